@@ -1,0 +1,63 @@
+"""nabladp: releases that say, for every set of attributes, what an adversary interested in just those can learn.
+
+Public names load when first used, so that ``import nabladp`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from nabladp.audit import exact_audit as exact_audit
+    from nabladp.errors import NablaDPError as NablaDPError
+    from nabladp.mechanisms.noisy_marginals import NoisyMarginals as NoisyMarginals
+    from nabladp.noise import NoiseSource as NoiseSource
+    from nabladp.privacy import CDP as CDP
+    from nabladp.privacy import Approx as Approx
+    from nabladp.privacy import Budget as Budget
+    from nabladp.privacy import Guarantee as Guarantee
+    from nabladp.privacy import Ledger as Ledger
+    from nabladp.privacy import Pure as Pure
+    from nabladp.privacy import Rho as Rho
+    from nabladp.release import Plan as Plan
+    from nabladp.release import Release as Release
+    from nabladp.release import Session as Session
+    from nabladp.schema import Attribute as Attribute
+    from nabladp.schema import Schema as Schema
+    from nabladp.tables import open_table as open_table
+
+_HOME = {
+    "Attribute": "nabladp.schema",
+    "Schema": "nabladp.schema",
+    "Guarantee": "nabladp.privacy",
+    "Budget": "nabladp.privacy",
+    "Ledger": "nabladp.privacy",
+    "Pure": "nabladp.privacy",
+    "CDP": "nabladp.privacy",
+    "Rho": "nabladp.privacy",
+    "Approx": "nabladp.privacy",
+    "NoiseSource": "nabladp.noise",
+    "open_table": "nabladp.tables",
+    "NoisyMarginals": "nabladp.mechanisms.noisy_marginals",
+    "Session": "nabladp.release",
+    "Plan": "nabladp.release",
+    "Release": "nabladp.release",
+    "exact_audit": "nabladp.audit",
+    "NablaDPError": "nabladp.errors",
+}
+__all__ = [*sorted(_HOME), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'nabladp' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""What a release costs, for every set of attributes; limits on it; and the ledger that keeps count."""

@@ -1,0 +1,160 @@
+"""What may be spent: limits per attribute, per named set of attributes, and per person."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from nabladp.errors import BudgetError, UnknownAttribute
+from nabladp.privacy.universe import HasAttributes, Universe
+from nabladp.privacy.values import BudgetValue, as_value, limit_units
+
+SetName = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most ``units`` (of 2⁻⁶⁰, rounded down) for an adversary interested in exactly these source attributes."""
+
+    name: str
+    attributes: frozenset[str]
+    value: BudgetValue
+    pure: bool
+    units: int
+
+    @classmethod
+    def of(cls, name: str, attributes: Iterable[str], value: BudgetValue) -> Limit:
+        return cls(name, frozenset(attributes), value, value.pure, limit_units(value))
+
+    @property
+    def measure(self) -> str:
+        return "pure ε" if self.pure else "ρ"
+
+    def to_json(self) -> dict[str, Any]:
+        """With its units, so that a stored limit stays what it was even if a conversion improves one day."""
+        value = self.value.to_json()
+        return {"name": self.name, "attributes": sorted(self.attributes), "value": value, "units": str(self.units)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limit:
+        value = as_value(data["value"])
+        return cls(data["name"], frozenset(data["attributes"]), value, value.pure, int(data["units"]))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """``Budget(per_attribute=CDP(0.5), attributes={"diagnosis": CDP(0.2)}, sets={"race+ethnicity": Rho(0.05)})``.
+
+    ``per_attribute`` holds for every protected attribute that ``attributes`` does not name; ``sets`` are keyed by
+    "a+b" or ("a", "b"); ``person`` is the set of all protected attributes. Every limit is enforced on its own.
+    """
+
+    per_attribute: BudgetValue | None = None
+    attributes: Mapping[str, BudgetValue] = field(default_factory=dict)
+    sets: Mapping[SetName, BudgetValue] = field(default_factory=dict)
+    person: BudgetValue | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("per_attribute", "person"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else as_value(value, name))
+        object.__setattr__(self, "attributes", _values(self.attributes, "attributes"))
+        object.__setattr__(self, "sets", {_set_name(k): v for k, v in _values(self.sets, "sets").items()})
+        if self.per_attribute is None and self.person is None and not self.attributes and not self.sets:
+            raise BudgetError(
+                "A budget needs at least one limit.",
+                fix="Give per_attribute, attributes, sets or person, e.g. CDP(0.5).",
+            )
+
+    def limits(self, attributes: HasAttributes | Iterable[str]) -> tuple[Limit, ...]:
+        """The limits for these attributes; two that come out over the same set are both kept."""
+        universe = Universe.of(attributes)
+        named = [Limit.of(name, _protected(universe, [name], name), value) for name, value in self.attributes.items()]
+        if self.per_attribute is not None:
+            rest = [name for name in universe.protected if name not in self.attributes]
+            named = [*(Limit.of(name, [name], self.per_attribute) for name in rest), *named]
+        for key, value in self.sets.items():
+            name = key if isinstance(key, str) else "+".join(key)
+            named.append(Limit.of(name, _protected(universe, _members(universe, key), name), value))
+        if self.person is not None and universe.protected:
+            named.append(Limit.of("person", universe.protected, self.person))
+        if not named:
+            raise BudgetError(
+                "The budget limits nothing: every attribute is public.", fix="Declare the attributes to protect."
+            )
+        return tuple(named)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan-file form; what is not limited is left out."""
+        names = {key if isinstance(key, str) else "+".join(key): value for key, value in self.sets.items()}
+        data = {
+            "per_attribute": self.per_attribute and self.per_attribute.to_json(),
+            "attributes": {name: value.to_json() for name, value in self.attributes.items()},
+            "sets": {name: value.to_json() for name, value in names.items()},
+            "person": self.person and self.person.to_json(),
+        }
+        return {name: value for name, value in data.items() if value}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Budget:
+        known = [f.name for f in fields(cls)]
+        if not isinstance(data, Mapping):
+            raise BudgetError("A budget must be a table of limits.", fix=f"Known entries: {', '.join(known)}.")
+        for name in data:
+            if name not in known:
+                near = difflib.get_close_matches(str(name), known, n=1)
+                fix = f"Did you mean {near[0]!r}?" if near else f"Known entries: {', '.join(known)}."
+                raise BudgetError(f"A budget has no entry {name!r}.", fix=fix)
+        return cls(**data)
+
+    def __hash__(self) -> int:
+        parts = tuple(self.attributes.items()), tuple(self.sets.items())
+        return hash((self.per_attribute, frozenset(parts[0]), frozenset(parts[1]), self.person))
+
+
+def _values(given: Any, what: str) -> dict[Any, BudgetValue]:
+    if not isinstance(given, Mapping):
+        raise BudgetError(f"{what} must map names to budget values.", fix=f"Write {what} = {{'age': CDP(0.5)}}.")
+    return {name: as_value(value, f"{what}[{name!r}]") for name, value in given.items()}
+
+
+def _set_name(key: Any) -> SetName:
+    if isinstance(key, str) and key.strip(" +"):
+        return key
+    if isinstance(key, (tuple, frozenset)) and key and all(isinstance(name, str) for name in key):
+        return tuple(sorted(key) if isinstance(key, frozenset) else key)
+    raise BudgetError(
+        "A set of attributes is named by its members.", fix='Write "race+ethnicity" or ("race", "ethnicity").'
+    )
+
+
+def _members(universe: Universe, key: SetName) -> tuple[str, ...]:
+    """The names in a set's key. An attribute may itself hold a '+': the whole string is tried first."""
+    known = {*universe.roots, *universe.derived}
+    text = key if isinstance(key, str) else "+".join(key)
+    read = (text,) if text in known else tuple(part.strip() for part in text.split("+"))
+    if not isinstance(key, str) and read != key:  # the plan-file form would mean something else
+        raise BudgetError(
+            f"The set {text!r} can be read in two ways, because an attribute's name holds a '+'.",
+            fix="Rename that attribute without '+'.",
+        )
+    return read
+
+
+def _protected(universe: Universe, names: Iterable[str], limit: str) -> frozenset[str]:
+    try:
+        sources = universe.sources(names)
+    except UnknownAttribute as error:
+        error.fields["limit"] = limit
+        raise
+    public = sorted(sources & universe.public)
+    if public:
+        raise BudgetError(
+            f"The limit {limit!r} names the public attribute {public[0]!r}, for which nothing is promised.",
+            fix="Leave it out of the budget, or declare it protected in the schema.",
+            limit=limit,
+            attribute=public[0],
+        )
+    return sources

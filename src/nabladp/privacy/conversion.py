@@ -1,0 +1,68 @@
+"""From concentrated ρ to (ε, δ). Both conversions are offered by name, because they mean different things.
+
+``paper``  the tail bound of `prop:ppdp-conversion`: except with probability δ the privacy *loss* is at most ε. Only
+           this one supports statements about an adversary's posterior.
+``tight``  Canonne, Kamath and Steinke (2020): the smallest ε for which every ρ-zCDP mechanism is known to be
+           (ε, δ)-DP by this route; the one behind the Census Bureau's published figures.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nabladp.errors import BudgetError
+
+CONVERSIONS = ("tight", "paper")
+_SLACK = 1e-12  # relative: covers the rounding of the few floating-point operations below
+
+
+def epsilon_from_rho(rho: float, delta: float, conversion: str = "tight") -> float:
+    """ε such that ρ-zCDP implies (ε, δ)-DP, rounded up. ρ = ∞ gives ∞."""
+    if conversion not in CONVERSIONS:
+        raise BudgetError(f"There is no conversion {conversion!r}.", fix="Use 'tight' or 'paper'.")
+    check_delta(delta)
+    if rho == 0:
+        return 0.0
+    if math.isinf(rho):
+        return math.inf
+    return _paper(rho, delta) if conversion == "paper" else _tight(rho, delta)
+
+
+def check_delta(delta: float) -> None:
+    if not (isinstance(delta, (int, float)) and 0 < delta < 1):
+        raise BudgetError("delta must lie between 0 and 1.", fix="Try delta = 1e-6.")
+
+
+def _paper(rho: float, delta: float) -> float:
+    return (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + _SLACK)
+
+
+def _tight(rho: float, delta: float) -> float:
+    """min over a > 1 of ρa + ln((a−1)/a) + (ln(1/δ) − ln a)/(a−1), clamped at 0.
+
+    The derivative is ρ − (ln(1/δ) − ln a)/(a−1)², so Newton's method on ρ(a−1)² + ln a = ln(1/δ) finds the minimiser.
+    Every a > 1 gives a valid bound: stopping early can only make the figure a little too large.
+    """
+    log_inverse = math.log(1 / delta)
+    shift = math.sqrt(log_inverse / rho)  # a − 1; starts above the root
+    best = math.inf
+    for _ in range(12):
+        order = 1 + shift
+        terms = (rho * order, math.log(shift / order), (log_inverse - math.log(order)) / shift)
+        best = min(best, sum(terms) + _SLACK * sum(map(abs, terms)))
+        step = (rho * shift * shift + math.log1p(shift) - log_inverse) / (2 * rho * shift + 1 / order)
+        if abs(step) <= 1e-9 * shift:
+            break
+        shift = max(shift - step, shift / 8)
+    return max(best, 0.0)
+
+
+def rho_for(eps: float, delta: float) -> float:
+    """The largest ρ (rounded down) whose tight conversion at δ is at most ε."""
+    low, high = 0.0, max(1.0, 2 * eps)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if epsilon_from_rho(middle, delta) <= eps else (low, middle)
+    return low

@@ -1,0 +1,133 @@
+"""`lem:graph`: a guarantee given by weighted edges between records extends to all pairs along shortest paths."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from nabladp.errors import GuaranteeError
+from nabladp.privacy.terms import FREE, Cost
+from nabladp.privacy.units import half_square
+
+Node = tuple[str, ...]
+MOST_NODES = 4096
+
+
+@dataclass(frozen=True)
+class GraphTerm:
+    """Distances between the value combinations of ``names``; edges carry ε-units (pure, or the ε0 of a CDP bound).
+
+    For a set T the cost is the largest distance between two combinations that differ only within T. Combinations no
+    path connects have no bound at all.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    edges: tuple[tuple[Node, Node, int], ...]
+    pure: bool
+
+    def __post_init__(self) -> None:
+        nodes = 1
+        for values in self.values:
+            nodes *= len(values)
+        if nodes > MOST_NODES:
+            raise GuaranteeError(
+                f"A graph over {', '.join(self.names)} would have {nodes} records; at most {MOST_NODES} are handled.",
+                fix="Give one graph per attribute instead.",
+            )
+        known = set(itertools.product(*self.values))
+        for one, other, weight in self.edges:
+            if weight < 0:
+                raise GuaranteeError("An edge's weight must not be negative.", fix="Distances are at least zero.")
+            if one not in known or other not in known:
+                raise GuaranteeError(
+                    f"An edge of the graph over {', '.join(self.names)} names a value outside the declared domain.",
+                    fix="Use the labels of the schema.",
+                )
+
+    @cached_property
+    def support(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _neighbours(self) -> dict[Node, list[tuple[Node, int]]]:
+        found: dict[Node, list[tuple[Node, int]]] = {}
+        for one, other, weight in self.edges:
+            found.setdefault(one, []).append((other, weight))
+            found.setdefault(other, []).append((one, weight))
+        return found
+
+    @cached_property
+    def _known(self) -> dict[frozenset[str], Cost]:
+        return {}
+
+    def _distances(self, start: Node) -> dict[Node, int]:
+        done: dict[Node, int] = {}
+        frontier = [(0, start)]
+        while frontier:
+            distance, node = heapq.heappop(frontier)
+            if node in done:
+                continue
+            done[node] = distance
+            for next_node, weight in self._neighbours.get(node, ()):
+                if next_node not in done:
+                    heapq.heappush(frontier, (distance + weight, next_node))
+        return done
+
+    def cost(self, attributes: frozenset[str]) -> Cost:
+        moving = attributes & self.support
+        if not moving:
+            return FREE
+        if moving not in self._known:
+            self._known[moving] = self._cost_of(self._diameter(moving))
+        return self._known[moving]
+
+    def _diameter(self, moving: frozenset[str]) -> int | None:
+        """The largest distance between two combinations that agree outside ``moving``; None where no path leads."""
+        widest = 0
+        for start in itertools.product(*self.values):
+            reached = self._distances(start)
+            choices = [v if n in moving else (s,) for n, v, s in zip(self.names, self.values, start, strict=True)]
+            for goal in itertools.product(*choices):
+                if goal not in reached:
+                    return None
+                widest = max(widest, reached[goal])
+        return widest
+
+    def _cost_of(self, distance: int | None) -> Cost:
+        if distance is None:
+            return Cost(None, None)
+        return Cost(half_square(distance), distance if self.pure else (0 if distance == 0 else None))
+
+    def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost:
+        if not differing & self.support:
+            return FREE
+        missing = [name for name in self.names if name not in one]
+        if missing:
+            raise GuaranteeError(f"The records lack {missing[0]!r}, which a graph of this guarantee reads.")
+        start, goal = (tuple(str(record[name]) for name in self.names) for record in (one, other))
+        return self._cost_of(self._distances(start).get(goal))
+
+    def worst(self, size: int, among: frozenset[str]) -> Cost:
+        return self.cost(among)
+
+    def for_rows(self, rows: int) -> GraphTerm:
+        return replace(self, edges=tuple((one, other, rows * weight) for one, other, weight in self.edges))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "shape": "graph",
+            "names": list(self.names),
+            "values": [list(values) for values in self.values],
+            "edges": [[list(one), list(other), str(weight)] for one, other, weight in self.edges],
+            "pure": self.pure,
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> GraphTerm:
+        edges = tuple((tuple(one), tuple(other), int(weight)) for one, other, weight in body["edges"])
+        return cls(tuple(body["names"]), tuple(tuple(v) for v in body["values"]), edges, bool(body["pure"]))

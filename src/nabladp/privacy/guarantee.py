@@ -1,0 +1,368 @@
+"""Guarantee: for every set T of attributes, what a change of one person's T can do to the output.
+
+x ~_T x' means that two tables of the same (public) number of rows differ in one row, and there only on attributes in
+T. ``rho(T)`` bounds D_* between the outputs (`defn:pcdp`), ``epsilon(T)`` bounds D_∞ (`defn:ppdp`). Assumed: the number
+of rows is public, domains are declared, and one row is one person unless :meth:`Guarantee.for_rows` says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import GuaranteeError
+from nabladp.privacy.conversion import check_delta, epsilon_from_rho
+from nabladp.privacy.graph import GraphTerm
+from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, sorted_weights, term_key
+from nabladp.privacy.units import exact, root_double, to_float, units_up
+from nabladp.privacy.universe import HasAttributes, Universe
+from nabladp.privacy.values import BudgetValue, as_value, cost_units
+
+if TYPE_CHECKING:
+    from nabladp.privacy.index import CostIndex
+    from nabladp.privacy.worst import WorstSubset
+
+Attributes = HasAttributes | Universe | Iterable[str]
+Names = Iterable[str] | str
+FORMAT = 1
+
+
+def _float(units: int | None) -> float:
+    return math.inf if units is None else to_float(units)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What the guarantee says about one set: ρ, the pure ε (∞ if none) and any (ε, δ) on request."""
+
+    attributes: tuple[str, ...]
+    guarantee: Guarantee
+
+    @property
+    def rho(self) -> float:
+        return self.guarantee.rho(self.attributes)
+
+    @property
+    def eps0(self) -> float:
+        """The paper's concentrated ε0: √(2ρ)."""
+        units = self.guarantee.rho_units(self.attributes)
+        return math.inf if units is None else to_float(root_double(units))
+
+    @property
+    def pure(self) -> float:
+        return self.guarantee.epsilon(self.attributes)
+
+    def epsilon(self, delta: float | None = None, conversion: str = "tight") -> float:
+        return self.guarantee.epsilon(self.attributes, delta, conversion)
+
+
+@dataclass(frozen=True, eq=False)
+class Guarantee:
+    """An immutable set function. Build it with the class methods, add with ``+``; never subtract."""
+
+    universe: Universe
+    terms: tuple[tuple[Term, int], ...] = ()  # each with how often it occurs, in a canonical order
+
+    # ---- building -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def none(cls, attributes: Attributes) -> Guarantee:
+        """Nothing released: zero for every set."""
+        return cls(Universe.of(attributes))
+
+    @classmethod
+    def touch(
+        cls,
+        attributes: Attributes,
+        on: Names | Mapping[str, BudgetValue],
+        cost: BudgetValue | None = None,
+        *,
+        gaussian_scale: float | None = None,
+    ) -> Guarantee:
+        """Charged once, at the largest weight, to any T that meets ``on``: a noisy marginal, a randomized response."""
+        return cls._weighted("touch", attributes, on, cost, None, gaussian_scale)
+
+    @classmethod
+    def linear(
+        cls,
+        attributes: Attributes,
+        on: Names | Mapping[str, BudgetValue],
+        each: BudgetValue | None = None,
+        *,
+        limit: int | None = None,
+    ) -> Guarantee:
+        """ε adds up over T's attributes, at most ``limit`` of them: group privacy, or a joint selection."""
+        return cls._weighted("linear", attributes, on, each, limit)
+
+    @classmethod
+    def squares(
+        cls,
+        attributes: Attributes,
+        on: Names | Mapping[str, BudgetValue],
+        each: BudgetValue | None = None,
+        *,
+        limit: int | None = None,
+    ) -> Guarantee:
+        """ρ adds up over T's attributes, at most ``limit`` of them: Gaussian answers to disjoint queries."""
+        return cls._weighted("squares", attributes, on, each, limit)
+
+    @classmethod
+    def curve(cls, attributes: Attributes, columns: Mapping[str, int], table: Sequence[float | Fraction]) -> Guarantee:
+        """ρ = ``table[c]`` where c counts the columns held by T's attributes."""
+        universe = Universe.of(attributes)
+        held: Counter[str] = Counter()
+        for name, count in columns.items():
+            for source in universe.sources(name):
+                held[source] += count
+        return cls(universe, ((CurveTerm(sorted_weights(held), tuple(units_up(exact(v)) for v in table)), 1),))
+
+    @classmethod
+    def from_graph(
+        cls,
+        attributes: Attributes,
+        edges: Iterable[tuple[Any, Any, BudgetValue]],
+        *,
+        on: Names,
+        values: Mapping[str, Sequence[Any]] | None = None,
+    ) -> Guarantee:
+        """`lem:graph`: edges ``(u, v, Pure(e) | CDP(e))`` between values of one attribute or between records.
+
+        ``on`` names the attributes, ``values`` lists their whole domains (a schema passed as ``attributes`` knows
+        them). A value that no edge reaches has no bound against the others.
+        """
+        universe = Universe.of(attributes)
+        names = (on,) if isinstance(on, str) else tuple(on)
+        if derived := [name for name in names if name not in universe.position]:
+            universe.sources(derived)
+            raise GuaranteeError(
+                f"A graph speaks of source attributes; {derived[0]!r} is derived.", fix="Name its source."
+            )
+        domains = tuple(_domain(attributes, name, values) for name in names)
+        listed = [(u, v, as_value(weight, "an edge's weight")) for u, v, weight in edges]
+        if len({weight.pure for *_, weight in listed}) > 1:
+            raise GuaranteeError("A graph's edges must all be pure or all concentrated.", fix="Use two graphs and add.")
+        drawn = tuple(sorted((_node(u, names), _node(v, names), _eps_units(weight)) for u, v, weight in listed))
+        pure = all(weight.pure for *_, weight in listed)
+        return cls(universe, ((GraphTerm(names, domains, drawn, pure), 1),))
+
+    @classmethod
+    def _weighted(
+        cls,
+        shape: str,
+        attributes: Attributes,
+        on: Names | Mapping[str, BudgetValue],
+        cost: BudgetValue | None,
+        limit: int | None,
+        gaussian_scale: float | None = None,
+    ) -> Guarantee:
+        universe = Universe.of(attributes)
+        given = _costs(on, cost)
+        if len({value.pure for value in given.values()}) > 1:
+            raise GuaranteeError("One term cannot mix pure and concentrated costs.", fix="Build two and add them.")
+        pure = any(value.pure for value in given.values())
+        if shape == "squares" and pure:
+            raise GuaranteeError("'squares' takes concentrated costs.", fix="Give CDP(…) or Rho(…).")
+        in_eps = pure or shape == "linear"
+        weights: dict[str, int] = {}
+        for name, value in given.items():
+            units = _eps_units(value) if in_eps else cost_units(value)
+            for source in universe.sources(name):  # [derived]: a derived column is charged to its sources
+                weights[source] = max(weights.get(source, 0), units)
+        if not weights:
+            return cls(universe)
+        return cls(universe, ((WeightTerm(shape, sorted_weights(weights), limit, pure, gaussian_scale), 1),))
+
+    # ---- composing ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def compose(cls, attributes: Attributes, parts: Iterable[Guarantee]) -> Guarantee:
+        """Adaptive sequential composition (`lem:composition`): costs add per T. The only place where they do."""
+        universe = Universe.of(attributes)
+        counted: Counter[Term] = Counter()
+        for part in parts:
+            if part.universe != universe:
+                raise GuaranteeError(
+                    "Guarantees over different attributes cannot be added.", fix="Build both from the same schema."
+                )
+            for term, count in part.terms:
+                counted[term] += count
+        return cls(universe, tuple(sorted(counted.items(), key=lambda item: term_key(item[0]))))
+
+    def __add__(self, other: Guarantee) -> Guarantee:
+        return Guarantee.compose(self.universe, (self, other))
+
+    def for_rows(self, rows: int) -> Guarantee:
+        """For people with up to ``rows`` rows each: ε·rows, ρ·rows² (group privacy)."""
+        if rows < 1:
+            raise GuaranteeError("A person has at least one row.", fix="Give rows ≥ 1.")
+        return Guarantee(self.universe, tuple((term.for_rows(rows), count) for term, count in self.terms))
+
+    def with_public(self, names: Names) -> Guarantee:
+        """The same release with these attributes declared public: nothing is promised for any set that holds one."""
+        public = self.universe.public | self.universe.sources(names)
+        return Guarantee(Universe(self.universe.roots, self.universe.derived, public), self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Guarantee) and (self.universe, self.terms) == (other.universe, other.terms)
+
+    def __hash__(self) -> int:
+        return hash((self.universe, self.terms))
+
+    # ---- asking ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _index(self) -> CostIndex:
+        from nabladp.privacy.index import CostIndex  # numpy only when a question is asked
+
+        return CostIndex(self.universe, self.terms)
+
+    def _promised(self, names: Names) -> frozenset[str] | None:
+        """The source attributes behind the names; None if one is public, for which nothing is promised."""
+        sources = self.universe.sources(names)
+        return None if sources & self.universe.public else sources
+
+    def rho_units(self, attributes: Names) -> int | None:
+        """Exact ρ in units of 2⁻⁶⁰; None when there is no bound."""
+        sources = self._promised(attributes)
+        return None if sources is None else self._index.total(sources).rho
+
+    def pure_units(self, attributes: Names) -> int | None:
+        """Exact pure ε in units of 2⁻⁶⁰; None when there is no pure bound."""
+        sources = self._promised(attributes)
+        return None if sources is None else self._index.total(sources).pure_of_all
+
+    def rho(self, attributes: Names) -> float:
+        return _float(self.rho_units(attributes))
+
+    def epsilon(self, attributes: Names, delta: float | None = None, conversion: str = "tight") -> float:
+        """Pure ε when ``delta`` is None, otherwise ε at δ by the named conversion.
+
+        With pure and concentrated terms mixed: the smaller of everything through ρ, and the pure sum plus the
+        conversion of the rest. ``conversion="discrete_gaussian"`` uses the noise's own privacy-loss distribution.
+        """
+        if delta is None:
+            return _float(self.pure_units(attributes))
+        check_delta(delta)
+        sources = self._promised(attributes)
+        if sources is None:
+            return math.inf
+        if conversion == "discrete_gaussian":
+            from nabladp.privacy.discrete_gaussian import epsilon_of_terms
+
+            return epsilon_of_terms(self.terms, sources, delta)
+        total = self._index.total(sources)
+        through_rho = epsilon_from_rho(_float(total.rho), delta, conversion)
+        if not total.pure:
+            return through_rho
+        apart = to_float(total.pure) + epsilon_from_rho(_float(total.rho_of_rest), delta, conversion)
+        return min(through_rho, math.nextafter(apart, math.inf))
+
+    def figure(self, attributes: Names) -> Figure:
+        names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        self.universe.sources(names)
+        return Figure(names, self)
+
+    def per_attribute(self) -> dict[str, Figure]:
+        """Every protected source attribute's own figure."""
+        return {name: self.figure(name) for name in self.universe.protected}
+
+    def per_person(self) -> Figure:
+        """The whole record: all protected attributes at once. This is the usual differential-privacy figure."""
+        return self.figure(self.universe.protected)
+
+    def epsilon_between(self, one: Mapping[str, Any], other: Mapping[str, Any], notion: str = "cdp") -> float:
+        """The paper's ε(x, x') for two records: √(2ρ) for ``"cdp"``, the max-divergence bound for ``"pure"``."""
+        if notion not in ("cdp", "pure"):
+            raise GuaranteeError(f"There is no notion {notion!r}.", fix="Use 'cdp' or 'pure'.")
+        if set(one) != set(other):
+            raise GuaranteeError("The two records must name the same attributes.", fix="Give both in full.")
+        self.universe.sources(one)
+        sources = self._promised([name for name in one if one[name] != other[name]])
+        if sources is None:
+            return math.inf
+        costs = [term.between(one, other, sources).times(count) for term, count in self.terms]
+        amounts = [cost.rho if notion == "cdp" else cost.pure for cost in costs]
+        if any(amount is None for amount in amounts):
+            return math.inf
+        total = sum(amount for amount in amounts if amount is not None)
+        return to_float(root_double(total) if notion == "cdp" else total)
+
+    def group_bound(self, attributes: Names) -> tuple[float, float]:
+        """What group privacy alone would say of this set: (Σ√ρ_j)² and Σε_j over its attributes. Never below the
+        tight figures; shown beside them."""
+        sources = sorted(self.universe.sources(attributes))
+        roots = [math.sqrt(self.rho(name)) for name in sources]
+        slack = 1 + 1e-12
+        return math.fsum(roots) ** 2 * slack, math.fsum(self.epsilon(name) for name in sources) * slack
+
+    def worst_subset(self, size: int) -> WorstSubset:
+        """The costliest ``size`` attributes: exact where affordable, otherwise the best found and an upper bound."""
+        from nabladp.privacy.worst import worst_subset
+
+        return worst_subset(self, size)
+
+    # ---- keeping --------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        """Costs are decimal strings, so that no reader rounds them."""
+        listed = [term.to_json() | ({"count": count} if count > 1 else {}) for term, count in self.terms]
+        return {"format": FORMAT, "unit": "2^-60", "universe": self.universe.to_json(), "terms": listed}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Guarantee:
+        try:
+            if data["format"] != FORMAT or data["unit"] != "2^-60":
+                raise GuaranteeError(
+                    "This guarantee was written in another format.", fix="Use the version that wrote it."
+                )
+            universe = Universe.from_json(data["universe"])
+            parts = [cls(universe, ((_read_term(body), int(body.get("count", 1))),)) for body in data["terms"]]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, GuaranteeError):
+                raise
+            raise GuaranteeError("This is not a guarantee.", fix="Read it from a release or a ledger.") from None
+        for part in parts:
+            universe.sources(part.terms[0][0].support)
+        return cls.compose(universe, parts)
+
+    def __repr__(self) -> str:
+        person = self.per_person()
+        return f"Guarantee({len(self.universe.roots)} attributes, {len(self.terms)} terms, person ρ = {person.rho:.6g})"
+
+
+def _read_term(body: Mapping[str, Any]) -> Term:
+    reader = {"curve": CurveTerm.from_json, "graph": GraphTerm.from_json}.get(body["shape"], WeightTerm.from_json)
+    return reader(body)
+
+
+def _costs(on: Names | Mapping[str, BudgetValue], cost: BudgetValue | None) -> dict[str, BudgetValue]:
+    if isinstance(on, Mapping):
+        if cost is not None:
+            raise GuaranteeError("Costs are given twice.", fix="Give a mapping, or names and one cost.")
+        return {name: as_value(value, f"the cost of {name!r}") for name, value in on.items()}
+    value = as_value(cost, "the cost")
+    return dict.fromkeys([on] if isinstance(on, str) else on, value)
+
+
+def _eps_units(value: BudgetValue) -> int:
+    """ε-units of a cost: ε itself, or √(2ρ) rounded up."""
+    return cost_units(value) if value.pure else root_double(cost_units(value))
+
+
+def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | None) -> tuple[str, ...]:
+    if values is not None and name in values:
+        return tuple(str(value) for value in values[name])
+    if hasattr(attributes, "sizes"):  # a schema: it knows the labels
+        return tuple(attributes[name].labels)
+    raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
+
+
+def _node(value: Any, names: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        return tuple(str(value[name]) for name in names)
+    return (str(value),) if len(names) == 1 and not isinstance(value, tuple) else tuple(str(part) for part in value)

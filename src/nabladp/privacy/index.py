@@ -1,0 +1,142 @@
+"""Fast exact evaluation of many terms for one set of attributes.
+
+A touch term whose weights differ is a sum of touch terms whose weights are equal (cut its weights into layers), and an
+equal-weight touch term is charged when T meets its support: a coverage function. Coverage is evaluated on packed bits,
+one table row per group of attributes, and the costs of the layers touched are summed exactly in float64, cut into limbs
+so narrow that no sum can leave 2⁵³. Terms of other shapes are few and are asked one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.privacy.terms import Cost, Term, WeightTerm
+from nabladp.privacy.universe import Universe
+
+_EXACT_BITS = 53  # integers below 2⁵³ are exact in float64
+_TABLE_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Total:
+    """Exact sums over the terms that a set meets. None stands for 'no bound'."""
+
+    rho: int | None  # of everything
+    pure: int | None  # of the pure terms (None only if one of them is unbounded)
+    rho_of_rest: int | None  # of the terms without a pure bound
+
+    @property
+    def pure_of_all(self) -> int | None:
+        return self.pure if self.rho_of_rest == 0 else None
+
+
+class CostIndex:
+    def __init__(self, universe: Universe, terms: Iterable[tuple[Term, int]]) -> None:
+        merged: dict[frozenset[str], list[int]] = {}  # support -> ρ of pure terms, ε of pure terms, ρ of the rest
+        self._others: list[tuple[Term, int]] = []
+        for term, count in terms:
+            if isinstance(term, WeightTerm) and term.shape == "touch":
+                for support, *costs in _layers(term, count):
+                    held = merged.setdefault(support, [0, 0, 0])
+                    held[:] = [a + b for a, b in zip(held, costs, strict=True)]
+            else:
+                self._others.append((term, count))
+        self._size = len(merged)
+        self._bits = _EXACT_BITS - self._size.bit_length()
+        self._limbs, self._widths = _limbs(list(merged.values()), self._bits)
+        if merged:
+            self._tabulate(universe.position, list(merged))
+
+    def _tabulate(self, position: dict[str, int], supports: list[frozenset[str]]) -> None:
+        """For every group of attributes and every choice within it: the layers that choice touches, as bits."""
+        member = np.zeros((len(position), -(-self._size // 64) * 64), dtype=bool)
+        for column, support in enumerate(supports):
+            member[[position[name] for name in support], column] = True
+        touched_by = np.packbits(member, axis=1).view(np.uint64)
+        group = 8 if touched_by.nbytes * 256 // 8 <= _TABLE_BYTES else 1
+        groups = -(-len(position) // group)
+        table = np.zeros((groups, 1 << group, touched_by.shape[1]), dtype=np.uint64)
+        for row, bits in enumerate(touched_by):
+            base, half = table[row // group], 1 << (row % group)
+            base[half : 2 * half] = base[:half] | bits
+        self._table = table.reshape(-1, touched_by.shape[1])
+        self._first_rows = np.arange(groups) << group
+        self._bit = {name: 1 << i for name, i in position.items()}
+
+    def total(self, attributes: frozenset[str]) -> Total:
+        rho_of_pure, pure, rest = self._covered(attributes)
+        bounded_rho, bounded_pure = True, True
+        for term, count in self._others:
+            cost = term.cost(attributes)
+            if cost.rho is None:
+                bounded_rho, bounded_pure = False, False
+            elif cost.pure is None:
+                rest += count * cost.rho
+            else:
+                rho_of_pure += count * cost.rho
+                pure += count * cost.pure
+        return Total(
+            rho=rho_of_pure + rest if bounded_rho else None,
+            pure=pure if bounded_pure else None,
+            rho_of_rest=rest if bounded_rho else None,
+        )
+
+    def _covered(self, attributes: frozenset[str]) -> tuple[int, int, int]:
+        if not self._size or not attributes:
+            return 0, 0, 0
+        chosen = sum(map(self._bit.__getitem__, attributes)).to_bytes(-(-len(self._bit) // 8), "little")
+        digits = np.frombuffer(chosen, dtype=np.uint8)
+        if len(digits) != len(self._first_rows):  # a row per attribute, not per eight
+            digits = np.unpackbits(digits, count=len(self._first_rows), bitorder="little")
+        touched = np.bitwise_or.reduce(self._table.take(self._first_rows + digits, axis=0), axis=0).view(np.uint8)
+        hit = np.unpackbits(touched, count=self._size).astype(np.float64)
+        sums = (self._limbs @ hit).tolist()
+        return self._join(sums, 0), self._join(sums, 1), self._join(sums, 2)
+
+    def _join(self, sums: list[float], column: int) -> int:
+        start = sum(self._widths[:column])
+        limbs = sums[start : start + self._widths[column]]
+        return sum(int(value) << (self._bits * i) for i, value in enumerate(limbs))
+
+
+def _layers(term: WeightTerm, count: int) -> list[tuple[frozenset[str], int, int, int]]:
+    """Cut max-of-weights into a sum of equal-weight layers: the attributes at or above each distinct weight."""
+    found = []
+    below = Cost(0, 0)
+    for weight in sorted({weight for _, weight in term.weights}):
+        support = frozenset(name for name, w in term.weights if w >= weight)
+        cost = term.of_amount(weight)
+        step = count * ((cost.rho or 0) - (below.rho or 0))
+        if term.pure:
+            found.append((support, step, count * ((cost.pure or 0) - (below.pure or 0)), 0))
+        else:
+            found.append((support, 0, 0, step))
+        below = cost
+    return found
+
+
+def _limbs(costs: list[list[int]], bits: int) -> tuple[NDArray[np.float64], list[int]]:
+    """The three cost columns as rows of limbs, each only as many as its largest value needs."""
+    rows: list[list[int]] = []
+    widths = []
+    mask = (1 << bits) - 1
+    for column in range(3):
+        longest = max((cost[column].bit_length() for cost in costs), default=0)
+        widths.append(-(-longest // bits))
+        rows += [[(cost[column] >> (bits * i)) & mask for cost in costs] for i in range(widths[-1])]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(costs)), widths
+
+
+def scan_total(terms: Iterable[tuple[Term, int]], attributes: frozenset[str]) -> Cost:
+    """The plain sum over terms, for one-off questions and as the check of :class:`CostIndex`."""
+    rho: int | None = 0
+    pure: int | None = 0
+    for term, count in terms:
+        cost = term.cost(attributes).times(count)
+        rho = None if rho is None or cost.rho is None else rho + cost.rho
+        pure = None if pure is None or cost.pure is None else pure + cost.pure
+    return Cost(rho, pure)

@@ -1,0 +1,78 @@
+"""What a guarantee means for a person, with the assumption each statement needs (`prop:semantic`, mended).
+
+Nothing here speaks about membership: being in the table is a function of all attributes, so only the per-person figure
+does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nabladp.errors import GuaranteeError
+from nabladp.privacy.conversion import check_delta
+from nabladp.privacy.guarantee import Guarantee, Names
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A number, the sentence that says it, and what it assumes."""
+
+    value: float
+    sentence: str
+    assumes: str
+
+
+def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta: float | None = None) -> Statement:
+    """The most an adversary can come to believe about these attributes of one person.
+
+    For two statements about the attributes T of a person whose other attributes, and everyone else's, are known to the
+    adversary, the odds move by a factor of at most e^ε(T). With ``delta`` the loss is bounded by the paper's tail bound
+    and the statement fails with probability at most δ; the tight conversion bounds (ε, δ) only and would overstate it.
+    """
+    if not 0 < prior < 1:
+        raise GuaranteeError("A prior belief lies strictly between 0 and 1.", fix="Try prior=0.5.")
+    epsilon = guarantee.epsilon(attributes, delta, "paper")
+    after = 1.0 if math.isinf(epsilon) else prior / (prior + (1 - prior) * math.exp(-epsilon))
+    except_with = "" if delta is None else f", except with probability {delta:g}"
+    return Statement(
+        after,
+        f"A belief of {prior:.0%} rises to at most {after:.1%}{except_with}.",
+        "The adversary may know everything except these attributes of this person; the belief is about them.",
+    )
+
+
+def total_variation(guarantee: Guarantee, attributes: Names) -> Statement:
+    """How far any posterior can lie from the one with only these attributes of one person blanked: e^{2ε(T)} − 1.
+
+    The proposition as printed blanks the whole record, which is false when rows are correlated; this form holds for
+    every prior. Pure ε only.
+    """
+    epsilon = guarantee.epsilon(attributes)
+    value = 1.0 if epsilon > 1 else min(1.0, math.expm1(2 * epsilon))
+    return Statement(
+        value,
+        f"Beliefs differ by at most {value:.3g} in total variation from those had these attributes been blank.",
+        "Any prior; compared with the same table where only these attributes of this one person are blanked.",
+    )
+
+
+def mutual_information(guarantee: Guarantee, groups: Iterable[Names]) -> Statement:
+    """The most the release tells about a person, in nats: Σ ρ(s_j) over groups of attributes that are independent."""
+    listed = [tuple(sorted(guarantee.universe.sources(group))) for group in groups]
+    if sum(map(len, listed)) != len({name for group in listed for name in group}):
+        raise GuaranteeError("The groups overlap.", fix="Put every source attribute into one group only.")
+    value = math.fsum(guarantee.rho(group) for group in listed)
+    return Statement(
+        value,
+        f"The release holds at most {value:.3g} nats ({value / math.log(2):.3g} bits) about these attributes.",
+        "People's rows are independent, and the groups of attributes are independent of each other.",
+    )
+
+
+def several_rows(guarantee: Guarantee, attributes: Names, rows: int, delta: float) -> Statement:
+    """ε at δ for a person who has up to ``rows`` rows."""
+    check_delta(delta)
+    value = guarantee.for_rows(rows).epsilon(attributes, delta)
+    return Statement(value, f"A person with {rows} rows is protected at ε = {value:.3g}.", f"At most {rows} rows each.")

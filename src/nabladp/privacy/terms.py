@@ -1,0 +1,192 @@
+"""The shapes a privacy cost can take, as a function of the set T of attributes that differ.
+
+A guarantee is a list of terms added per T. Each term is monotone, zero on the empty set, and subadditive in √ρ (and in
+ε where it has a pure bound), so sums are too and no search over partitions is ever needed.
+
+======== =========================================================== =====================================
+touch    the largest weight in T                                      a noisy marginal; randomized response
+linear   ε = sum of the ``limit`` largest weights in T; ρ = ε²/2      group privacy; joint selection
+squares  ρ = sum of the ``limit`` largest weights in T                Gaussian answers on disjoint queries
+curve    a table over how many columns T holds                        a Gram matrix
+graph    the largest distance between records that differ within T   `lem:graph`
+======== =========================================================== =====================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from nabladp.errors import GuaranteeError
+from nabladp.privacy.units import half_square
+
+Weights = tuple[tuple[str, int], ...]
+SHAPES = ("touch", "linear", "squares")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one term charges a set: ρ-units and ε-units; None stands for 'no bound'."""
+
+    rho: int | None
+    pure: int | None
+
+    def times(self, count: int) -> Cost:
+        return Cost(None if self.rho is None else count * self.rho, None if self.pure is None else count * self.pure)
+
+
+FREE = Cost(0, 0)
+
+
+class Term(Protocol):
+    @property
+    def support(self) -> frozenset[str]: ...
+    def cost(self, attributes: frozenset[str]) -> Cost: ...
+    def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost: ...
+    def worst(self, size: int, among: frozenset[str]) -> Cost: ...  # no ``size`` attributes of ``among`` cost more
+    def for_rows(self, rows: int) -> Term: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class WeightTerm:
+    """touch, linear or squares. Weights are ε-units for ``linear`` and for pure terms, ρ-units otherwise.
+
+    ``gaussian_scale`` marks a touch term that stands for one marginal with discrete Gaussian noise of exactly this
+    scale on every count; it allows the exact privacy-loss figure and changes nothing else.
+    """
+
+    shape: str
+    weights: Weights
+    limit: int | None = None
+    pure: bool = False
+    gaussian_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape not in SHAPES:
+            raise GuaranteeError(f"There is no term shape {self.shape!r}.", fix=f"Shapes: {', '.join(SHAPES)}.")
+        if self.shape == "squares" and self.pure:
+            raise GuaranteeError("A 'squares' term has no pure bound.", fix="Use 'linear' for pure costs.")
+        if any(weight <= 0 for _, weight in self.weights):
+            raise GuaranteeError("Every weight must be above zero.", fix="Leave attributes that cost nothing out.")
+        if self.limit is not None and self.limit < 1:
+            raise GuaranteeError("A limit must be at least 1.", fix="Leave it out for no limit.")
+
+    @cached_property
+    def _weight(self) -> dict[str, int]:
+        return dict(self.weights)
+
+    @cached_property
+    def support(self) -> frozenset[str]:
+        return frozenset(self._weight)
+
+    def cost(self, attributes: frozenset[str]) -> Cost:
+        picked = sorted((self._weight[a] for a in attributes & self.support), reverse=True)
+        if not picked:
+            return FREE
+        if self.shape == "touch":
+            return self.of_amount(picked[0])
+        return self.of_amount(sum(picked[: self.limit]))
+
+    def of_amount(self, amount: int) -> Cost:
+        if self.shape == "linear" or self.pure:
+            return Cost(half_square(amount), amount if self.pure else None)
+        return Cost(amount, None)
+
+    def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost:
+        return self.cost(differing)
+
+    def worst(self, size: int, among: frozenset[str]) -> Cost:
+        picked = sorted(among & self.support, key=self._weight.__getitem__, reverse=True)
+        return self.cost(frozenset(picked[:size]))
+
+    def for_rows(self, rows: int) -> WeightTerm:
+        """Group privacy over rows: ε grows by ``rows``, ρ by its square."""
+        factor = rows if (self.pure or self.shape == "linear") else rows * rows
+        weights = tuple((name, factor * weight) for name, weight in self.weights)
+        return WeightTerm(self.shape, weights, self.limit, self.pure)
+
+    def to_json(self) -> dict[str, Any]:
+        equal = len({weight for _, weight in self.weights}) == 1
+        body: dict[str, Any] = {"shape": self.shape, "pure": self.pure}
+        if equal:
+            body |= {"on": [name for name, _ in self.weights], "weight": str(self.weights[0][1])}
+        else:
+            body["weights"] = {name: str(weight) for name, weight in self.weights}
+        if self.limit is not None:
+            body["limit"] = self.limit
+        if self.gaussian_scale is not None:
+            body["gaussian_scale"] = self.gaussian_scale
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> WeightTerm:
+        weights = body["weights"] if "weights" in body else dict.fromkeys(body["on"], body["weight"])
+        exact = tuple(sorted((name, int(weight)) for name, weight in weights.items()))
+        return cls(body["shape"], exact, body.get("limit"), bool(body["pure"]), body.get("gaussian_scale"))
+
+
+@dataclass(frozen=True)
+class CurveTerm:
+    """ρ from a table over the number of columns that T's attributes hold (``table[0]`` is 0)."""
+
+    columns: Weights
+    table: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        rising = all(a <= b for a, b in zip(self.table, self.table[1:], strict=False))
+        if not self.table or self.table[0] != 0 or not rising:
+            raise GuaranteeError("A curve starts at 0 and never falls.", fix="Give its value for 0, 1, 2, … columns.")
+        if any(count < 1 for _, count in self.columns):
+            raise GuaranteeError("Every attribute of a curve holds at least one column.", fix="Leave the others out.")
+        if sum(count for _, count in self.columns) >= len(self.table):
+            raise GuaranteeError("The curve is shorter than the columns it covers.", fix="Give one value per column.")
+        if not self._subadditive():
+            raise GuaranteeError("The curve's square root is not subadditive.", fix="Use its largest value: a touch.")
+
+    def _subadditive(self) -> bool:
+        """√c(a+b) ≤ √c(a) + √c(b), checked without roots: c(a+b) − c(a) − c(b) ≤ 2·√(c(a)·c(b))."""
+        for a in range(1, len(self.table)):
+            for b in range(a, len(self.table) - a):
+                gap = self.table[a + b] - self.table[a] - self.table[b]
+                if gap > 0 and gap * gap > 4 * self.table[a] * self.table[b]:
+                    return False
+        return True
+
+    @cached_property
+    def support(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.columns)
+
+    def cost(self, attributes: frozenset[str]) -> Cost:
+        held = sum(count for name, count in self.columns if name in attributes)
+        return Cost(self.table[held], None) if held else FREE
+
+    def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost:
+        return self.cost(differing)
+
+    def worst(self, size: int, among: frozenset[str]) -> Cost:
+        held = dict(self.columns)
+        picked = sorted(among & self.support, key=held.__getitem__, reverse=True)
+        return self.cost(frozenset(picked[:size]))
+
+    def for_rows(self, rows: int) -> CurveTerm:
+        return CurveTerm(self.columns, tuple(rows * rows * value for value in self.table))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"shape": "curve", "columns": dict(self.columns), "table": [str(value) for value in self.table]}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> CurveTerm:
+        return cls(tuple(sorted(body["columns"].items())), tuple(int(value) for value in body["table"]))
+
+
+def term_key(term: Term) -> tuple[Hashable, ...]:
+    """A total order over terms, so that composition does not depend on the order of its parts."""
+    return (type(term).__name__, repr(term))
+
+
+def sorted_weights(weights: Mapping[str, int] | Iterable[tuple[str, int]]) -> Weights:
+    items: Sequence[tuple[str, int]] = list(weights.items() if isinstance(weights, Mapping) else weights)
+    return tuple(sorted(items))

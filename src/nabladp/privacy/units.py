@@ -1,0 +1,52 @@
+"""Exact costs: integers in units of 2⁻⁶⁰, so that sums never drift and every rounding has a known direction.
+
+A *cost* is rounded up when it becomes units, a *limit* or a *request* down; ten requests of a tenth therefore always
+fit into a limit of one.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
+
+from nabladp.errors import BudgetError
+
+UNIT = 1 << 60
+Number = int | float | Fraction | Decimal
+
+
+def exact(number: Number, what: str = "a number") -> Fraction:
+    """The number as the person wrote it: 0.1 is one tenth, not the nearest double."""
+    if isinstance(number, bool) or not isinstance(number, (int, float, Rational, Decimal)):
+        raise BudgetError(f"{what} must be a number, not {type(number).__name__}.", fix="Give a plain number.")
+    if isinstance(number, (float, Decimal)) and not math.isfinite(number):
+        raise BudgetError(f"{what} must be finite.", fix="Give a plain finite number.")
+    return Fraction(str(float(number))) if isinstance(number, float) else Fraction(number)
+
+
+def units_up(number: Fraction) -> int:
+    return -((-number.numerator * UNIT) // number.denominator)
+
+
+def units_down(number: Fraction) -> int:
+    return (number.numerator * UNIT) // number.denominator
+
+
+def half_square(eps_units: int) -> int:
+    """ρ-units of a pure or concentrated ε: ε²/2, rounded up."""
+    return -((-eps_units * eps_units) // (2 * UNIT))
+
+
+def root_double(rho_units: int) -> int:
+    """ε-units of a ρ: √(2ρ), rounded up (the paper's eps0 of a concentrated guarantee)."""
+    square = 2 * rho_units * UNIT
+    root = math.isqrt(square)
+    return root if root * root == square else root + 1
+
+
+def to_float(units: int) -> float:
+    """The units as a double that is never below the true value."""
+    value = units / UNIT
+    return math.nextafter(value, math.inf) if int(value * UNIT) < units else value  # scaling by 2⁶⁰ is exact

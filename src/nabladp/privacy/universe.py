@@ -1,0 +1,87 @@
+"""The attributes a guarantee speaks about: source attributes, what is derived from them, and which are public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+from nabladp.errors import GuaranteeError, UnknownAttribute
+
+
+@runtime_checkable
+class HasAttributes(Protocol):
+    """What a schema offers to this room: names only."""
+
+    @property
+    def roots(self) -> tuple[str, ...]: ...  # source attributes, in order
+    @property
+    def derived(self) -> Mapping[str, tuple[str, ...]]: ...  # derived name -> its source attributes
+    @property
+    def public(self) -> frozenset[str]: ...  # source attributes for which nothing is promised
+
+
+@dataclass(frozen=True)
+class Universe:
+    roots: tuple[str, ...]
+    derived: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    public: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if len(set(self.roots)) != len(self.roots):
+            raise GuaranteeError("An attribute is named twice.", fix="Give every attribute one name.")
+        for name in (*self.public, *(s for sources in self.derived.values() for s in sources)):
+            if name not in self.roots:
+                raise UnknownAttribute.named(name, self.roots)
+
+    @classmethod
+    def of(cls, attributes: HasAttributes | Iterable[str]) -> Universe:
+        """From a schema, another universe, or a plain list of names."""
+        if isinstance(attributes, Universe):
+            return attributes
+        if isinstance(attributes, HasAttributes):
+            return cls(tuple(attributes.roots), dict(attributes.derived), frozenset(attributes.public))
+        return cls(tuple(attributes))
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.roots)}
+
+    @cached_property
+    def _root_set(self) -> frozenset[str]:
+        return frozenset(self.roots)
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        return tuple(name for name in self.roots if name not in self.public)
+
+    def sources(self, names: Iterable[str] | str) -> frozenset[str]:
+        """The source attributes behind these names; a derived column is its sources."""
+        names = [names] if isinstance(names, str) else list(names)
+        if self._root_set.issuperset(names):
+            return frozenset(names)
+        found: set[str] = set()
+        for name in names:
+            if name in self.position:
+                found.add(name)
+            elif name in self.derived:
+                found.update(self.derived[name])
+            else:
+                raise UnknownAttribute.named(name, (*self.roots, *self.derived))
+        return frozenset(found)
+
+    def __hash__(self) -> int:
+        return hash((self.roots, tuple(sorted(self.derived.items())), self.public))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "attributes": list(self.roots),
+            "derived": {name: list(sources) for name, sources in sorted(self.derived.items())},
+            "public": sorted(self.public),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Universe:
+        derived = {name: tuple(sources) for name, sources in data.get("derived", {}).items()}
+        return cls(tuple(data["attributes"]), derived, frozenset(data.get("public", ())))

@@ -1,0 +1,121 @@
+"""Typed budget values. A bare number never says what it measures, so it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from nabladp.errors import BudgetError
+from nabladp.privacy.conversion import rho_for
+from nabladp.privacy.units import Number, exact, units_down, units_up
+
+
+def _positive(number: Number, what: str) -> Fraction:
+    value = exact(number, what)
+    if value <= 0:
+        raise BudgetError(f"{what} must be above zero.", fix="Leave out what must not be released at all.")
+    return value
+
+
+@dataclass(frozen=True)
+class Pure:
+    """Pure ε: bounds the max divergence D_∞."""
+
+    eps: Number
+    pure = True
+
+    def __post_init__(self) -> None:
+        _positive(self.eps, "Pure(eps)")
+
+    def amount(self) -> Fraction:
+        return exact(self.eps)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"pure": float(self.eps)}
+
+
+@dataclass(frozen=True)
+class Rho:
+    """Concentrated ρ: bounds D_* (zCDP)."""
+
+    rho: Number
+    pure = False
+
+    def __post_init__(self) -> None:
+        _positive(self.rho, "Rho(rho)")
+
+    def amount(self) -> Fraction:
+        return exact(self.rho)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rho": float(self.rho)}
+
+
+@dataclass(frozen=True)
+class CDP:
+    """The paper's concentrated ε0: ρ = ε0²/2 (`defn:pcdp`)."""
+
+    eps0: Number
+    pure = False
+
+    def __post_init__(self) -> None:
+        _positive(self.eps0, "CDP(eps0)")
+
+    def amount(self) -> Fraction:
+        return exact(self.eps0) ** 2 / 2
+
+    def to_json(self) -> dict[str, Any]:
+        return {"cdp": float(self.eps0)}
+
+
+@dataclass(frozen=True)
+class Approx:
+    """(ε, δ), kept as the largest ρ whose tight conversion stays within it."""
+
+    eps: Number
+    delta: Number
+    pure = False
+
+    def __post_init__(self) -> None:
+        _positive(self.eps, "Approx(eps, …)")
+        if not 0 < exact(self.delta, "Approx(…, delta)") < 1:
+            raise BudgetError("Approx(…, delta) must lie between 0 and 1.", fix="Try delta = 1e-6.")
+
+    def amount(self) -> Fraction:
+        return Fraction(rho_for(float(self.eps), float(self.delta)))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"epsilon": float(self.eps), "delta": float(self.delta)}
+
+
+BudgetValue = Pure | CDP | Rho | Approx
+_FORMS = {("pure",): Pure, ("rho",): Rho, ("cdp",): CDP, ("delta", "epsilon"): Approx}
+
+
+def as_value(value: Any, what: str = "a budget") -> BudgetValue:
+    """Accept a typed value or its plan-file form, e.g. ``{"cdp": 0.5}``; refuse a bare number."""
+    if isinstance(value, (Pure, CDP, Rho, Approx)):
+        return value
+    if isinstance(value, Mapping):
+        kind = _FORMS.get(tuple(sorted(value)))
+        if kind is Approx:
+            return Approx(value["epsilon"], value["delta"])
+        if kind is not None:
+            return kind(*value.values())
+    raise BudgetError(
+        f"{what} must say what it measures.",
+        fix="Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, "
+        "{ rho = … } or { epsilon = …, delta = … }.",
+    )
+
+
+def limit_units(value: BudgetValue) -> int:
+    """Units of a limit or request: rounded down."""
+    return units_down(value.amount())
+
+
+def cost_units(value: BudgetValue) -> int:
+    """Units of a cost: rounded up."""
+    return units_up(value.amount())

@@ -1,0 +1,53 @@
+"""What every test may use: the real tables where they are present, and parts of the system that may be missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = {
+    "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    "java": ("java",),
+    "postgres": ("postgres",),
+}
+POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
+
+
+def find_program(name: str) -> str | None:
+    """Where a part of the system lives, or None."""
+    for candidate in PROGRAMS[name]:
+        if found := shutil.which(candidate):
+            return found
+    if name == "postgres":
+        homes = sorted(Path("/").glob(POSTGRES_HOMES.lstrip("/")))
+        return str(homes[-1] / "postgres") if homes else None
+    return None
+
+
+def missing(what: str) -> None:
+    """Skip by name; with NABLADP_REQUIRE_ALL=1 a missing part is a failure."""
+    if os.environ.get("NABLADP_REQUIRE_ALL") == "1":
+        pytest.fail(f"{what} is required here but was not found")
+    pytest.skip(f"{what} not found")
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest) -> str:
+    """The path of a system program, named by indirect parametrisation; skipped by name where it is missing."""
+    found = find_program(request.param)
+    if found is None:
+        missing(request.param)
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real tables (``NABLADP_DATA``, by default ``../shared/data``)."""
+    folder = Path(os.environ.get("NABLADP_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        missing("the folder of real tables (NABLADP_DATA)")
+    return folder

@@ -1,0 +1,309 @@
+"""The set function: its laws over random compositions and all subsets, its queries, its JSON."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nabladp.errors import BudgetError, GuaranteeError, UnknownAttribute
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.index import scan_total
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import CDP, Approx, Pure, Rho, as_value
+
+NAMES = ("a", "b", "c", "d")
+SUBSETS = [frozenset(s) for size in range(5) for s in itertools.combinations(NAMES, size)]
+UNIT = 2.0**-60
+
+amounts = st.integers(1, 2000).map(lambda i: Fraction(i, 997))
+concentrated = amounts.map(Rho) | amounts.map(CDP)
+pure = amounts.map(Pure)
+supports = st.sets(st.sampled_from(NAMES), min_size=1)
+
+
+@st.composite
+def weighted(draw: st.DrawFn, values: st.SearchStrategy) -> dict[str, object]:
+    return {name: draw(values) for name in draw(supports)}
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Guarantee:
+    kind = draw(st.sampled_from([Pure, CDP]))
+    name = draw(st.sampled_from(NAMES))
+    chain = [(str(i), str(i + 1), kind(draw(amounts))) for i in range(3)]
+    return Guarantee.from_graph(NAMES, chain, on=name, values={name: "0123"})
+
+
+limits = st.none() | st.integers(1, 4)
+single = st.one_of(
+    weighted(concentrated).map(lambda w: Guarantee.touch(NAMES, w)),
+    weighted(pure).map(lambda w: Guarantee.touch(NAMES, w)),
+    st.builds(lambda w, m: Guarantee.linear(NAMES, w, limit=m), weighted(pure) | weighted(concentrated), limits),
+    st.builds(lambda w, m: Guarantee.squares(NAMES, w, limit=m), weighted(concentrated), limits),
+    amounts.map(lambda r: Guarantee.curve(NAMES, {"a": 1, "b": 2, "c": 1}, [r * t * (6 - t) for t in (0, 1, 2, 3, 3)])),
+    graphs(),
+)
+composed = st.lists(single, max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(composed)
+def test_laws_over_all_subsets(parts: list[Guarantee]) -> None:
+    g = Guarantee.compose(NAMES, parts)
+    rho = {s: g.rho_units(s) for s in SUBSETS}
+    eps = {s: g.pure_units(s) for s in SUBSETS}
+    assert rho[frozenset()] == 0 and eps[frozenset()] == 0
+    slack = 4 * (len(parts) + 1)  # every term may round up by a unit
+    for s, t in itertools.product(SUBSETS, SUBSETS):
+        union = s | t
+        assert rho[union] >= max(rho[s], rho[t]) - slack if s | t != s else True
+        assert math.sqrt(rho[union]) <= math.sqrt(rho[s] + slack) + math.sqrt(rho[t] + slack) + 1e-3
+        if eps[s] is not None and eps[t] is not None:
+            assert eps[union] is not None and eps[union] <= eps[s] + eps[t]
+            assert eps[union] >= max(eps[s], eps[t])
+        else:
+            assert eps[union] is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(composed, st.randoms(use_true_random=False))
+def test_composition_is_free_of_order_and_adds_per_set(parts: list[Guarantee], random: object) -> None:
+    shuffled = list(parts)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    g, h = Guarantee.compose(NAMES, parts), Guarantee.compose(NAMES, shuffled)
+    assert g == h and hash(g) == hash(h)
+    folded = Guarantee.none(NAMES)
+    for part in parts:
+        folded = folded + part
+    assert folded == g
+    for s in SUBSETS:
+        assert g.rho_units(s) == sum(part.rho_units(s) for part in parts)
+        each = [part.pure_units(s) for part in parts]
+        assert g.pure_units(s) == (None if None in each else sum(each))
+
+
+@settings(max_examples=100, deadline=None)
+@given(composed)
+def test_index_agrees_with_the_plain_sum_and_json_round_trips(parts: list[Guarantee]) -> None:
+    g = Guarantee.compose(NAMES, parts)
+    again = Guarantee.from_json(json.loads(json.dumps(g.to_json())))
+    assert again == g
+    for s in SUBSETS:
+        plain = scan_total(g.terms, s)
+        assert (g.rho_units(s), g.pure_units(s)) == (plain.rho, plain.pure)
+        assert again.rho_units(s) == plain.rho
+
+
+@settings(max_examples=60, deadline=None)
+@given(composed, st.sampled_from([1e-3, 1e-6, 1e-10]))
+def test_epsilon_at_delta_never_exceeds_either_route(parts: list[Guarantee], delta: float) -> None:
+    g = Guarantee.compose(NAMES, parts)
+    for s in SUBSETS:
+        tight, paper = g.epsilon(s, delta), g.epsilon(s, delta, "paper")
+        assert tight <= paper + 1e-9
+        assert tight <= g.epsilon(s) * (1 + 1e-9)  # a pure bound is an (ε, δ) bound
+        assert (tight == 0) == (not s) or tight > 0 or g.rho(s) < 1e-2
+
+
+def test_repeats_are_counted() -> None:
+    once = Guarantee.touch(NAMES, ["a"], Pure(0.5))
+    assert Guarantee.compose(NAMES, [once] * 30).epsilon(["a"]) == 15.0
+
+
+def test_touch_takes_the_largest_weight() -> None:
+    g = Guarantee.touch(NAMES, {"a": Rho(0.5), "b": Rho(0.25)})
+    assert (g.rho(["a"]), g.rho(["b"]), g.rho(["a", "b"]), g.rho(["c"])) == (0.5, 0.25, 0.5, 0.0)
+
+
+def test_unequal_budgets_take_the_largest_weights() -> None:
+    """THEORY §1: selection (sum of the m largest e_j)²/2, answers (sum of the m largest e_j²)/2."""
+    weights = {"a": CDP(1), "b": CDP(2), "c": CDP(3)}
+    assert Guarantee.linear(NAMES, weights, limit=2).rho([*"abc"]) == pytest.approx((3 + 2) ** 2 / 2)
+    assert Guarantee.squares(NAMES, weights, limit=2).rho([*"abc"]) == pytest.approx((9 + 4) / 2)
+
+
+def test_derived_columns_are_their_sources() -> None:
+    u = Universe(("age", "sex", "region"), {"age_band": ("age",), "profile": ("age", "sex")})
+    g = Guarantee.touch(u, ["age_band"], Rho(0.1)) + Guarantee.touch(u, ["profile"], Rho(0.2))
+    assert g.rho("age") == pytest.approx(0.3)
+    assert g.rho("sex") == pytest.approx(0.2)
+    assert g.rho("age_band") == g.rho("age")
+    assert g.rho("region") == 0
+
+
+def test_public_attributes_have_no_promise_and_do_not_enter_the_person() -> None:
+    """Label privacy: everything but the label is public."""
+    u = Universe(("x1", "x2", "label"), {}, frozenset({"x1", "x2"}))
+    g = Guarantee.touch(u, ["x1", "x2", "label"], Pure(1))
+    assert g.epsilon("label") == 1
+    assert g.per_person().pure == 1 and g.per_person().attributes == ("label",)
+    assert math.isinf(g.epsilon("x1")) and math.isinf(g.epsilon(["x1", "label"], 1e-6))
+    assert math.isinf(g.epsilon_between({"x1": 0, "label": 0}, {"x1": 1, "label": 0}))
+    plain = Guarantee.touch(NAMES, [*"ab"], Pure(1))
+    assert math.isinf(plain.with_public("a").rho("a")) and plain.with_public("a").rho("b") == plain.rho("b")
+
+
+def test_graph_between_values_of_one_attribute() -> None:
+    chain = [(str(i), str(i + 1), Pure(0.5)) for i in range(4)]
+    g = Guarantee.from_graph(["age", "sex"], chain, on="age", values={"age": "01234"})
+    assert g.epsilon("age") == 2.0 and g.epsilon("sex") == 0.0
+    assert g.epsilon_between({"age": 1, "sex": "f"}, {"age": 3, "sex": "m"}, "pure") == 1.0
+    assert g.epsilon_between({"age": 1, "sex": "f"}, {"age": 3, "sex": "f"}) == pytest.approx(1.0)
+
+
+def test_graph_prefers_the_shortest_path_and_isolated_values_have_no_bound() -> None:
+    edges = [("0", "1", CDP(1)), ("1", "2", CDP(1)), ("0", "2", CDP(5))]
+    g = Guarantee.from_graph(["v"], edges, on="v", values={"v": "012"})
+    assert g.rho("v") == pytest.approx(2.0) and math.isinf(g.epsilon("v"))
+    lonely = Guarantee.from_graph(["v"], edges, on="v", values={"v": "0123"})
+    assert math.isinf(lonely.rho("v")) and lonely.rho([]) == 0
+    assert math.isinf(lonely.epsilon_between({"v": 0}, {"v": 3}))
+
+
+def test_graph_between_records_gives_the_hamming_distance() -> None:
+    records = list(itertools.product("01", repeat=3))
+    edges = [
+        (x, y, Pure(0.25)) for x in records for y in records if sum(a != b for a, b in zip(x, y, strict=True)) == 1
+    ]
+    g = Guarantee.from_graph("abc", edges, on=[*"abc"], values=dict.fromkeys("abc", "01"))
+    hamming = Guarantee.linear("abc", [*"abc"], Pure(0.25))
+    for size in range(4):
+        for chosen in itertools.combinations("abc", size):
+            assert g.pure_units(chosen) == hamming.pure_units(chosen)
+
+
+def test_epsilon_between_records_charges_what_differs() -> None:
+    g = Guarantee.touch(NAMES, [*"ab"], Pure(0.3)) + Guarantee.touch(NAMES, "c", Pure(0.4))
+    one, other = {"a": 1, "b": 2, "c": 3, "d": 4}, {"a": 1, "b": 9, "c": 3, "d": 9}
+    assert g.epsilon_between(one, other, "pure") == pytest.approx(0.3)
+    assert g.epsilon_between(one, one, "pure") == 0
+    with pytest.raises(GuaranteeError):
+        g.epsilon_between(one, {"a": 1})
+
+
+def test_worst_subset_exact_and_bounded() -> None:
+    g = Guarantee.compose(
+        NAMES, [Guarantee.touch(NAMES, s, Rho(r)) for s, r in [([*"ab"], 1), ([*"ac"], 1), ("d", 1.5)]]
+    )
+    worst = g.worst_subset(2)
+    assert worst.exact and set(worst.attributes) == {"a", "d"} and worst.rho == 3.5
+    wide = [f"x{i}" for i in range(60)]
+    pairs = [
+        Guarantee.touch(wide, s, Rho(Fraction(i % 7 + 1, 10))) for i, s in enumerate(itertools.combinations(wide, 2))
+    ]
+    big = Guarantee.compose(wide, pairs)
+    many = big.worst_subset(10)
+    assert not many.exact and many.rho <= many.at_most <= big.per_person().rho
+    assert big.rho(many.attributes) == many.rho
+    with pytest.raises(GuaranteeError):
+        g.worst_subset(5)
+
+
+def test_worst_subset_bound_holds_for_every_small_set() -> None:
+    from nabladp.privacy.worst import _upper_bound
+
+    parts = [
+        Guarantee.curve(NAMES, {"a": 1, "b": 1, "c": 2, "d": 2}, [0, 5, 5, 9, 10, 11, 12]),
+        Guarantee.linear(NAMES, {"a": CDP(1), "b": CDP(0.5)}, limit=1),
+        Guarantee.touch(NAMES, {"a": Rho(1), "c": Rho(3)}),
+    ]
+    for chosen in [parts, *([p] for p in parts)]:
+        g = Guarantee.compose(NAMES, chosen)
+        for size in range(1, 5):
+            assert g.worst_subset(size).rho * 2**60 <= _upper_bound(g, NAMES, size) * (1 + 1e-12)
+
+
+def test_several_rows_per_person() -> None:
+    g = (
+        Guarantee.touch(NAMES, "a", Rho(0.1))
+        + Guarantee.linear(NAMES, [*"bc"], Pure(0.2))
+        + Guarantee.squares(NAMES, "d", Rho(0.3))
+    )
+    triple = g.for_rows(3)
+    assert triple.rho("a") == pytest.approx(0.9)
+    assert triple.epsilon([*"bc"]) == pytest.approx(1.2)
+    assert triple.rho("d") == pytest.approx(2.7)
+
+
+def test_group_bound_is_never_below_the_tight_figure() -> None:
+    g = Guarantee.compose(NAMES, [Guarantee.touch(NAMES, s, Rho(0.1)) for s in itertools.combinations(NAMES, 2)])
+    rho, _ = g.group_bound(NAMES)
+    assert rho > g.rho(NAMES) and rho == pytest.approx((4 * math.sqrt(0.3)) ** 2)
+
+
+def test_costs_round_up_and_limits_down() -> None:
+    from nabladp.privacy.values import cost_units, limit_units
+
+    tenth = Rho(0.1)
+    assert cost_units(tenth) == limit_units(tenth) + 1
+    assert Fraction(limit_units(tenth), 2**60) < Fraction(1, 10) < Fraction(cost_units(tenth), 2**60)
+    assert 10 * limit_units(tenth) <= limit_units(Rho(1))
+
+
+@pytest.mark.parametrize("bad", [0, -1, float("nan"), float("inf"), True, "1", None])
+def test_budget_values_refuse_what_makes_no_sense(bad: object) -> None:
+    for kind in (Pure, CDP, Rho):
+        with pytest.raises(BudgetError):
+            kind(bad)  # type: ignore[arg-type]
+
+
+def test_bare_numbers_are_refused_with_the_fix() -> None:
+    with pytest.raises(BudgetError, match=r"Write Pure\(eps\), CDP\(eps0\)"):
+        as_value(0.5)
+    assert as_value({"cdp": 0.5}) == CDP(0.5)
+    assert as_value({"epsilon": 1.0, "delta": 1e-6}) == Approx(1.0, 1e-6)
+
+
+def test_approx_is_the_largest_rho_within_it() -> None:
+    from nabladp.privacy.conversion import epsilon_from_rho
+
+    rho = float(Approx(1.0, 1e-6).amount())
+    assert epsilon_from_rho(rho, 1e-6) <= 1.0 < epsilon_from_rho(rho * 1.001, 1e-6)
+
+
+def test_misspelt_attribute_is_an_error_never_a_zero() -> None:
+    g = Guarantee.touch(["income", "age"], ["income"], Rho(0.1))
+    with pytest.raises(UnknownAttribute, match="Did you mean 'income'"):
+        g.rho(["incmoe"])
+
+
+@pytest.mark.parametrize(
+    "broken", [{}, {"format": 99, "unit": "2^-60"}, {"format": 1, "unit": "2^-60", "universe": {}, "terms": []}, [1]]
+)
+def test_broken_json_is_refused(broken: object) -> None:
+    with pytest.raises(GuaranteeError):
+        Guarantee.from_json(broken)  # type: ignore[arg-type]
+
+
+def test_curve_must_be_subadditive_in_its_root() -> None:
+    with pytest.raises(GuaranteeError, match="subadditive"):
+        Guarantee.curve(NAMES, {"a": 1, "b": 1}, [0, 1, 100])
+
+
+def test_different_universes_do_not_add() -> None:
+    with pytest.raises(GuaranteeError, match="different attributes"):
+        Guarantee.none("ab") + Guarantee.none("abc")
+
+
+@pytest.mark.parametrize("table_bytes", [0, 1 << 26])
+def test_index_with_a_row_per_attribute_or_per_eight(monkeypatch: pytest.MonkeyPatch, table_bytes: int) -> None:
+    from nabladp.privacy import index
+
+    monkeypatch.setattr(index, "_TABLE_BYTES", table_bytes)
+    names = [f"x{i}" for i in range(21)]
+    parts = [Guarantee.touch(names, names[i : i + 3], Rho(Fraction(i + 1, 7))) for i in range(18)]
+    g = Guarantee.compose(names, parts)
+    for start, size in itertools.product(range(21), (1, 2, 5, 21)):
+        chosen = frozenset(names[start : start + size])
+        assert g.rho_units(chosen) == scan_total(g.terms, chosen).rho
+
+
+def test_one_attribute_and_no_terms() -> None:
+    assert Guarantee.none(["only"]).rho("only") == 0
+    assert Guarantee.touch(["only"], "only", Rho(0.5)).per_person().rho == 0.5
