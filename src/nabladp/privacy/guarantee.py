@@ -336,8 +336,9 @@ class Guarantee:
 
 
 def _read_term(body: Mapping[str, Any]) -> Term:
-    reader = {"curve": CurveTerm.from_json, "graph": GraphTerm.from_json}.get(body["shape"], WeightTerm.from_json)
-    return reader(body)
+    if body["shape"] == "curve":
+        return CurveTerm.from_json(body)
+    return GraphTerm.from_json(body) if body["shape"] == "graph" else WeightTerm.from_json(body)
 
 
 def _costs(on: Names | Mapping[str, BudgetValue], cost: BudgetValue | None) -> dict[str, BudgetValue]:

@@ -91,7 +91,6 @@ class Approx:
 
 
 BudgetValue = Pure | CDP | Rho | Approx
-_FORMS = {("pure",): Pure, ("rho",): Rho, ("cdp",): CDP, ("delta", "epsilon"): Approx}
 
 
 def as_value(value: Any, what: str = "a budget") -> BudgetValue:
@@ -99,11 +98,15 @@ def as_value(value: Any, what: str = "a budget") -> BudgetValue:
     if isinstance(value, (Pure, CDP, Rho, Approx)):
         return value
     if isinstance(value, Mapping):
-        kind = _FORMS.get(tuple(sorted(value)))
-        if kind is Approx:
-            return Approx(value["epsilon"], value["delta"])
-        if kind is not None:
-            return kind(*value.values())
+        match sorted(value):
+            case ["pure"]:
+                return Pure(value["pure"])
+            case ["rho"]:
+                return Rho(value["rho"])
+            case ["cdp"]:
+                return CDP(value["cdp"])
+            case ["delta", "epsilon"]:
+                return Approx(value["epsilon"], value["delta"])
     raise BudgetError(
         f"{what} must say what it measures.",
         fix="Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, "

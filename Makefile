@@ -1,0 +1,39 @@
+# make demo   all set-up (core only), then the main job on a made-up population
+# make test   all set-up, then every test
+# make lint   ruff and strict mypy
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NEEDS := $(PYTHON) with venv, version 3.11 or newer. On Debian: apt-get install -y python3 python3-venv git make
+
+.PHONY: demo test lint bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.core
+	rm -rf demo
+	$(BIN)/nabladp demo demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "nabladp needs $(NEEDS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,5 @@
+"""``python -m nabladp``."""
+
+from nabladp.cli import main
+
+main()

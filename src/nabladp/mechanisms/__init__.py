@@ -1,0 +1,25 @@
+"""One folder per mechanism, each with its proof. A new one is a folder and a line here."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+from nabladp.errors import PlanError
+from nabladp.mechanisms.mechanism import Counts, Law, Mechanism, Output, Records
+
+_HOME = {"NoisyMarginals": "nabladp.mechanisms.noisy_marginals"}
+MECHANISMS = tuple(_HOME)
+
+
+def mechanism_class(name: str) -> type[Mechanism]:
+    """The mechanism of this name, loaded when first asked for."""
+    if name not in _HOME:
+        near = difflib.get_close_matches(str(name), MECHANISMS, n=1)
+        fix = f"Did you mean {near[0]!r}?" if near else f"Mechanisms: {', '.join(MECHANISMS)}."
+        raise PlanError(f"There is no mechanism {name!r}.", fix=fix)
+    found: type[Mechanism] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+__all__ = ["MECHANISMS", "Counts", "Law", "Mechanism", "Output", "Records", "mechanism_class"]

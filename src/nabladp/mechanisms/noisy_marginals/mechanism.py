@@ -1,0 +1,206 @@
+"""NoisyMarginals: the first mechanism, and the pattern for the others. The proof is in PROOF.md beside this file."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import BudgetError, MechanismError, PlanError
+from nabladp.mechanisms.mechanism import Counts, Law, Records
+from nabladp.mechanisms.noisy_marginals.allocation import allocate
+from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
+from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT, exact
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value, limit_units
+from nabladp.schema import Schema
+from nabladp.workloads import marginal_sets
+
+NOISE = ("gaussian", "laplace")
+_AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
+
+
+@dataclass(frozen=True)
+class NoisyMarginals:
+    """Counts for every combination of values of some attributes, with integer noise on each cell.
+
+    ``budget`` is what every source attribute may pay (``budgets`` names exceptions); the noise of each marginal is the
+    least that keeps all of them within it. Gaussian noise takes CDP, Rho or Approx, Laplace noise takes Pure.
+
+    Guarantee: the sum over marginals S of ``touch(sources of S, c_S)`` with ρ = c_S = 1/scale² (Gaussian) or pure
+    ε = c_S = 2/scale (Laplace), for every set of attributes. Assumed: the number of rows is public and one row is one
+    person (`lem:composition`; PROOF.md).
+    """
+
+    budget: BudgetValue
+    sets: tuple[tuple[str, ...], ...] | None = None
+    k: int | None = None
+    over: tuple[str, ...] | None = None
+    weights: tuple[float | Fraction, ...] | None = None
+    noise: str = "gaussian"
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.noise not in NOISE:
+            raise MechanismError(f"There is no noise {self.noise!r}.", fix="Use 'gaussian' or 'laplace'.")
+        if self.sets is not None:
+            listed = tuple((s,) if isinstance(s, str) else tuple(s) for s in self.sets)
+            object.__setattr__(self, "sets", listed)
+        if self.over is not None:
+            object.__setattr__(self, "over", tuple(self.over))
+            if self.k is None:
+                raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
+        object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
+        checked = {name: self._fitting(value, f"the budget of {name!r}") for name, value in self.budgets.items()}
+        object.__setattr__(self, "budgets", checked)
+        if self.weights is not None:
+            object.__setattr__(self, "weights", tuple(self.weights))
+            for weight in self.weights:
+                if exact(weight, "a weight") <= 0:
+                    raise MechanismError("Every weight must be above zero.", fix="Leave unwanted sets out.")
+
+    def _fitting(self, value: Any, what: str) -> BudgetValue:
+        typed = as_value(value, what)
+        if typed.pure != (self.noise == "laplace"):
+            wanted = "Pure(eps)" if self.noise == "laplace" else "CDP(eps0), Rho(rho) or Approx(eps, delta)"
+            raise BudgetError(
+                f"{self.noise.capitalize()} noise cannot be bought with this {what}.", fix=f"Use {wanted}."
+            )
+        return typed
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def marginals(self, schema: Schema) -> tuple[tuple[str, ...], ...]:
+        return marginal_sets(schema, self.sets, self.k, self.over)
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        used = {name for chosen in self.marginals(schema) for name in chosen}
+        return tuple(name for name in schema.names if name in used)
+
+    def _units(self, schema: Schema) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """Every marginal with its cost in units of 2⁻⁶⁰: ρ for Gaussian noise, ε for Laplace."""
+        sets = self.marginals(schema)
+        universe = Universe.of(schema)
+        touched = [universe.sources(chosen) for chosen in sets]  # [sources]
+        weights = [exact(weight) for weight in self.weights] if self.weights else [Fraction(1)] * len(sets)
+        if len(weights) != len(sets):
+            raise MechanismError(f"There are {len(weights)} weights for {len(sets)} sets.", fix="Give one per set.")
+        amounts = allocate(touched, weights, self._attribute_units(universe))  # [allocation]
+        if min(amounts) < 1 << 12:  # the noise would be of scale 10⁷ (Gaussian) or 10¹⁴ (Laplace)
+            raise BudgetError("The budget is too small for so many marginals.", fix="Raise it or ask for fewer sets.")
+        return tuple(zip(sets, amounts, strict=True))
+
+    def _attribute_units(self, universe: Universe) -> dict[str, int]:
+        """What every source attribute may pay; an exception for a derived column holds for all its sources."""
+        exceptions: dict[str, int] = {}
+        for name, value in self.budgets.items():
+            for source in universe.sources(name):
+                exceptions[source] = min(exceptions.get(source, limit_units(value)), limit_units(value))
+        return dict.fromkeys(universe.roots, limit_units(self.budget)) | exceptions
+
+    def _scale(self, units: int) -> float:
+        """The smallest double whose noise costs at most this much. One row moves between two cells, so a table moves by
+        2 in L1 and by √2 in L2."""
+        if self.noise == "gaussian":
+            return _round_up(math.sqrt(UNIT / units), lambda s: s * s * units >= UNIT)  # [gaussian-scale]
+        return _round_up(2 * UNIT / units, lambda s: s * units >= 2 * UNIT)  # [laplace-scale]
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        universe = Universe.of(schema)
+        parts = []
+        for chosen, units in self._units(schema):
+            cost = Fraction(units, UNIT)
+            if self.noise == "gaussian":
+                parts.append(Guarantee.touch(universe, chosen, Rho(cost), gaussian_scale=self._scale(units)))
+            else:
+                parts.append(Guarantee.touch(universe, chosen, Pure(cost)))
+        return Guarantee.compose(universe, parts)  # [composition]
+
+    def expected_error(self, schema: Schema, n: int) -> tuple[MarginalError, ...]:
+        """The noise of every marginal: standard deviation, mean absolute error and 95% half-width of a cell."""
+        return tuple(
+            MarginalError.of(chosen, schema.cells(chosen), self.noise, self._scale(units), n)
+            for chosen, units in self._units(schema)
+        )
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> MarginalTables:
+        allotted = self._units(counts.schema)
+        exact_tables = counts.marginals([chosen for chosen, _ in allotted])
+        draw = noise.discrete_gaussian if self.noise == "gaussian" else noise.discrete_laplace
+        released = []
+        for (chosen, units), table in zip(allotted, exact_tables, strict=True):
+            scale = self._scale(units)
+            noisy = table + draw(scale, table.shape)  # [noise]: every cell, zero or not
+            released.append(NoisyMarginal(chosen, noisy, self.noise, scale))
+        return MarginalTables(tuple(released), counts.n, counts.schema)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        parts: list[NDArray[np.float64]] = []
+        allotted = self._units(counts.schema)
+        for (_, units), table in zip(allotted, counts.marginals([chosen for chosen, _ in allotted]), strict=True):
+            scale = self._scale(units)
+            window = math.ceil(_AUDIT_ORDER + 14 * scale)
+            log_pmf = gaussian_log_pmf if self.noise == "gaussian" else laplace_log_pmf
+            held = table.ravel().tolist()
+            known = {count: log_pmf(scale, -window - count, counts.n + window - count) for count in set(held)}
+            parts += [known[count] for count in held]
+        return Law(tuple(parts), _AUDIT_ORDER if self.noise == "gaussian" else math.inf)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """Any change of T moves every marginal that meets T in exactly two cells: all pairs are equally hard."""
+        return [({}, dict.fromkeys(attributes, 1))]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> NoisyMarginals:
+        known = [f.name for f in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                fix = f"Did you mean {near[0]!r}?" if near else f"Options: {', '.join(known)}."
+                raise PlanError(f"NoisyMarginals has no option {name!r}.", fix=fix)
+        if "budget" not in options:
+            raise PlanError("NoisyMarginals needs a budget.", fix="Add, for instance, budget = { cdp = 0.2 }.")
+        try:
+            return cls(**options)
+        except TypeError:
+            raise PlanError("An option of NoisyMarginals has the wrong type.", fix="See the plan reference.") from None
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "noise": self.noise}
+        if self.sets is not None:
+            body["sets"] = [list(chosen) for chosen in self.sets]
+        if self.k is not None:
+            body["k"] = self.k
+        if self.over is not None:
+            body["over"] = list(self.over)
+        if self.weights is not None:
+            body["weights"] = [float(weight) for weight in self.weights]
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        return body
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> MarginalTables:
+        return MarginalTables.from_json(data, schema)
+
+
+def _round_up(guess: float, enough: Any) -> float:
+    """The guess, moved up until the exact inequality holds: rounding never makes noise too small."""
+    scale = math.nextafter(guess, 0.0)
+    while not enough(Fraction(scale)):
+        scale = math.nextafter(scale, math.inf)
+    return scale

@@ -1,0 +1,250 @@
+"""What NoisyMarginals returns: signed noisy counts with their error bars, and estimates made from them.
+
+Everything here is post-processing of published numbers: it never sees the data again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.noise import half_width, variance
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LEVEL = 0.95
+Kind = Literal["gaussian", "laplace"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MarginalError:
+    """The noise of one marginal, known before anything is spent."""
+
+    attributes: tuple[str, ...]
+    cells: int
+    noise: str
+    scale: float
+    deviation: float  # standard deviation of a cell
+    mean_absolute: float  # expected absolute error of a cell
+    half_width: int  # a cell lies within ± this with probability ``LEVEL``
+    share: float  # the deviation over the average count n/cells
+
+    @classmethod
+    def of(cls, attributes: tuple[str, ...], cells: int, noise: str, scale: float, n: int) -> MarginalError:
+        kind = cast(Kind, noise)
+        deviation = math.sqrt(variance(kind, scale))
+        absolute = deviation * math.sqrt(2 / math.pi) if kind == "gaussian" else 1 / math.sinh(1 / scale)
+        width = half_width(kind, scale, LEVEL)
+        return cls(attributes, cells, noise, scale, deviation, absolute, width, deviation * cells / max(n, 1))
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number from a release, with the interval that noise (and for bins, their width) allows it."""
+
+    value: float | str
+    low: float | str
+    high: float | str
+    level: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class NoisyMarginal:
+    """One table of noisy counts; axes in the order of ``attributes``."""
+
+    attributes: tuple[str, ...]
+    counts: NDArray[np.int64]
+    noise: str
+    scale: float
+
+    @property
+    def variance(self) -> float:
+        return variance(cast(Kind, self.noise), self.scale)
+
+    def half_width(self, level: float = LEVEL) -> int:
+        """Each true count lies within ± this of the noisy one with probability at least ``level``."""
+        return half_width(cast(Kind, self.noise), self.scale, level)
+
+    def interval(self, level: float = LEVEL) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        width = self.half_width(level)
+        return self.counts - width, self.counts + width
+
+    def clamped(self) -> NDArray[np.int64]:
+        """Negative counts set to zero: nicer to look at, no longer unbiased."""
+        return np.maximum(self.counts, 0)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "attributes": list(self.attributes),
+            "noise": self.noise,
+            "scale": self.scale,
+            "half_width": self.half_width(),
+            "level": LEVEL,
+            "counts": self.counts.ravel().tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class MarginalTables:
+    """All marginals of one release. ``tables["region", "income"]`` is one of them, in the order asked."""
+
+    tables: tuple[NoisyMarginal, ...]
+    n: int
+    schema: Schema
+
+    @cached_property
+    def _by_set(self) -> dict[frozenset[str], NoisyMarginal]:
+        return {frozenset(table.attributes): table for table in self.tables}
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> NoisyMarginal:
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        self.schema.sizes(wanted)
+        found = self._by_set.get(frozenset(wanted))
+        if found is None or len(wanted) != len(found.attributes):
+            raise MechanismError(
+                f"The marginal {'+'.join(wanted)} was not released.",
+                fix="Released: " + ", ".join("+".join(t.attributes) for t in self.tables[:8]) + ".",
+            )
+        axes = [found.attributes.index(name) for name in wanted]
+        return NoisyMarginal(wanted, found.counts.transpose(axes), found.noise, found.scale)
+
+    def __iter__(self) -> Any:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def counts_of(self, name: str) -> tuple[Floats, float]:
+        """One attribute's counts pooled over every marginal that holds it, by variance; and a cell's deviation."""
+        size = self.schema[name].size
+        total, precision = np.zeros(size), 0.0
+        for table in self.tables:
+            if name not in table.attributes:
+                continue
+            axis = table.attributes.index(name)
+            summed = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != axis))
+            weight = 1 / (table.variance * (table.counts.size // size))
+            total, precision = total + weight * summed, precision + weight
+        if not precision:
+            raise MechanismError(f"No released marginal holds {name!r}.", fix="Add a set with it to the release.")
+        return total / precision, 1 / math.sqrt(precision)
+
+    def mean(self, name: str, level: float = LEVEL) -> Estimate:
+        """The mean of a numeric attribute over people whose value is known, from its bins' representatives.
+
+        The interval covers the noise and, for real attributes, where in their bins people may be.
+        """
+        attribute = self.schema[name]
+        values, bounds = attribute.representatives, attribute.bin_bounds
+        if values is None or bounds is None:
+            raise MechanismError(f"{name!r} is not numeric.", fix="Means need integer, real or numeric ordered kinds.")
+        counts, deviation = self.counts_of(name)
+        known = counts[: len(values)]
+        everyone = attribute.size == len(values)  # then the denominator is public
+        people = float(self.n) if everyone else float(known.sum())
+        if people <= 3 * deviation * math.sqrt(len(values)):
+            raise MechanismError(f"Too few people have a known {name!r} for this much noise.", fix="Spend more on it.")
+
+        def average(of: Floats) -> float:
+            centre = float(of.mean())  # any constant is right, as the counts sum to the people; this one is quietest
+            return centre + float((of - centre) @ known) / people
+
+        value = average(values)
+        spread = max(float(np.linalg.norm(v - (v.mean() if everyone else value))) for v in (values, *bounds))
+        width = _reach(self.tables[0].noise, level) * deviation * spread / people
+        low, high = average(bounds[0]) - width, average(bounds[1]) + width
+        note = "" if attribute.kind != "real" else f"noise alone: ±{width:.4g}"
+        return Estimate(value, low, high, level, note)
+
+    def quantile(self, name: str, q: float, level: float = LEVEL) -> Estimate:
+        """The q-quantile of an ordered attribute over people whose value is known.
+
+        D_b = (people at or below b) − q·(people) is a sum of noisy counts; the interval is where D_b may cross zero
+        when every b is allowed its own error at once.
+        """
+        attribute = self.schema[name]
+        if not attribute.is_ordered:
+            raise MechanismError(f"{name!r} has no order.", fix="Declare it 'ordered', 'integer' or 'real'.")
+        if not 0 < q < 1:
+            raise MechanismError("A quantile lies strictly between 0 and 1.", fix="The median is q = 0.5.")
+        counts, deviation = self.counts_of(name)
+        known = counts[: attribute.ordered_size]
+        size = len(known)
+        below = np.arange(1, size + 1)
+        crossing = np.cumsum(known) - q * known.sum()
+        noise = deviation * np.sqrt(below * (1 - q) ** 2 + (size - below) * q**2)
+        reach = _reach(self.tables[0].noise, 1 - (1 - level) / size) * noise
+        low, middle, high = (
+            min(int(np.count_nonzero(edge < 0)), size - 1) for edge in (crossing + reach, crossing, crossing - reach)
+        )
+        bounds, values = attribute.bin_bounds, attribute.representatives
+        if bounds is None or values is None:
+            return Estimate(attribute.label(middle), attribute.label(low), attribute.label(high), level)
+        return Estimate(float(values[middle]), float(bounds[0][low]), float(bounds[1][high]), level)
+
+    # ---- keeping --------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {"n": self.n, "tables": [table.to_json() for table in self.tables]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> MarginalTables:
+        tables = []
+        for body in data["tables"]:
+            names = tuple(body["attributes"])
+            counts = np.array(body["counts"], dtype=np.int64).reshape(schema.sizes(names))
+            tables.append(NoisyMarginal(names, counts, body["noise"], float(body["scale"])))
+        return cls(tuple(tables), int(data["n"]), schema)
+
+    def to_arrow(self, schema: Schema) -> pa.Table:
+        """One row a cell: the marginal, the values, the noisy count, its interval and the noise scale."""
+        import pyarrow as pa
+
+        return pa.concat_tables([_cells(table, schema) for table in self.tables])
+
+
+def _reach(noise: str, level: float) -> float:
+    """How many deviations an interval reaches: the normal figure, or Laplace's own where its tail is the heavier."""
+    normal = NormalDist().inv_cdf((1 + level) / 2)
+    return normal if noise == "gaussian" else max(normal, math.log(1 / (1 - level)) / math.sqrt(2))
+
+
+def _cells(table: NoisyMarginal, schema: Schema) -> pa.Table:
+    import pyarrow as pa
+
+    columns = [_labels(schema, table.attributes, axis, table.counts.shape) for axis in range(table.counts.ndim)]
+    width, flat = table.half_width(), table.counts.ravel()
+    interleaved = pa.array(np.stack(columns, axis=1).ravel(), type=pa.string())
+    offsets = pa.array(np.arange(0, len(interleaved) + 1, len(columns)), type=pa.int32())
+    size = len(flat)
+    return pa.table(
+        {
+            "marginal": pa.array(["+".join(table.attributes)] * size, type=pa.string()),
+            "values": pa.ListArray.from_arrays(offsets, interleaved),
+            "count": pa.array(flat),
+            "low": pa.array(flat - width),
+            "high": pa.array(flat + width),
+            "scale": pa.array(np.full(size, table.scale)),
+        }
+    )
+
+
+def _labels(schema: Schema, names: Sequence[str], axis: int, shape: tuple[int, ...]) -> NDArray[np.object_]:
+    labels = np.array(schema[names[axis]].labels, dtype=object)
+    view = labels.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    return np.broadcast_to(view, shape).ravel()

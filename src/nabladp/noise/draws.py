@@ -1,0 +1,113 @@
+"""Exact vectorised building blocks over a source of words: fair coins, uniform integers, biased coins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.noise.bits import BitSource, Words
+from nabladp.noise.exact import Bounds, Uniform, exp_bounds, rational_bounds
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Truths = NDArray[np.bool_]
+
+BLOCK = 1 << 15
+"""Values drawn at a time: temporaries stay in the processor's cache and memory stays bounded."""
+
+SLACK = 2.0**-40
+"""How near a float comparison may come to its threshold before it is decided exactly instead.
+
+It has to exceed every error of the floats involved. Those are: a word turned into a double (2⁻⁵³), `exp` and `log`
+(a few units in the last place, 2⁻⁵⁰ relative at most), and what enters them (each use says its own; none exceeds 2⁻⁴³).
+"""
+
+
+class Draws:
+    """Exact draws from a bit source. Tests pass a huge ``slack``, which sends every decision down the exact path."""
+
+    def __init__(self, bits: BitSource, slack: float = SLACK) -> None:
+        self.bits = bits
+        self.slack = slack
+
+    def words(self, count: int) -> Words:
+        return self.bits.words(count)
+
+    def coins(self, count: int) -> Truths:
+        """Fair coins, one random bit each."""
+        packed = self.words(-(-count // 64)).view(np.uint8)
+        return np.unpackbits(packed, count=count).view(np.bool_)
+
+    def heads(self, tosses: Integers) -> Integers:
+        """Per cell, how many of so many fair coins show heads: the set bits among as many random ones."""
+        whole, rest = tosses >> 6, (tosses & 63).astype(np.uint64)
+        result = self._ones_per_cell(whole)
+        some = np.flatnonzero(rest)
+        masks = (np.uint64(1) << rest[some]) - np.uint64(1)
+        result[some] += np.bitwise_count(self.words(len(some)) & masks)
+        return result
+
+    def _ones_per_cell(self, lengths: Integers) -> Integers:
+        """Set bits in consecutive runs of random words, one run of the given length per cell."""
+        ends = np.cumsum(lengths)
+        ones_up_to_end = np.zeros(len(ends), np.int64)
+        total = int(ends[-1]) if len(ends) else 0
+        seen = 0
+        for start in range(0, total, BLOCK):
+            ones = seen + np.cumsum(np.bitwise_count(self.words(min(BLOCK, total - start))), dtype=np.int64)
+            first, last = np.searchsorted(ends, [start, start + len(ones)], side="right")
+            ones_up_to_end[first:last] = ones[ends[first:last] - start - 1]
+            seen = int(ones[-1])
+        return np.diff(ones_up_to_end, prepend=0)
+
+    def integers(self, bound: int, count: int) -> Integers:
+        """Uniform on 0 … bound−1 for a bound up to 2⁶³: words beyond the last full multiple of it are redrawn."""
+        last = np.uint64((1 << 64) - (1 << 64) % bound - 1)
+
+        def attempt(size: int) -> Integers:
+            words = self.words(size)
+            return (words[words <= last] % np.uint64(bound)).view(np.int64)
+
+        return collect(count, attempt)
+
+    def integer(self, bound: int) -> int:
+        """Uniform on 0 … bound−1 for a bound of any size."""
+        length = (bound - 1).bit_length()
+        while True:
+            value = int.from_bytes(self.words(-(-length // 64)).tobytes(), "little") & ((1 << length) - 1)
+            if value < bound:
+                return value
+
+    def bernoulli(self, p: Fraction, count: int) -> Truths:
+        """True with probability exactly p."""
+        bounds = rational_bounds(p)
+        return self._below(np.full(count, float(p)), lambda _: bounds)
+
+    def bernoulli_exp(self, gamma: Floats, exact: Callable[[int], Fraction]) -> Truths:
+        """True with probability exp(−γᵢ), where γᵢ is exactly ``exact(i)`` and ``gamma`` approximates it.
+
+        The caller sees to it that exp(−gamma[i]) is within SLACK/8 of the truth.
+        """
+        return self._below(np.exp(-gamma), lambda i: exp_bounds(exact(i)))
+
+    def _below(self, chance: Floats, bounds: Callable[[int], Bounds]) -> Truths:
+        words = self.words(len(chance))
+        distance = words * 2.0**-64 - chance
+        verdict = distance < 0
+        for i in np.flatnonzero(np.abs(distance) <= self.slack).tolist():
+            verdict[i] = Uniform(self.bits, int(words[i])).below(bounds(i))
+        return verdict
+
+
+def collect(count: int, attempt: Callable[[int], Integers]) -> Integers:
+    """``count`` accepted values: ``attempt(k)`` makes k independent attempts and returns the accepted ones."""
+    values = np.empty(count, np.int64)
+    filled = 0
+    while filled < count:
+        accepted = attempt(min(BLOCK, count - filled))
+        values[filled : filled + len(accepted)] = accepted
+        filled += len(accepted)
+    return values

@@ -1,0 +1,119 @@
+"""What the samplers accept; anything else is refused with a sentence that says what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.noise.draws import Integers
+
+Real = int | float | Fraction
+Size = int | tuple[int, ...]
+
+SMALLEST_SCALE, LARGEST_SCALE = Fraction(1e-6), Fraction(1e15)
+_WIDEST = Fraction(10**100)
+
+
+def exact_number(value: Any, what: str) -> Fraction:
+    """Exactly the number given: a float means that very double."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, Fraction, np.integer, np.floating)):
+        raise MechanismError(f"{what} must be a number, not {type(value).__name__}.", fix="Give a float or a Fraction.")
+    if isinstance(value, (float, np.floating)) and not math.isfinite(value):
+        raise MechanismError(f"{what} must be finite.", fix="Give a plain finite number.")
+    if isinstance(value, Fraction):
+        return value
+    return Fraction(int(value) if isinstance(value, (int, np.integer)) else float(value))
+
+
+def noise_scale(value: Any) -> Fraction:
+    scale = exact_number(value, "A noise scale")
+    if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
+        raise MechanismError(
+            "A noise scale must lie between 1e-6 and 1e15, so that noise fits into 64 bits.",
+            fix="Choose a scale within that range.",
+            smallest=float(SMALLEST_SCALE),
+            largest=float(LARGEST_SCALE),
+        )
+    return scale
+
+
+def selection_scale(value: Any) -> Fraction:
+    scale = exact_number(value, "A selection scale")
+    if not 1 / _WIDEST <= scale <= _WIDEST:
+        raise MechanismError("A selection scale must lie between 1e-100 and 1e100.", fix="Rescale the scores.")
+    return scale
+
+
+def probability(value: Any, what: str) -> Fraction:
+    p = exact_number(value, what)
+    if not 0 <= p <= 1:
+        raise MechanismError(f"{what} must lie between 0 and 1.", fix="Give a probability.")
+    return p
+
+
+def keep_probability(value: Any, size: int) -> Fraction:
+    keep = probability(value, "The probability to keep a code")
+    if keep * size < 1:
+        raise MechanismError(
+            "The probability to keep a code must be at least 1/size.",
+            fix="Raise it: at 1/size the answer already says nothing about the truth.",
+            size=size,
+        )
+    return keep
+
+
+def whole_number(value: Any, what: str, lowest: int, highest: int | None = None) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise MechanismError(f"{what} must be a whole number, not {type(value).__name__}.", fix="Give an int.")
+    if int(value) < lowest or (highest is not None and int(value) > highest):
+        upper = "" if highest is None else f" and at most {highest}"
+        raise MechanismError(f"{what} must be at least {lowest}{upper}.", fix="Give an int within these bounds.")
+    return int(value)
+
+
+def shape(size: Any) -> tuple[int, ...]:
+    sizes = size if isinstance(size, tuple) else (size,)
+    return tuple(whole_number(s, "A size", 0, 1 << 48) for s in sizes)
+
+
+def integer_array(values: ArrayLike, what: str) -> Integers:
+    """As int64; says nothing about the values, which may be data."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise MechanismError(f"{what} must form an array of integers.", fix="Give a rectangular int64 array.") from None
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        array = array.astype(np.int64)
+    too_wide = array.dtype == np.uint64 and array.size > 0 and int(array.max()) >= 1 << 63
+    if array.dtype.kind not in "iu" or too_wide:
+        raise MechanismError(f"{what} must be integers of at most 64 bits.", fix="Convert them to int64 first.")
+    return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
+
+
+def non_negative(array: Integers, what: str) -> Integers:
+    if array.size and int(array.min()) < 0:
+        raise MechanismError(f"{what} must not be negative.", fix="Give counts.")
+    return array
+
+
+def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Integers:
+    """An int64 array where the weights came as one, otherwise Python integers of any length."""
+    checked: list[int] | Integers
+    if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu" and weights.dtype != np.uint64:
+        checked = integer_array(weights, "Weights")
+        valid = checked.ndim == 1 and checked.size > 0 and int(checked.min()) >= 0 and bool(checked.any())
+    else:
+        checked = list(weights) if isinstance(weights, Iterable) else []
+        whole = (isinstance(w, (int, np.integer)) and not isinstance(w, bool) for w in checked)
+        valid = all(whole) and any(checked) and min(checked) >= 0
+    if not valid:
+        raise MechanismError(
+            "Weights must be a list of whole numbers, none negative and not all zero.", fix="Scale them to integers."
+        )
+    return checked

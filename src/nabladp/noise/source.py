@@ -1,0 +1,127 @@
+"""The one door to randomness: every random draw of the library is a method of :class:`NoiseSource`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, overload
+
+from numpy.typing import ArrayLike, NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.noise import choices, samplers
+from nabladp.noise.bits import SeededBits, SystemBits
+from nabladp.noise.draws import Draws, Integers
+from nabladp.noise.parameters import (
+    Real,
+    Size,
+    integer_array,
+    keep_probability,
+    noise_scale,
+    non_negative,
+    probability,
+    selection_scale,
+    selection_weights,
+    shape,
+    whole_number,
+)
+
+TEST_STAMP = "TEST — NOT PRIVATE"
+
+
+class NoiseSource:
+    """Exact random draws from the operating system's generator.
+
+    No draw carries floating-point error in its distribution. A scale or probability given as a float means exactly
+    that double; noise scales lie between 1e-6 and 1e15. Integer results are int64. ``size`` is an int or a shape.
+    """
+
+    def __init__(self) -> None:
+        self._draws = Draws(SystemBits())
+
+    @classmethod
+    def seeded(cls, seed: int) -> NoiseSource:
+        """A reproducible source for tests and examples. Whoever knows the seed can subtract the noise."""
+        source = cls()
+        source._draws = Draws(SeededBits(whole_number(seed, "A seed", 0)))
+        return source
+
+    @property
+    def is_seeded(self) -> bool:
+        return not isinstance(self._draws.bits, SystemBits)
+
+    @property
+    def stamp(self) -> str | None:
+        """What every release drawn from this source must carry: a warning if seeded, else nothing."""
+        return TEST_STAMP if self.is_seeded else None
+
+    def __repr__(self) -> str:
+        return f"NoiseSource({self.stamp or 'operating system'})"
+
+    def discrete_laplace(self, scale: Real, size: Size) -> Integers:
+        """P(x) ∝ exp(−|x|/scale) on the integers."""
+        sizes = shape(size)
+        return samplers.discrete_laplace(self._draws, noise_scale(scale), math.prod(sizes)).reshape(sizes)
+
+    def discrete_gaussian(self, scale: Real, size: Size) -> Integers:
+        """P(x) ∝ exp(−x²/(2·scale²)) on the integers."""
+        sizes = shape(size)
+        return samplers.discrete_gaussian(self._draws, noise_scale(scale), math.prod(sizes)).reshape(sizes)
+
+    def uniform_integers(self, bound: int, size: Size) -> Integers:
+        """Uniform on 0 … bound−1."""
+        sizes = shape(size)
+        bound = whole_number(bound, "A bound", 1, 1 << 63)
+        return self._draws.integers(bound, math.prod(sizes)).reshape(sizes)
+
+    @overload
+    def binomial(self, trials: int, p: Real) -> int: ...
+    @overload
+    def binomial(self, trials: NDArray[Any], p: Real) -> Integers: ...
+    def binomial(self, trials: int | NDArray[Any], p: Real) -> int | Integers:
+        """Successes among so many trials of probability p, for one number of trials or for an array of them."""
+        tosses = non_negative(integer_array(trials, "Trials"), "Trials")
+        drawn = samplers.binomial(self._draws, tosses.ravel(), probability(p, "A success probability"))
+        return drawn.reshape(tosses.shape) if tosses.ndim else int(drawn[0])
+
+    def randomized_response(self, codes: ArrayLike, size: int, keep: Real) -> Integers:
+        """Each code (0 … size−1) stays with probability ``keep``, else becomes one of the others, all alike.
+
+        Pure ε per code: ``response_epsilon(size, keep)``.
+        """
+        size = whole_number(size, "The number of codes", 1, 1 << 62)
+        truth = non_negative(integer_array(codes, "Codes"), "Codes")
+        if truth.size and int(truth.max()) >= size:
+            raise MechanismError("Codes must lie below their declared number.", fix="Encode by the schema.", size=size)
+        kept = keep_probability(keep, size)
+        return choices.randomized_response(self._draws, truth.ravel(), size, kept).reshape(truth.shape)
+
+    def randomized_response_counts(self, counts: ArrayLike, keep: Real) -> Integers:
+        """The counts per code (last axis) after randomized response on every row, with exactly that law."""
+        table = non_negative(integer_array(counts, "Counts"), "Counts")
+        if table.ndim == 0 or table.shape[-1] == 0:
+            raise MechanismError("Counts need one cell per code.", fix="Give an array with the codes on its last axis.")
+        return choices.randomized_response_counts(self._draws, table, keep_probability(keep, table.shape[-1]))
+
+    def uniform_subset(self, n: int, k: int) -> Integers:
+        """k distinct numbers of 0 … n−1, sorted; every subset alike."""
+        n = whole_number(n, "The size of the set", 0, 1 << 62)
+        k = whole_number(k, "The size of the subset", 0, n)
+        return choices.uniform_subset(self._draws, n, k)
+
+    @overload
+    def select(self, weights: Iterable[int] | NDArray[Any], size: None = None) -> int: ...
+    @overload
+    def select(self, weights: Iterable[int] | NDArray[Any], size: Size) -> Integers: ...
+    def select(self, weights: Iterable[int] | NDArray[Any], size: Size | None = None) -> int | Integers:
+        """An index with probability proportional to its weight, a non-negative whole number of any length."""
+        sizes = shape(() if size is None else size)
+        drawn = choices.select(self._draws, selection_weights(weights), math.prod(sizes))
+        return int(drawn[0]) if size is None else drawn.reshape(sizes)
+
+    def select_exponential(self, scores: ArrayLike, scale: Real) -> int:
+        """An index with P(i) ∝ exp(scores[i]/scale), for integer scores."""
+        array = integer_array(scores, "Scores")
+        if array.ndim != 1 or array.size == 0:
+            raise MechanismError("Scores must be a list of at least one integer.", fix="Score every candidate.")
+        return choices.select_exponential(self._draws, array, selection_scale(scale))

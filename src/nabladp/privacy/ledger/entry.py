@@ -1,0 +1,124 @@
+"""One line of the ledger, and the hash that chains it to the line before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from nabladp.errors import LedgerError
+from nabladp.privacy.guarantee import Guarantee
+
+FORMAT = 1  # of the tables, the payloads and the totals; another format is refused, never guessed at
+FIRST = "0" * 64  # what the first entry has for a predecessor
+TEST = "TEST — NOT PRIVATE"
+SPENDING = ("reserve", "external")  # the kinds that cost something; their names are unique
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``kind`` is open, schema, budget, reserve, bind, void or external; ``ref`` is the reservation it speaks of."""
+
+    seq: int
+    kind: str
+    name: str
+    ref: int | None
+    time: str
+    payload: Mapping[str, Any]
+    totals: Mapping[str, Any]
+    previous: str
+    hash: str
+
+    @property
+    def test(self) -> bool:
+        return self.payload.get("stamp") == TEST
+
+    @property
+    def seeded(self) -> bool:
+        return bool(self.payload.get("seeded", False))
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        details: Mapping[str, Any] = self.payload.get("details", {})
+        return details
+
+    @property
+    def digest(self) -> str | None:
+        """Of the release bound here."""
+        return self.payload.get("digest")
+
+    @property
+    def exceeded(self) -> tuple[str, ...]:
+        """Limits that stood exceeded once an external release was booked."""
+        return tuple(self.payload.get("exceeded", ()))
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What the entry spends, if it spends."""
+        return Guarantee.from_json(self.payload["guarantee"]) if "guarantee" in self.payload else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Row:
+    """An entry as it is stored: payload and totals are the very text that was hashed."""
+
+    seq: int
+    kind: str
+    name: str
+    ref: int | None
+    time: str
+    payload: str
+    totals: str
+    previous: str
+    hash: str
+
+    @classmethod
+    def seal(cls, draft: Draft, seq: int, time: str, totals: Mapping[str, Any], previous: str) -> Row:
+        body = (seq, draft.kind, draft.name, draft.ref, time, canonical(draft.payload), canonical(totals))
+        return cls(*body, previous=previous, hash=digest_of(previous, *body))
+
+    def intact(self) -> bool:
+        body = (self.seq, self.kind, self.name, self.ref, self.time, self.payload, self.totals)
+        return self.hash == digest_of(self.previous, *body)
+
+    def entry(self) -> Entry:
+        try:
+            payload, totals = json.loads(self.payload), json.loads(self.totals)
+            if not isinstance(payload, dict) or not isinstance(totals, dict):
+                raise ValueError
+        except ValueError:
+            raise LedgerError(
+                f"Entry {self.seq} of the ledger cannot be read: it was changed.",
+                fix="Restore the ledger from a backup.",
+                seq=self.seq,
+            ) from None
+        return Entry(self.seq, self.kind, self.name, self.ref, self.time, payload, totals, self.previous, self.hash)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is about to be written, before it has a place in the chain."""
+
+    kind: str
+    name: str
+    payload: Mapping[str, Any]
+    ref: int | None = None
+
+
+def canonical(value: Any) -> str:
+    """JSON in one form only: sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(previous: str, *body: str | int | None) -> str:
+    return hashlib.sha256(canonical([previous, *body]).encode()).hexdigest()
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

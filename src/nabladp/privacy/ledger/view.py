@@ -1,0 +1,128 @@
+"""Looking at a ledger: entries, what is spent and left, whether the chain still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import takewhile
+from operator import methodcaller
+from typing import TYPE_CHECKING, NamedTuple
+
+from nabladp.errors import LedgerError
+from nabladp.privacy.budget import Budget
+from nabladp.privacy.guarantee import Figure, Guarantee
+from nabladp.privacy.ledger.entry import Entry, Row
+from nabladp.privacy.ledger.rules import Spending
+from nabladp.privacy.ledger.standing import Reader, Standing, broken, standing_guarantees
+from nabladp.privacy.ledger.verify import Problem, problems
+from nabladp.privacy.universe import Universe
+
+if TYPE_CHECKING:
+    from nabladp.privacy.ledger.store import Store, Transaction
+
+Which = Entry | int | str  # a reservation: its entry, its number or its name
+
+
+class Head(NamedTuple):
+    seq: int
+    hash: str
+
+
+class View:
+    """Every answer is read afresh from the ledger, which other processes may be writing to."""
+
+    def __init__(self, store: Store, ledger: str) -> None:
+        self._store = store
+        self._reader = Reader(store.label, ledger)
+        self.id = ledger
+
+    def close(self) -> None:
+        self._store.close()
+
+    @cached_property
+    def test(self) -> bool:
+        """Whether this ledger is for tests; then it takes seeded releases, and nothing in it is private."""
+        return self._store.read(lambda transaction: self._at(transaction, 1)).test
+
+    @property
+    def label(self) -> str:
+        """Where it lives, without any password."""
+        return self._store.label
+
+    @property
+    def head(self) -> Head:
+        return Head(*self._store.read(lambda transaction: transaction.head()))
+
+    @property
+    def universe(self) -> Universe:
+        return self._standing().universe
+
+    @property
+    def budget(self) -> Budget:
+        """The one in force."""
+        return self._standing().budget
+
+    def spent(self) -> list[Spending]:
+        """Every limit with what is spent and left, from the last entry alone."""
+        return self._standing().spending
+
+    def entries(self, last: int | None = None, after: int | None = None) -> Iterator[Entry]:
+        """In order: all, the ``last`` few, or those ``after`` a number. Read a page at a time, blocking no writer;
+        what is written meanwhile is left out."""
+        end = self._store.read(lambda transaction: transaction.highest())
+        start = max(after or 0, 0 if last is None else end - max(last, 0))
+        return (row.entry() for row in takewhile(lambda row: row.seq <= end, self._rows(start)))
+
+    def entry(self, name: str) -> Entry:
+        """The reservation or external release of this name."""
+        return self._store.read(lambda transaction: self._find(transaction, name))
+
+    def unfinished(self) -> list[Entry]:
+        """Reservations that are neither bound nor voided: a release under way, or one that crashed."""
+        return [row.entry() for row in self._store.read(lambda transaction: transaction.unfinished())]
+
+    def guarantee(self) -> Guarantee:
+        """Everything that stands, composed: its figure for any set of attributes is what was spent on that set."""
+        universe = self.universe
+        parts = standing_guarantees(self.entries())
+        return Guarantee.compose(universe, (Guarantee(universe, part.terms) for part in parts))
+
+    def spent_on(self, names: Iterable[str] | str) -> Figure:
+        """What was spent on any set of attributes, limited or not."""
+        return self.guarantee().figure(names)
+
+    def verify(self) -> list[Problem]:
+        """Every entry that was changed, is missing, stands out of order, or whose totals do not follow."""
+        ends = self._store.read(lambda x: (x.identity()[1], x.head(), x.highest()))
+        return list(problems(*ends, self._rows))
+
+    def _standing(self) -> Standing:
+        return self._store.read(self._reader.standing)
+
+    def _rows(self, after: int = 0) -> Iterator[Row]:
+        while rows := self._store.read(methodcaller("page", after)):
+            yield from rows
+            after = rows[-1].seq
+
+    def _at(self, transaction: Transaction, seq: int) -> Entry:
+        row = transaction.at(seq)
+        if row is None:
+            raise broken(self.label) if seq == 1 else _unknown(f"entry {seq}")
+        return row.entry()
+
+    def _find(self, transaction: Transaction, which: Which) -> Entry:
+        if isinstance(which, Entry):
+            found = self._at(transaction, which.seq)
+            if found.hash != which.hash:
+                raise LedgerError(f"The entry {which.name!r} is from another ledger.", fix="Use the ledger it is from.")
+            return found
+        if isinstance(which, int):
+            return self._at(transaction, which)
+        row = transaction.named(which)
+        if row is None:
+            raise _unknown(f"release {which!r}")
+        return row.entry()
+
+
+def _unknown(what: str) -> LedgerError:
+    return LedgerError(f"The ledger has no {what}.", fix="Run `nabladp ledger` to see what it has.")

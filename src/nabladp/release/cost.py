@@ -1,0 +1,107 @@
+"""What a request would cost and how good it would be, before anything is spent or read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nabladp.mechanisms import Mechanism
+from nabladp.privacy import Guarantee, Limit
+from nabladp.schema import Schema
+
+DELTA = 1e-6
+
+
+@dataclass(frozen=True)
+class Line:
+    """One limit: what this request adds to what is already spent."""
+
+    limit: Limit
+    spent: float
+    requested: float
+    left: float
+
+    @property
+    def fits(self) -> bool:
+        return self.requested <= self.left
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "limit": self.limit.name,
+            "attributes": sorted(self.limit.attributes),
+            "measure": self.limit.measure,
+            "value": self.limit.value.to_json(),
+            "spent": self.spent,
+            "requested": self.requested,
+            "left": self.left,
+            "fits": self.fits,
+        }
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The guarantee of a request, its expected error, and how it stands against the limits."""
+
+    guarantee: Guarantee
+    errors: tuple[tuple[str, Any], ...]  # name of the release, its mechanism's expected error
+    lines: tuple[Line, ...] = ()
+    adversaries: Mapping[str, tuple[str, ...]] | None = None
+    delta: float = DELTA
+
+    @property
+    def fits(self) -> bool:
+        return all(line.fits for line in self.lines)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fits": self.fits,
+            **figures(self.guarantee, self.adversaries or {}, self.delta),
+            "limits": [line.to_json() for line in self.lines],
+            "expected_error": {name: error_json(error) for name, error in self.errors},
+        }
+
+
+def price(
+    named: Sequence[tuple[str, Mechanism]], schema: Schema, n: int
+) -> tuple[Guarantee, tuple[tuple[str, Any], ...]]:
+    """The composed guarantee and the expected errors of some mechanisms. Reads no data."""
+    parts = [mechanism.guarantee(schema, n) for _, mechanism in named]
+    errors = tuple((name, mechanism.expected_error(schema, n)) for name, mechanism in named)
+    return Guarantee.compose(schema, parts), errors
+
+
+def figures(guarantee: Guarantee, adversaries: Mapping[str, Sequence[str]], delta: float) -> dict[str, Any]:
+    """Every attribute, every named adversary and the person: always together, conversions named."""
+    return {
+        "delta": delta,
+        "conversions": {"epsilon": "tight (Canonne, Kamath, Steinke 2020)", "epsilon_paper": "prop:ppdp-conversion"},
+        "attributes": {name: figure(guarantee, (name,), delta) for name in guarantee.universe.protected},
+        "derived": {name: list(sources) for name, sources in guarantee.universe.derived.items()},
+        "public": sorted(guarantee.universe.public),
+        "adversaries": [
+            {"name": name, "attributes": list(chosen), **figure(guarantee, chosen, delta)}
+            for name, chosen in adversaries.items()
+        ],
+        "person": figure(guarantee, guarantee.universe.protected, delta),
+    }
+
+
+def figure(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> dict[str, float | None]:
+    shown = guarantee.figure(attributes)
+    values = {
+        "rho": shown.rho,
+        "epsilon": shown.epsilon(delta),
+        "epsilon_paper": shown.epsilon(delta, "paper"),
+        "pure_epsilon": shown.pure,
+    }
+    return {name: finite(value) for name, value in values.items()}
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity: 'no bound' is null."""
+    return value if value < float("inf") else None
+
+
+def error_json(error: Any) -> Any:
+    return [part.to_json() for part in error] if isinstance(error, tuple) else error.to_json()

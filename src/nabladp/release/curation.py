@@ -1,0 +1,34 @@
+"""What a curator does before the first release: draft a schema, check a table against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nabladp.errors import SchemaError, SourceError
+from nabladp.schema import Schema, draft
+from nabladp.tables import Finding, check_table, column_types, open_table
+
+
+def draft_schema(source: Any) -> str:
+    """Names and kinds only, as TOML; what a person must fill in is marked, and why is said."""
+    return draft(column_types(source))
+
+
+def write_draft(source: Any, path: Path) -> int:
+    """Write a draft into a new file; answers with the number of columns."""
+    columns = column_types(source)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(draft(columns))
+    except FileExistsError:
+        raise SchemaError(f"{path.name!r} exists already.", fix="Move it away or choose another --schema.") from None
+    except OSError:
+        raise SourceError(f"Cannot write {path.name!r}.", fix="Check that its folder exists and is writable.") from None
+    return len(columns)
+
+
+def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:
+    """Every column that breaks a rule of the schema, with the rule and the fix; an empty list when all is well."""
+    known = schema if isinstance(schema, Schema) else Schema.load(schema)
+    return list(check_table(open_table(source, known)))

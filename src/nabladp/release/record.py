@@ -1,0 +1,139 @@
+"""Release: what was published, with everything a reader needs to check it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from platform import python_version
+from typing import Any
+
+from nabladp import __version__
+from nabladp.errors import NablaDPError, ReleaseError
+from nabladp.mechanisms import Output, mechanism_class
+from nabladp.privacy import Guarantee
+from nabladp.release.cost import DELTA, figures
+from nabladp.schema import Schema
+
+FORMAT = 1
+KIND = "nabladp release"
+RECORD, VALUES = "release.json", "values.parquet"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One mechanism's output. ``stamp`` is "TEST — NOT PRIVATE" when the noise was seeded, otherwise None."""
+
+    name: str
+    mechanism: str
+    parameters: Mapping[str, Any]
+    schema: Schema
+    n: int
+    guarantee: Guarantee
+    output: Output
+    expected_error: Any  # in its JSON form
+    ledger: Mapping[str, Any]  # ledger id, number, name and hash of the reservation
+    created: str
+    stamp: str | None = None
+    adversaries: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    delta: float = DELTA
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, names: Any) -> Any:
+        """A part of the output, e.g. ``release["region", "income"]``."""
+        return self.output[names]  # type: ignore[index]
+
+    @cached_property
+    def parquet(self) -> bytes:
+        """The values as a Parquet file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(self.output.to_arrow(self.schema), sink, compression="zstd")
+        return bytes(sink.getvalue())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": KIND,
+            "format": FORMAT,
+            "name": self.name,
+            "stamp": self.stamp,
+            "created": self.created,
+            "mechanism": self.mechanism,
+            "parameters": dict(self.parameters),
+            "n": self.n,
+            "figures": figures(self.guarantee, self.adversaries, self.delta),
+            "expected_error": self.expected_error,
+            "values": self.output.to_json(),
+            "files": {VALUES: hashlib.sha256(self.parquet).hexdigest()},
+            "guarantee": self.guarantee.to_json(),
+            "schema": self.schema.to_json(),
+            "ledger": dict(self.ledger),
+            "versions": dict(self.versions),
+        }
+
+    @cached_property
+    def text(self) -> bytes:
+        """The record as it is written; its digest is what the ledger binds."""
+        return json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text).hexdigest()
+
+    def files(self) -> dict[str, bytes]:
+        return {VALUES: self.parquet, RECORD: self.text}
+
+    @classmethod
+    def load(cls, where: str | Path) -> Release:
+        """From its folder or its release.json; refuses a record or values that were changed or cut short."""
+        path = Path(where)
+        record = path / RECORD if path.is_dir() else path
+        try:
+            text = record.read_bytes()
+            data = json.loads(text)
+            values = record.parent / VALUES
+            if values.exists() and hashlib.sha256(values.read_bytes()).hexdigest() != data["files"][VALUES]:
+                raise ReleaseError(f"{VALUES} is not the file that {RECORD} names.", fix="Fetch both again.")
+            return cls._of(data)
+        except OSError:
+            raise ReleaseError(f"There is no readable release at {str(where)!r}.", fix="Give its folder.") from None
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, NablaDPError):
+                raise
+            raise ReleaseError(
+                f"{record.name!r} is not a release record.", fix="Give a folder written by nabladp."
+            ) from None
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> Release:
+        if data["kind"] != KIND or data["format"] != FORMAT:
+            raise ReleaseError("This release was written in another format.", fix="Use the version that wrote it.")
+        schema = Schema.from_json(data["schema"])
+        return cls(
+            name=data["name"],
+            mechanism=data["mechanism"],
+            parameters=data["parameters"],
+            schema=schema,
+            n=data["n"],
+            guarantee=Guarantee.from_json(data["guarantee"]),
+            output=mechanism_class(data["mechanism"]).read_output(data["values"], schema),
+            expected_error=data["expected_error"],
+            ledger=data["ledger"],
+            created=data["created"],
+            stamp=data["stamp"],
+            adversaries={a["name"]: a["attributes"] for a in data["figures"]["adversaries"]},
+            delta=data["figures"]["delta"],
+            versions=data["versions"],
+        )
+
+
+def versions() -> dict[str, str]:
+    return {"nabladp": __version__, "python": python_version()} | {
+        package: metadata.version(package) for package in ("numpy", "pyarrow", "duckdb")
+    }

@@ -1,0 +1,9 @@
+"""Public facts about a table: its attributes, their domains, what is missing or unknown, what derives from what."""
+
+from __future__ import annotations
+
+from nabladp.schema.attribute import KINDS, Attribute
+from nabladp.schema.draft import draft
+from nabladp.schema.schema import Schema
+
+__all__ = ["KINDS", "Attribute", "Schema", "draft"]

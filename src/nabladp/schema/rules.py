@@ -1,0 +1,234 @@
+"""What a single attribute must satisfy. Every refusal names the attribute, the rule and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import SchemaError
+
+if TYPE_CHECKING:
+    from nabladp.schema.attribute import Attribute
+
+KINDS = ("categorical", "ordered", "integer", "real", "boolean")
+MARKER = "FILL IN"
+DECODES = ("midpoint", "uniform", "lower", "upper")
+MOST_CODES = 2**32 - 3  # codes are at most 32 bits wide, with room for other and null
+_LARGEST = sys.float_info.max
+WIDEST = 2**53 - 1  # beyond it a column of floating-point numbers cannot tell neighbours apart
+
+_NEEDS = {"categorical": ("values",), "ordered": ("values",), "integer": ("low", "high"), "real": ("edges",)}
+_SHAPE_FIELDS = {"values": (), "low": None, "high": None, "edges": ()}
+
+
+def refusal(name: str, rule: str, fix: str) -> SchemaError:
+    return SchemaError(f"Attribute {name!r}: {rule}.", fix=fix, attribute=name, rule=rule)
+
+
+def nearest(word: object, known: Sequence[str]) -> str:
+    """``Did you mean …?``, or the whole list where nothing is near."""
+    near = difflib.get_close_matches(str(word), known, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"Write one of {', '.join(known)}."
+
+
+def number_label(number: float) -> str:
+    """Shortest text of a number: 3 and 3.0 are both "3"."""
+    return str(int(number)) if number == int(number) and abs(number) < 1e16 else repr(float(number))
+
+
+def bin_label(edges: Sequence[float], code: int) -> str:
+    close = "]" if code == len(edges) - 2 else ")"
+    return f"[{number_label(edges[code])}, {number_label(edges[code + 1])}{close}"
+
+
+def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key, value in data.items():
+        if key not in known:
+            raise refusal(str(data.get("name", "?")), f"there is no key {key!r}", nearest(key, known))
+        if any(isinstance(part, str) and part.startswith(MARKER) for part in _parts(value)):
+            rule = f"{key!r} is still marked {MARKER}"
+            fix = "Replace the mark by the domain you know from public sources; never read it off the data."
+            raise refusal(str(data.get("name", "?")), rule, fix)
+
+
+def check(attribute: Attribute) -> dict[str, Any]:
+    """Refuse what contradicts itself; return the fields in their normal form."""
+    name = attribute.name
+    if not isinstance(name, str) or not name.strip():
+        raise refusal(str(name), "it has no name", 'Write name = "…", as the column is called in the table.')
+    if attribute.kind not in KINDS:
+        rule = f"there is no kind {attribute.kind!r}" if attribute.kind else "it has no kind"
+        raise refusal(name, rule, nearest(attribute.kind, KINDS))
+    _check_fields_fit_kind(attribute)
+    normal: dict[str, Any] = {"derived_from": _names(name, attribute.derived_from)}
+    if attribute.kind in ("categorical", "ordered"):
+        normal["values"] = _values(name, attribute.values, increasing=attribute.kind == "ordered")
+    elif attribute.kind == "integer":
+        normal["low"], normal["high"] = _range(name, attribute.low, attribute.high)
+    elif attribute.kind == "real":
+        normal["edges"] = edges = _edges(name, attribute.edges)
+        normal["decode"] = _decode(name, attribute.decode, edges)
+    _check_missing_and_unknown(attribute)
+    _check_labels_differ(attribute, normal)
+    _check_public(attribute, normal["derived_from"])
+    return normal
+
+
+def _check_fields_fit_kind(attribute: Attribute) -> None:
+    needs = _NEEDS.get(attribute.kind, ())
+    for field, absent in _SHAPE_FIELDS.items():
+        given = getattr(attribute, field)
+        missing = given is None or (_is_list(given) and len(given) == 0)
+        if field in needs and missing:
+            raise refusal(attribute.name, f"kind {attribute.kind!r} needs {field!r}", _EXAMPLES[field])
+        if field not in needs and not missing and given != absent:
+            fix = f"Remove {field!r}, or choose the kind it belongs to."
+            raise refusal(attribute.name, f"kind {attribute.kind!r} takes no {field!r}", fix)
+    if attribute.kind != "real" and attribute.decode != "midpoint":
+        raise refusal(attribute.name, "only kind 'real' takes 'decode'", "Remove 'decode'.")
+
+
+_EXAMPLES = {
+    "values": 'List them: values = ["first", "second"].',
+    "low": "Give the smallest and largest integer: low = 0, high = 99.",
+    "high": "Give the smallest and largest integer: low = 0, high = 99.",
+    "edges": "Give increasing bin edges: edges = [0.0, 10.0, 20.0].",
+}
+
+
+def _values(name: str, values: Any, increasing: bool) -> tuple[str | int | float, ...]:
+    if not _is_list(values):
+        raise refusal(name, "'values' must be a list", _EXAMPLES["values"])
+    textual = all(isinstance(value, str) for value in values)
+    if not textual and not all(_is_number(value) for value in values):
+        fix = "Put quotes around every value; for true and false use kind 'boolean'."
+        raise refusal(name, "'values' must be all text or all finite numbers", fix)
+    normal = tuple(value if isinstance(value, str) else _plain(value) for value in values)
+    if "" in normal:
+        rule = "empty text cannot be a value, since it stands for null"
+        raise refusal(name, rule, 'Remove it and write null = "category".')
+    if len(set(normal)) != len(normal):
+        raise refusal(name, "a value is listed twice", "List every value once.")
+    if increasing and not textual and any(a >= b for a, b in pairwise(normal)):  # type: ignore[operator]
+        raise refusal(name, "ordered numbers must increase", "List them from lowest to highest.")
+    if not textual and any(abs(value) > WIDEST for value in normal):  # type: ignore[arg-type]
+        raise refusal(name, "a number is too large to be exact", "Declare such identifiers as text, in quotes.")
+    return normal
+
+
+def _range(name: str, low: Any, high: Any) -> tuple[int, int]:
+    if any(isinstance(end, bool) or not isinstance(end, Integral) for end in (low, high)):
+        raise refusal(name, "'low' and 'high' must be integers", _EXAMPLES["low"])
+    if low > high:
+        raise refusal(name, "'low' lies above 'high'", "Exchange them.")
+    if low < -WIDEST or high > WIDEST or high - low >= MOST_CODES:
+        raise refusal(name, "the range is too wide", "Use kind 'real' with bin edges; integers may span 2^32 values.")
+    return int(low), int(high)
+
+
+def _edges(name: str, edges: Any) -> tuple[float, ...]:
+    if not _is_list(edges) or not all(_is_number(edge) for edge in edges):
+        raise refusal(name, "'edges' must be finite numbers", _EXAMPLES["edges"])
+    normal = tuple(float(edge) + 0.0 for edge in edges)
+    if len(normal) < 2:
+        raise refusal(name, "one bin needs two edges", _EXAMPLES["edges"])
+    if any(a >= b for a, b in pairwise(normal)):
+        raise refusal(name, "'edges' must increase", "List them from lowest to highest, each once.")
+    return normal
+
+
+def _decode(name: str, decode: Any, edges: tuple[float, ...]) -> str | tuple[float, ...]:
+    if isinstance(decode, str):
+        if decode not in DECODES:
+            raise refusal(name, f"there is no decode {decode!r}", nearest(decode, DECODES))
+        return decode
+    if not _is_list(decode) or not all(_is_number(number) for number in decode):
+        raise refusal(name, "'decode' must be a word or a list of numbers", f"Write one of {', '.join(DECODES)}.")
+    if len(decode) != len(edges) - 1:
+        raise refusal(name, "'decode' needs one number per bin", f"Give {len(edges) - 1} numbers.")
+    inside = all(low <= x <= high for low, x, high in zip(edges[:-1], decode, edges[1:], strict=True))
+    if not inside:
+        raise refusal(name, "a number of 'decode' lies outside its bin", "Give one number inside each bin, in order.")
+    return tuple(float(number) + 0.0 for number in decode)
+
+
+def _check_missing_and_unknown(attribute: Attribute) -> None:
+    name, numeric = attribute.name, attribute.kind in ("integer", "real")
+    if attribute.null not in ("refuse", "category"):
+        raise refusal(
+            name, f"there is no null rule {attribute.null!r}", nearest(attribute.null, ("refuse", "category"))
+        )
+    if attribute.unknown == "clamp" and not numeric:
+        raise refusal(name, "only integers and reals can be clamped", 'Write unknown = "other" or "refuse".')
+    if attribute.unknown not in ("refuse", "other", "clamp"):
+        rules = ("refuse", "other", "clamp") if numeric else ("refuse", "other")
+        raise refusal(name, f"there is no unknown rule {attribute.unknown!r}", nearest(attribute.unknown, rules))
+    if not isinstance(attribute.other, str) or not attribute.other:
+        raise refusal(name, "'other' must be text", 'Write other = "other".')
+    if attribute.unknown != "other" and attribute.other != "other":
+        raise refusal(name, "'other' names a category it does not have", 'Write unknown = "other" as well.')
+
+
+def _check_labels_differ(attribute: Attribute, normal: Mapping[str, Any]) -> None:
+    if attribute.kind == "integer":  # the range may be wide: only ask whether the one label is inside
+        taken = {attribute.other} if _is_integer_label(attribute.other, normal["low"], normal["high"]) else set()
+    elif attribute.kind == "boolean":
+        taken = {"false", "true"}
+    elif attribute.kind == "real":
+        taken = {bin_label(normal["edges"], code) for code in range(len(normal["edges"]) - 1)}
+    else:
+        taken = {value if isinstance(value, str) else number_label(value) for value in normal["values"]}
+    if attribute.null == "category":
+        if "(null)" in taken:
+            raise refusal(attribute.name, "the value '(null)' clashes with the label of null", "Rename that value.")
+        taken = taken | {"(null)"}
+    if attribute.unknown == "other" and attribute.other in taken:
+        fix = 'Name the category differently, for example other = "(other)".'
+        raise refusal(attribute.name, "the label of 'other' is already a value", fix)
+
+
+def _check_public(attribute: Attribute, derived_from: tuple[str, ...]) -> None:
+    if not isinstance(attribute.public, bool):
+        raise refusal(attribute.name, "'public' must be true or false", "Write public = true.")
+    if not isinstance(attribute.note, str):
+        raise refusal(attribute.name, "'note' must be text", "Put quotes around it.")
+    if attribute.public and derived_from:
+        fix = "Mark its sources public instead; a derived column is as public as they are."
+        raise refusal(attribute.name, "a derived attribute cannot be marked public", fix)
+
+
+def _names(name: str, names: Any) -> tuple[str, ...]:
+    if not _is_list(names) or not all(isinstance(source, str) for source in names):
+        raise refusal(name, "'derived_from' must be a list of names", 'Write derived_from = ["age"].')
+    if name in names:
+        raise refusal(name, "it is derived from itself", "Name the attributes it is computed from.")
+    return tuple(dict.fromkeys(names))
+
+
+def _is_integer_label(text: str, low: int, high: int) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and str(int(text)) == text and low <= int(text) <= high
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    number: Any = value
+    return bool(-_LARGEST <= number <= _LARGEST)  # false for NaN, and exact for integers of any length
+
+
+def _plain(number: float) -> int | float:
+    """3.0 becomes 3, so that equal values are written alike."""
+    return int(number) if number == int(number) else float(number)
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else (value,)

@@ -1,0 +1,128 @@
+"""A schema: the attributes of a table, which are derived from which, and which are public."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from nabladp.errors import SchemaError, UnknownAttribute
+from nabladp.schema import files
+from nabladp.schema.attribute import Attribute
+from nabladp.schema.rules import nearest, refusal
+
+
+@dataclass(frozen=True)
+class Schema:
+    """All attributes, in order. Immutable; the same facts always give the same :meth:`fingerprint`."""
+
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        if not self.attributes:
+            raise SchemaError("The schema has no attributes.", fix="Add an [[attribute]] for every column to be used.")
+        for attribute in self.attributes:
+            if self._by_name[attribute.name] is not attribute:
+                raise refusal(attribute.name, "two attributes have this name", "Give every attribute one name.")
+        self.derived  # noqa: B018  (refuses unknown sources and cycles)
+
+    # Looking up
+
+    @cached_property
+    def _by_name(self) -> dict[str, Attribute]:
+        return {attribute.name: attribute for attribute in self.attributes}
+
+    def __getitem__(self, name: str) -> Attribute:
+        try:
+            return self._by_name[name]
+        except (KeyError, TypeError):
+            raise UnknownAttribute.named(name, self.names) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __len__(self) -> int:
+        return len(self.attributes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(attribute.name for attribute in self.attributes)
+
+    def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
+        return tuple(self[name].size for name in names)
+
+    def cells(self, names: Iterable[str]) -> int:
+        """How many cells the joint table of these attributes has, exactly."""
+        return math.prod(self.sizes(names))
+
+    # Sources
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """Attributes that are not derived from others."""
+        return tuple(attribute.name for attribute in self.attributes if not attribute.derived_from)
+
+    @cached_property
+    def public(self) -> frozenset[str]:
+        """Roots for which nothing is promised."""
+        return frozenset(attribute.name for attribute in self.attributes if attribute.public)
+
+    @cached_property
+    def derived(self) -> Mapping[str, tuple[str, ...]]:
+        """Each derived attribute with the roots behind it, through any number of steps."""
+        direct = {a.name: a.derived_from for a in self.attributes if a.derived_from}
+        for name, sources in direct.items():
+            for source in sources:
+                if source not in self._by_name:
+                    raise refusal(name, f"its source {source!r} is not an attribute", nearest(source, self.names))
+        try:
+            order = tuple(TopologicalSorter(direct).static_order())
+        except CycleError as error:
+            cycle = error.args[1]
+            rule = "it is derived from itself: " + " from ".join(cycle)
+            raise refusal(cycle[0], rule, "Remove one 'derived_from' of this circle.") from None
+        behind: dict[str, set[str]] = {}
+        for name in order:
+            sources = direct.get(name, ())
+            behind[name] = set().union(*(behind[source] for source in sources)) if sources else {name}
+        position = {root: i for i, root in enumerate(self.roots)}
+        return {name: tuple(sorted(behind[name], key=position.__getitem__)) for name in direct}
+
+    # As text and as files
+
+    def to_json(self) -> dict[str, Any]:
+        return {"attribute": [attribute.to_json() for attribute in self.attributes]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Schema:
+        return cls(tuple(Attribute.from_json(entry) for entry in files.entries(data)))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything but the notes, which are for people."""
+        facts = [{k: v for k, v in a.to_json().items() if k != "note"} for a in self.attributes]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @classmethod
+    def parse(cls, text: str) -> Schema:
+        """From the text of a TOML file."""
+        return cls.from_json(files.parse(text))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        return cls.parse(files.read(path))
+
+    def to_toml(self) -> str:
+        return "\n".join(files.attribute_toml(attribute.to_json()) for attribute in self.attributes)
+
+    def save(self, path: str | Path) -> None:
+        files.write(path, self.to_toml())

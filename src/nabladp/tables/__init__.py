@@ -1,0 +1,23 @@
+"""The only code that reads rows: files, queries and data frames in, exact counts out (never printed, never stored)."""
+
+from __future__ import annotations
+
+from nabladp.tables.check import check_table
+from nabladp.tables.counts import CodedTable, Counts, Kernel, Progress
+from nabladp.tables.encode import Encoder, Finding
+from nabladp.tables.marginals import Marginals
+from nabladp.tables.table import Table, column_types, open_table
+
+__all__ = [
+    "CodedTable",
+    "Counts",
+    "Encoder",
+    "Finding",
+    "Kernel",
+    "Marginals",
+    "Progress",
+    "Table",
+    "check_table",
+    "column_types",
+    "open_table",
+]

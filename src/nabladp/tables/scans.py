@@ -1,0 +1,180 @@
+"""Files and queries as scans: what DuckDB is to read, and the columns it will find there."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nabladp.errors import SourceError
+from nabladp.tables import duck
+
+LONGEST_HEADER = 1 << 22
+_DELIMITERS = (",", ";", "\t", "|")
+_NAMES = ".csv, .tsv, .parquet, .json or .ndjson (text also with .gz)"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A table expression for DuckDB. ``columns`` are its names in order; SQL refers to them by position only, so names
+    may hold anything. ``typed`` is the same with types guessed, for drafting a schema."""
+
+    what: str
+    relation: str
+    columns: tuple[str, ...]
+    typed: str
+    header_is_text: bool = False  # a first line of text, which might be a row by mistake
+
+
+def scan_file(path: Path) -> Scan:
+    what = f"The file {str(path)!r}"
+    if path.is_dir():
+        fix = f"Give a file, or a glob such as {str(path / '*.parquet')!r}."
+        raise SourceError(f"{str(path)!r} is a folder, not a table.", fix=fix, path=str(path))
+    ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    scans = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "pq": _parquet, "json": _json, "ndjson": _json}
+    scans["jsonl"] = _json
+    if ending not in scans:
+        raise SourceError(f"{what} is of no known kind.", fix=f"Its name should end in {_NAMES}.", path=str(path))
+    try:
+        with path.open("rb"):
+            pass
+        return scans[ending](path, what)
+    except UnicodeDecodeError:
+        raise SourceError(f"{what} is not UTF-8 text.", fix=duck.CONVERT, path=str(path)) from None
+    except (csv.Error, EOFError, gzip.BadGzipFile, pa.ArrowInvalid):
+        fix = "Check that it is complete and of the kind its name says."
+        raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
+    except SourceError:
+        raise
+    except OSError as error:
+        reason = error.strerror or "it is damaged"
+        raise SourceError(f"{what} cannot be opened: {reason}.", fix="Check its permissions.", path=str(path)) from None
+
+
+def scan_query(query: str) -> Scan:
+    """A query that only selects. It must give the same rows each time it is run."""
+    what = "The query"
+    with duck.connection() as database:
+        try:
+            statements = database.extract_statements(query)
+            if len(statements) != 1 or statements[0].type.name != "SELECT":
+                raise SourceError("The query must only select.", fix="Give a single SELECT statement.")
+            columns = tuple(database.sql(query).columns)
+        except Exception as error:
+            fault = duck.readable(error, what)
+            raise fault from None
+    relation = f"({query.strip().rstrip(';')}\n)"  # the line break ends a comment at the end
+    return Scan(what, relation, columns, relation)
+
+
+def _csv(path: Path, what: str) -> Scan:
+    lines = _first_lines(path)
+    delimiter, columns = _header(lines, "\t" if ".tsv" in path.name.lower() else None)
+    if not columns:
+        raise SourceError(f"{what} is empty.", fix="Give a file whose first line names the columns.", path=str(path))
+    options = f"header=true, delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, encoding='utf-8'"
+    names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns)))
+    text = f"auto_detect=false, nullstr='', allow_quoted_nulls=true, comment='', columns={{{names}}}"
+    where = _location(path)
+    return Scan(what, f"read_csv({where}, {options}, {text})", columns, f"read_csv({where}, {options})", True)
+
+
+def _first_lines(path: Path) -> list[str]:
+    """The first record as decoded lines; only that much is read, whatever the rest holds."""
+    opened: IO[bytes]
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as opened:  # type: ignore[assignment]
+        lines: list[str] = []
+        quotes = 0
+        while line := opened.readline(LONGEST_HEADER):
+            lines.append(line.decode("utf-8-sig" if not lines else "utf-8"))
+            quotes += lines[-1].count('"')
+            if quotes % 2 == 0 or len(lines) > 1000:  # a quoted name may run over lines
+                break
+    return lines
+
+
+def _header(lines: list[str], delimiter: str | None) -> tuple[str, tuple[str, ...]]:
+    def columns(by: str) -> tuple[str, ...]:
+        return tuple(next(csv.reader(lines, delimiter=by, strict=True), ()))
+
+    candidates = [delimiter] if delimiter else _DELIMITERS
+    return max(((by, columns(by)) for by in candidates), key=lambda found: len(found[1]))
+
+
+def _parquet(path: Path, what: str) -> Scan:
+    columns = tuple(pq.read_schema(path).names)
+    relation = f"read_parquet({_location(path)}, binary_as_string=true)"
+    return Scan(what, relation, columns, relation)
+
+
+def _json(path: Path, what: str) -> Scan:
+    """Every key of the first records is a column, read as text; a record without it has a null there."""
+    typed = f"read_json({_location(path)}, map_inference_threshold=-1)"
+    with duck.connection() as database:
+        try:
+            columns = tuple(database.sql(f"select * from {typed}").columns)
+        except Exception as error:
+            fault = duck.readable(error, what)
+            raise fault from None
+    names = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
+    return Scan(what, f"read_json({_location(path)}, columns={{{names}}})", columns, typed)
+
+
+def _location(path: Path) -> str:
+    """A path as SQL text, taken literally: signs of a glob are escaped."""
+    escaped = "".join(f"[{sign}]" if sign in "*?[" else sign for sign in os.fspath(path))
+    return literal(escaped) + ", hive_partitioning=false"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# Reading a scan
+
+
+def count(scan: Scan) -> int:
+    batches = duck.stream(f"select count(*) as n from {scan.relation}", 1, scan.what)
+    return sum(batch.column(0)[0].as_py() for batch in batches)
+
+
+def rows(scan: Scan, names: tuple[str, ...]) -> duck.Batches:
+    """All rows, with the columns of these names."""
+    places = {name: i for i, name in enumerate(scan.columns)}
+    chosen = ", ".join(f"c{places[name]}" for name in names)
+    aliases = ", ".join(f"c{i}" for i in range(len(scan.columns)))
+    sql = f"select {chosen} from {scan.relation} as t({aliases})"
+    for batch in duck.stream(sql, duck.batch_rows(len(names)), scan.what):
+        yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
+
+
+def type_words(scan: Scan) -> list[str]:
+    """A word for the type of each column, from the file's own types or, for text, a sample."""
+    with duck.connection() as database:
+        try:
+            types = [str(kind).upper() for kind in database.sql(f"select * from {scan.typed}").types]
+        except Exception as error:
+            fault = duck.readable(error, scan.what)
+            raise fault from None
+    if len(types) != len(scan.columns):
+        return ["text"] * len(scan.columns)
+    return [next((word for starts, word in _WORDS if kind.startswith(starts)), "text") for kind in types]
+
+
+_WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+        "integer",
+    ),
+    (("UHUGEINT",), "integer"),
+    (("FLOAT", "DOUBLE", "DECIMAL"), "real"),
+    (("BOOLEAN",), "boolean"),
+    (("DATE", "TIMESTAMP"), "date"),
+)

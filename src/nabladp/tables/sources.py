@@ -1,0 +1,98 @@
+"""Where rows come from. A source knows its column names at once and hands out rows, a batch at a time, when asked."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from nabladp.errors import SourceError
+from nabladp.tables import scans
+from nabladp.tables.duck import Batches
+from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
+from nabladp.tables.scans import Scan, scan_file, scan_query
+
+_QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
+
+
+class Source(Protocol):
+    """Rows that can be read any number of times."""
+
+    @property
+    def in_memory(self) -> bool: ...
+    def headers(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+        """What it is, its column names, and whether these are a line of text; one for each file."""
+        ...
+
+    def type_words(self) -> list[str]: ...
+    def count(self) -> int: ...
+    def batches(self, names: tuple[str, ...]) -> Batches: ...
+
+
+@dataclass(frozen=True)
+class ScanSource:
+    """A query, a file, or several files read one after the other."""
+
+    scans: tuple[Scan, ...]
+    in_memory = False
+
+    def headers(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+        return ((scan.what, scan.columns, scan.header_is_text) for scan in self.scans)
+
+    def type_words(self) -> list[str]:
+        return scans.type_words(self.scans[0])
+
+    def count(self) -> int:
+        return sum(scans.count(scan) for scan in self.scans)
+
+    def batches(self, names: tuple[str, ...]) -> Batches:
+        for scan in self.scans:
+            yield from scans.rows(scan, names)
+
+
+def open_source(source: Any) -> Source:
+    """A file, a glob, a query, or a table in memory. pandas and polars are never imported from here."""
+    if isinstance(source, (str, Path)):
+        return ScanSource(_scans(source))
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if isinstance(source, pa.Table):
+        return ArrowFrame(source)
+    library, name = type(source).__module__.partition(".")[0], type(source).__name__
+    if (library, name) == ("pandas", "DataFrame"):
+        return PandasFrame(source)
+    if (library, name) == ("polars", "DataFrame"):
+        return PolarsFrame(source)
+    fix = "Give a file, a glob, a DuckDB query, or a pandas, polars or Arrow table."
+    if name in ("LazyFrame", "RecordBatchReader", "DuckDBPyRelation"):
+        fix = "Collect it into a table first, since rows may be read more than once."
+    raise SourceError(f"A {name} cannot be read as a table.", fix=fix)
+
+
+def _scans(source: str | Path) -> tuple[Scan, ...]:
+    text = str(source)
+    if _exists(source):
+        return (scan_file(Path(source)),)
+    if isinstance(source, str) and _QUERY.match(source):
+        return (scan_query(source),)
+    if glob.has_magic(text):
+        found = sorted(glob.glob(text, recursive=True))
+        if not found:
+            raise SourceError(f"No file matches {text!r}.", fix="Check the pattern and the folder.", path=text)
+        return tuple(scan_file(Path(name)) for name in found)
+    fix = "Check the path; only files on this machine can be read." if "://" in text else "Check the path."
+    raise SourceError(f"There is no file {text!r}.", fix=fix, path=text)
+
+
+def _exists(path: str | Path) -> bool:
+    try:
+        return Path(path).exists()
+    except PermissionError:
+        raise SourceError(f"{str(path)!r} may not be read.", fix="Check its permissions.", path=str(path)) from None
+    except (OSError, ValueError):  # a text too long for a path, or one with a zero byte
+        return False

@@ -1,0 +1,106 @@
+"""A table behind a schema. Opening one reads column names only; rows are read when something is counted."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from nabladp.errors import DataError
+from nabladp.schema import Schema
+from nabladp.tables.counts import CodedRows
+from nabladp.tables.duck import Batches
+from nabladp.tables.encode import Encoder
+from nabladp.tables.sources import Source, open_source
+
+KEPT_BYTES = 64 << 20  # codes of files up to this size stay in memory after the first pass
+
+
+class Table(CodedRows):
+    """Rows of people, seen through a schema. Offers counts only; see :class:`nabladp.tables.Counts`."""
+
+    def __init__(self, source: Source, schema: Schema, rows: int | None = None) -> None:
+        self.schema = schema
+        self._source = source
+        self._declared_rows = rows
+        self._codes: list[pa.RecordBatch] | None = None
+
+    def __repr__(self) -> str:
+        return f"Table({len(self.schema)} attributes)"
+
+    @cached_property
+    def n(self) -> int:
+        """How many rows there are. Public, as differential privacy here hides what a row says, not that it exists."""
+        rows = self._source.count() if self._declared_rows is None else self._declared_rows
+        if rows < 1:
+            raise DataError("The table has no rows.", fix="Give a table with at least one row.")
+        return rows
+
+    def raw_batches(self) -> Batches:
+        """The rows themselves, for checking them against the schema."""
+        return self._source.batches(self.schema.names)
+
+    def _batches(self, names: tuple[str, ...]) -> Batches:
+        if self._codes is None and self._keeps_codes():
+            kept = []
+            for batch in self._encoded(self.schema.names):
+                kept.append(batch)
+                yield batch.select(list(names))
+            self._codes = kept
+        elif self._codes is not None:
+            for batch in self._codes:
+                yield batch.select(list(names))
+        else:
+            yield from self._encoded(names)
+
+    def _encoded(self, names: tuple[str, ...]) -> Batches:
+        encoder = Encoder(self.schema, names)
+        with closing(self._source.batches(names)) as batches:
+            for batch in batches:
+                yield encoder.encode(batch)
+
+    def _keeps_codes(self) -> bool:
+        return self._source.in_memory or self.n * Encoder(self.schema).bytes_per_row() <= KEPT_BYTES
+
+
+def open_table(source: Any, schema: Schema, rows: int | None = None) -> Table:
+    """Open a CSV, Parquet or JSON file, a glob of them, a DuckDB query, or a pandas, polars or Arrow table.
+
+    Checks that it can be read and has the columns of the schema, and reads no rows. ``rows`` is their number where it
+    is known beforehand; a table with any other number is refused when it is counted.
+    """
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise DataError("The number of rows must be a whole number above zero.", fix="Leave it out to have it counted.")
+    opened = open_source(source)
+    for what, columns, is_text in opened.headers():
+        _check_columns(what, columns, is_text, schema)
+    return Table(opened, schema, rows)
+
+
+def column_types(source: Any) -> list[tuple[str, str]]:
+    """Each column with a word for its type: ``integer``, ``real``, ``boolean``, ``date`` or ``text``."""
+    opened = open_source(source)
+    _, columns, _ = next(iter(opened.headers()))
+    return list(zip(columns, opened.type_words(), strict=True))
+
+
+def _check_columns(what: str, columns: Sequence[str], is_text: bool, schema: Schema) -> None:
+    times = Counter(columns)
+    for name in schema.names:
+        if times[name] > 1:
+            raise DataError(f"{what} has the column {name!r} twice.", fix="Rename or remove one.", column=name)
+    missing = [name for name in schema.names if name not in times]
+    if not missing:
+        return
+    if is_text and len(missing) == len(schema):  # perhaps no header at all: then its first line is a person
+        fix = "Put the column names into the first line, as the schema writes them."
+        raise DataError(f"{what} names no column of the schema in its first line.", fix=fix, columns=missing)
+    near = difflib.get_close_matches(missing[0], times, n=1)
+    fix = f"Did you mean {near[0]!r}?" if near else "Correct its name in the schema, or remove it there."
+    more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
+    raise DataError(f"{what} has no column {missing[0]!r}{more}.", fix=fix, column=missing[0], columns=missing)

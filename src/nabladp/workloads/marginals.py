@@ -1,0 +1,80 @@
+"""Which marginals: listed sets of attributes, or all sets of k."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+from nabladp.errors import DomainTooLarge, MechanismError
+from nabladp.schema import Schema
+
+MOST_SETS = 200_000
+MOST_CELLS = 1 << 24  # of one marginal: 128 MiB of counts
+MOST_CELLS_TOGETHER = 1 << 26
+
+Sets = tuple[tuple[str, ...], ...]
+
+
+def marginal_sets(
+    schema: Schema, sets: Iterable[Sequence[str]] | None, k: int | None, over: Sequence[str] | None = None
+) -> Sets:
+    """The sets asked for, checked against the schema; refuses what memory could not hold."""
+    if (sets is None) == (k is None):
+        raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
+    found = _listed(schema, sets) if sets is not None else _all_of_size(schema, int(k or 0), over)
+    _check_size(schema, found)
+    return found
+
+
+def _listed(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
+    found = tuple((s,) if isinstance(s, str) else tuple(s) for s in sets)
+    if not found:
+        raise MechanismError("No marginal is asked for.", fix="List at least one set of attributes.")
+    for chosen in found:
+        if not chosen:
+            raise MechanismError("A marginal needs at least one attribute.", fix="Remove the empty set.")
+        if len(set(chosen)) != len(chosen):
+            raise MechanismError(f"{'+'.join(chosen)} names an attribute twice.", fix="Name each attribute once.")
+        schema.sizes(chosen)  # refuses unknown names
+    if len({frozenset(chosen) for chosen in found}) != len(found):
+        raise MechanismError("A marginal is asked for twice.", fix="Ask once, and raise its weight instead.")
+    return found
+
+
+def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
+    names = schema.roots if over is None else tuple(over)
+    schema.sizes(names)
+    if not 1 <= k <= len(names):
+        raise MechanismError(
+            f"There is no {k}-way marginal of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
+        )
+    if (count := math.comb(len(names), k)) > MOST_SETS:
+        raise DomainTooLarge(
+            f"All {k}-way marginals of {len(names)} attributes are {count:,} tables; the most is {MOST_SETS:,}.",
+            fix="Lower k, list the sets you need, or name fewer attributes in 'over'.",
+            tables=count,
+        )
+    return tuple(itertools.combinations(names, k))
+
+
+def _check_size(schema: Schema, sets: Sets) -> None:
+    together = 0
+    for chosen in sets:
+        cells = schema.cells(chosen)
+        together += cells
+        if cells > MOST_CELLS:
+            sizes = ", ".join(f"{name}: {schema[name].size:,}" for name in chosen)
+            raise DomainTooLarge(
+                f"The marginal {'+'.join(chosen)} has {cells:,} cells ({8 * cells:,} bytes); the most is {MOST_CELLS:,}. "
+                f"Its columns' sizes are {sizes}.",
+                fix="Declare coarser bins for the largest column, or leave it out.",
+                cells=str(cells),
+                columns=list(chosen),
+            )
+    if together > MOST_CELLS_TOGETHER:
+        raise DomainTooLarge(
+            f"The marginals have {together:,} cells together; at most {MOST_CELLS_TOGETHER:,} are handled.",
+            fix="Ask for fewer sets or declare coarser bins.",
+            cells=str(together),
+        )
