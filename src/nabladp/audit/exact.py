@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from nabladp.audit.divergence import concentrated_divergence, max_divergence
+from nabladp.audit.divergence import Divergences
 from nabladp.errors import AuditError
-from nabladp.mechanisms import Law, Mechanism
+from nabladp.mechanisms import Mechanism
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
@@ -102,24 +102,27 @@ def exact_audit(
     records = _records(schema, derive or {})
     if n < 1 or math.comb(len(records) + n - 1, n) > MOST_TABLES:
         raise AuditError(f"There are too many tables of {n} rows to enumerate.", fix="Use fewer rows or attributes.")
-    pure_claimed = not math.isinf(claim.epsilon(universe.protected))
+    divergences = Divergences()
     worst: dict[frozenset[str], tuple[float, float]] = {}
-    laws: dict[tuple[Record, ...], Law] = {}
+    laws: dict[tuple[Record, ...], tuple[tuple[int, ...], float]] = {}
     compared = 0
 
-    def law(rows: tuple[Record, ...]) -> Law:
+    def law(rows: tuple[Record, ...]) -> tuple[tuple[int, ...], float]:
         key = tuple(sorted(rows))
         if key not in laws:
-            laws[key] = mechanism.distribution(_table(schema, key))
+            found = mechanism.distribution(_table(schema, key))
+            laws[key] = divergences.learn(found), found.largest_order
         return laws[key]
 
     for rest in itertools.combinations_with_replacement(records, n - 1):
         for one, other in itertools.permutations(records, 2):
             differing = frozenset(
-                name for name in schema.roots if _code(schema, one, name) != _code(schema, other, name)
+                name
+                for name, a, b in zip(schema.names, one, other, strict=True)
+                if a != b and name in universe.position
             )
-            here, there = law((*rest, one)), law((*rest, other))
-            found = (concentrated_divergence(here, there), max_divergence(here, there) if pure_claimed else math.inf)
+            (here, order), (there, _) = law((*rest, one)), law((*rest, other))
+            found = divergences.between(here, there, order)
             known = worst.get(differing, (0.0, 0.0))
             worst[differing] = (max(known[0], found[0]), max(known[1], found[1]))
             compared += 1
@@ -134,8 +137,9 @@ def _rows(
         for chosen in itertools.combinations(universe.protected, size):
             within = [pair for differing, pair in worst.items() if differing <= set(chosen)]
             rho = max((pair[0] for pair in within), default=0.0)
-            pure = max((pair[1] for pair in within), default=0.0)
-            rows.append(AuditRow(chosen, claim.rho(chosen), rho, claim.epsilon(chosen), pure))
+            claimed = claim.epsilon(chosen)  # where no pure bound is claimed, tails may be cut and D_∞ means nothing
+            pure = math.inf if math.isinf(claimed) else max((pair[1] for pair in within), default=0.0)
+            rows.append(AuditRow(chosen, claim.rho(chosen), rho, claimed, pure))
     return rows
 
 
@@ -155,10 +159,6 @@ def _records(schema: Schema, derive: Derive) -> list[Record]:
         record |= {name: derive[name](record) for name in schema.derived}
         found.append(tuple(record[name] for name in schema.names))
     return found
-
-
-def _code(schema: Schema, record: Record, name: str) -> int:
-    return record[schema.names.index(name)]
 
 
 def _table(schema: Schema, rows: Sequence[Record]) -> CodedTable:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 
-def main() -> None:
-    from nabladp.cli.app import app
 
-    app(prog_name="nabladp")
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        from nabladp.cli.app import run
+
+        code = run(given)
+    except KeyboardInterrupt:  # before any command began
+        code = 130
+    sys.exit(code)
 
 
 __all__ = ["main"]

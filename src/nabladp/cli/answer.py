@@ -1,58 +1,129 @@
-"""How commands answer and fail: text for people, one JSON object with ``--json``, never a traceback with values."""
+"""How commands answer and fail: text for people, one JSON object with ``--json``, never a traceback with values.
+
+The consoles read no markup and no emoji codes, so a name such as "[red]" is shown as it is.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
+import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
 from nabladp.errors import NablaDPError
 
-out = Console(highlight=False, soft_wrap=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+Tell = Callable[[str, int, int], None]
+
+
+def printable(text: str) -> str:
+    """Control characters, which could move the cursor or colour the terminal, as escapes."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def say(text: str, style: str = "") -> None:
+    """A line for people, wrapped by words."""
+    out.print(Text(printable(text), style=style))
+
+
+def say_command(text: str) -> None:
+    """A line to be copied: never broken."""
+    out.print(Text(f"  {printable(text)}"), soft_wrap=True)
+
+
+def say_tables(*tables: Table) -> None:
+    """Each followed by an empty line."""
+    for table in tables:
+        out.print(table)
+        out.print()
 
 
 def print_json(answer: Any) -> None:
-    sys.stdout.write(json.dumps(answer, indent=1, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(json.dumps(answer, indent=1, default=str, allow_nan=False) + "\n")
+    sys.stdout.flush()  # so that a full disk is noticed here
 
 
 @contextmanager
-def answering(as_json: bool, on_interrupt: str = "") -> Iterator[None]:
-    """Turn errors into a clear message and a non-zero exit."""
+def working(text: str) -> Iterator[Tell]:
+    """A spinner on stderr, with a bar while rows are counted; silent where nobody watches."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    rows = TextColumn("{task.fields[rows]}", markup=False)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(24),
+        rows,
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        task = progress.add_task(text, total=None, rows="")
+
+        def tell(what: str, done: int = 0, total: int = 0) -> None:
+            rows = f"{done:,} of {total:,} rows" if total else ""
+            progress.update(task, description=printable(what), completed=done, total=total or None, rows=rows)
+
+        yield tell
+
+
+@contextmanager
+def answering(as_json: bool, afterwards: str = "") -> Iterator[None]:
+    """Turn errors into a clear message and a non-zero exit.
+
+    ``afterwards`` says how things stand when a command was stopped at a point that it cannot name.
+    """
     try:
         yield
+    except typer.Exit:
+        raise
     except NablaDPError as error:
-        _fail(error.to_json(), error.message, error.fix, as_json, 1)
+        _fail(error.to_json(), as_json, 1)
     except KeyboardInterrupt:
-        _fail(
-            {"error": "Interrupted", "message": "Interrupted.", "fix": on_interrupt},
-            "Interrupted.",
-            on_interrupt,
-            as_json,
-            130,
-        )
-    except BrokenPipeError:
+        _fail({"error": "Interrupted", "message": "Interrupted.", "fix": afterwards}, as_json, 130)
+    except BrokenPipeError:  # nobody reads on: what is left to print goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        # The text of a foreign error may hold a data value, so only its type is shown.
         if os.environ.get("NABLADP_DEBUG") == "1":
             raise
-        said = f"Something unexpected went wrong ({type(error).__name__})."
-        fix = "Set NABLADP_DEBUG=1 to see the details; they may show data."
-        _fail({"error": "Unexpected", "message": said, "fix": fix}, said, fix, as_json, 1)
+        _fail(_unexpected(error, afterwards), as_json, 1)
 
 
-def _fail(body: dict[str, Any], message: str, fix: str, as_json: bool, code: int) -> NoReturn:
-    if as_json:
-        print_json(body)
+def _unexpected(error: Exception, afterwards: str) -> dict[str, Any]:
+    """The text of a foreign error may hold a data value, so only its type is shown, or the system's own words."""
+    if isinstance(error, OSError) and error.errno is not None:
+        said = f"The system refused: {os.strerror(error.errno)}."
     else:
-        err.print(f"[bold red]error:[/] {escape(message)}")
-        if fix:
-            err.print(f"[bold]fix:[/]   {escape(fix)}")
+        said = f"Something unexpected went wrong ({type(error).__name__})."
+    fix = f"{afterwards} Set NABLADP_DEBUG=1 to see the details; they may show data."
+    return {"error": "Unexpected", "message": said, "fix": fix.strip()}
+
+
+def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
+    with suppress(OSError):  # stdout itself may be what failed
+        if as_json:
+            print_json(body)
+        else:
+            err.print(_refusal(body))
     sys.exit(code)
+
+
+def _refusal(body: dict[str, Any]) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text("error:", "bold red"), printable(body["message"]))
+    if body["fix"]:
+        grid.add_row(Text("fix:", "bold"), printable(body["fix"]))
+    if body.get("reserved"):
+        names = ", ".join(body["reserved"])
+        grid.add_row(Text("note:", "bold"), printable(f"{names} stays spent until it is voided with a reason."))
+    return grid

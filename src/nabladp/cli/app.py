@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from nabladp import __version__
 from nabladp.cli import show
-from nabladp.cli.answer import answering, err, out, print_json
+from nabladp.cli.answer import answering, out, print_json, say, say_command, say_tables, working
 from nabladp.cli.ledger import ledger_app
 
 app = typer.Typer(
@@ -25,9 +25,24 @@ Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.
 PlanFile = Annotated[Path, typer.Argument(help="The plan.toml.")]
 
 
+def run(arguments: list[str]) -> int:
+    """The exit code. With ``--json`` a wrong use of the command line, too, is answered in JSON."""
+    if "--json" not in arguments:
+        app(arguments, prog_name="nabladp")  # exits by itself
+    try:
+        code = app(arguments, prog_name="nabladp", standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # wanted with NABLADP_DEBUG
+            raise
+        message = " ".join(error.format_message().split())
+        print_json({"error": "UsageError", "message": message, "fix": "See `nabladp --help`."})
+        return 2
+    return code if isinstance(code, int) else 0
+
+
 def _version(asked: bool) -> None:
     if asked:
-        out.print(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -48,13 +63,17 @@ def init(
     with answering(json):
         from nabladp.release.curation import write_draft
 
-        columns = write_draft(source, schema)
+        with working("looking at the columns"):
+            columns = write_draft(source, schema)
         if json:
             print_json({"schema": str(schema), "columns": columns})
             return
-        out.print(f"Wrote {escape(str(schema))} with {columns} columns.")
-        out.print("Fill in every domain marked there from public knowledge, never from the data: the largest income in")
-        out.print("a table is somebody's income. Then: nabladp check SOURCE --schema schema.toml")
+        say(f"Wrote {schema} with {columns} {'column' if columns == 1 else 'columns'}.")
+        say(
+            "Fill in every domain marked there from public knowledge, never from the data: the largest income in a "
+            "table is somebody's income. Then:"
+        )
+        say_command(f"nabladp check {shlex.quote(source)} --schema {shlex.quote(str(schema))}")
 
 
 @app.command()
@@ -67,16 +86,16 @@ def check(
     with answering(json):
         from nabladp.release import check_source
 
-        with err.status("reading"):
-            findings = check_source(source, schema)
+        with working("checking every row"):
+            findings = [finding.to_json() for finding in check_source(source, schema)]
         if json:
-            print_json({"ok": not findings, "findings": [finding.to_json() for finding in findings]})
-        for finding in findings if not json else ():
-            out.print(f"[bold]{escape(finding.column)}[/]: {escape(finding.rule)} {escape(finding.fix)}")
+            print_json({"ok": not findings, "findings": findings})
+        elif findings:
+            say_tables(show.findings_table(findings))
+        else:
+            say("The table keeps to its schema.")
         if findings:
             raise typer.Exit(1)
-        if not json:
-            out.print("The table keeps to its schema.")
 
 
 @app.command()
@@ -85,18 +104,17 @@ def cost(plan: PlanFile, json: Json = False) -> None:
     with answering(json):
         from nabladp.release import Plan
 
-        answer = Plan.load(plan).cost().to_json()
+        with working("pricing"):
+            answer = Plan.load(plan).cost().to_json()
         if json:
             print_json(answer)
         else:
-            out.print(show.privacy_table(answer))
-            out.print()
-            out.print(show.limits_plot(answer["limits"]))
-            out.print()
-            out.print(show.error_table(answer["expected_error"]))
-            out.print(
-                "Nothing was spent." if answer["fits"] else "[bold red]This plan does not fit. Nothing was spent.[/]"
-            )
+            errors = show.error_table(answer["expected_error"])
+            say_tables(show.privacy_table(answer), show.limits_plot(answer["limits"]), errors)
+            if answer["fits"]:
+                say("Nothing was spent.")
+            else:
+                say("This plan does not fit. Nothing was spent.", "bold red")
         if not answer["fits"]:
             raise typer.Exit(1)
 
@@ -111,23 +129,26 @@ def release(
     json: Json = False,
 ) -> None:
     """Reserve the whole plan in the ledger, run it, and publish it in one new folder."""
-    stopped = "What was reserved stays spent: see `nabladp ledger`, and void it there by name if nothing got out."
-    with answering(json, on_interrupt=stopped):
+    stopped = "If anything was reserved it stays spent: `nabladp ledger` shows it, and how to recover or void it."
+    with answering(json, afterwards=stopped):
         from nabladp.release import Plan
 
         loaded = Plan.load(plan)
         goal = loaded.out if to is None else to
-        with err.status("starting") as status:
-            done = loaded.run(goal, test_seed=test_seed, stage=lambda text: status.update(escape(text)))
+        with working("opening the table") as stage:
+            done = loaded.run(goal, test_seed=test_seed, stage=stage)
         answer = [{"name": r.name, "stamp": r.stamp, "entry": r.ledger["entry"], "digest": r.digest} for r in done]
         if json:
             print_json({"folder": str(goal), "releases": answer})
             return
         if done[0].stamp:
-            out.print(f"[bold white on red] {done[0].stamp} [/]")
+            say(f" {done[0].stamp} ", "bold white on red")
         for body in answer:
-            out.print(f"Released {escape(body['name'])} (ledger entry {body['entry']}).")
-        out.print(f"Published in {escape(str(goal))}.")
+            say(f"Released {body['name']} (ledger entry {body['entry']}).")
+        say(f"Published in {goal}.")
+        if "://" not in loaded.ledger:  # an address may hold a password
+            say("What is left of the budget:")
+            say_command(f"nabladp ledger {shlex.quote(loaded.ledger)}")
 
 
 @app.command()
@@ -138,13 +159,19 @@ def demo(
 ) -> None:
     """Make up a population, release from it with the very command you would use, and show how it went."""
     with answering(json):
-        from nabladp.release.demo import run_demo
+        from nabladp.release import demo as show_case
 
-        answer = run_demo(folder, people, quiet=json)
+        with working(f"making up {people:,} people"):
+            show_case.write_inputs(folder, people)
+        if not json:
+            say(f"Made up {people:,} people in {folder / show_case.PEOPLE}.")
+            say(f"$ cd {shlex.quote(str(folder))}")
+            say(f"$ nabladp release {show_case.PLAN_FILE}")
+        show_case.release(folder, quiet=json)
+        with working("comparing with the truth, which only a made-up population allows"):
+            answer = show_case.compare(folder)
         if json:
             print_json(answer)
             return
         out.print()
-        out.print(show.privacy_table(answer["figures"]))
-        out.print()
-        out.print(show.demo_errors(answer["errors"]))
+        say_tables(show.privacy_table(answer["figures"]), show.demo_errors(answer["errors"]))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from typer.core import TyperGroup
 
 from nabladp.cli import show
-from nabladp.cli.answer import answering, out, print_json
+from nabladp.cli.answer import answering, print_json, say, say_command, say_tables, working
 
 
 class ShowByDefault(TyperGroup):
@@ -40,7 +41,8 @@ def show_ledger(
     with answering(json):
         from nabladp.release import Ledger
 
-        with Ledger.read(ledger) as book:
+        with working("reading the ledger"), Ledger.read(ledger) as book:
+            label = book.label
             answer: dict[str, Any] = {
                 "ledger": book.id,
                 "test": book.test,
@@ -53,15 +55,25 @@ def show_ledger(
             print_json(answer)
             return
         if answer["test"]:
-            out.print("[bold white on red] TEST — NOT PRIVATE [/]")
-        out.print(show.spending_table(answer["limits"]))
-        out.print(show.entries_table(answer["entries"], {u["entry"] for u in answer["unfinished"]}))
-        for entry in answer["unfinished"]:
-            out.print(f"[yellow]Unfinished:[/] {escape(entry['name'])} was reserved but not released; it stays spent.")
-            if "folder" in entry:
-                out.print(f"  If {escape(entry['folder'])} exists: nabladp ledger recover {escape(ledger)} FOLDER")
-            out.print(f"  If nothing got out: nabladp ledger void {escape(ledger)} {escape(entry['name'])} --reason …")
-        out.print(f"Head: entry {answer['head']['entry']}, {answer['head']['hash']}")
+            say(" TEST — NOT PRIVATE ", "bold white on red")
+        entries = show.entries_table(answer["entries"], {u["entry"] for u in answer["unfinished"]})
+        say_tables(show.spending_table(answer["limits"]), entries)
+        _say_unfinished(answer["unfinished"], shlex.quote(label))
+        say(f"Head: entry {answer['head']['entry']}, {answer['head']['hash']}")
+
+
+def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> None:
+    """Reservations of one plan share a folder, from which all of them are recovered at once."""
+    told: set[str] = set()
+    for entry in unfinished:
+        say(f"Unfinished: {entry['name']}. It was reserved but not released, and stays spent.", "yellow")
+        folder = entry.get("folder")
+        if folder is not None and folder not in told:
+            say("Under way still, or stopped. If stopped, its folder may hold all files; then publish it:")
+            say_command(f"nabladp ledger recover {ledger} {shlex.quote(folder)}")
+            told.add(folder)
+        say("If nothing got out, give its cost back:")
+        say_command(f"nabladp ledger void {ledger} {shlex.quote(entry['name'])} --reason '…'")
 
 
 @ledger_app.command()
@@ -70,16 +82,17 @@ def verify(ledger: Where = "ledger.db", json: Json = False) -> None:
     with answering(json):
         from nabladp.release import Ledger
 
-        with Ledger.read(ledger) as book:
-            problems, head = book.verify(), book.head
+        with working("walking the chain"), Ledger.read(ledger) as book:
+            problems, head = [problem.to_json() for problem in book.verify()], book.head
         if json:
-            print_json({"ok": not problems, "problems": [problem.to_json() for problem in problems], "head": head.hash})
+            print_json({"ok": not problems, "problems": problems, "head": head.hash})
         for problem in problems if not json else ():
-            out.print(f"[bold red]broken:[/] {escape(str(problem))}")
+            say(f"broken: {problem['text']}", "bold red")
         if problems:
             raise typer.Exit(1)
         if not json:
-            out.print(f"The chain holds: {head.seq} entries, head {head.hash}.")
+            say(f"The chain holds: {head.seq} entries, head")
+            say_command(head.hash)
 
 
 @ledger_app.command()
@@ -90,7 +103,7 @@ def void(ledger: Where, name: str, reason: Reason, json: Json = False) -> None:
 
         with open_existing(ledger) as book:
             entry = book.void(name, reason)
-        print_json(entry.to_json()) if json else out.print(f"Voided {escape(name)} (entry {entry.seq}).")
+        print_json(entry.to_json()) if json else say(f"Voided {name} (entry {entry.seq}).")
 
 
 @ledger_app.command("recover")
@@ -102,7 +115,7 @@ def recover_release(ledger: Where, folder: Path, json: Json = False) -> None:
 
         with open_existing(ledger) as book:
             goal = recover(folder, book)
-        print_json({"folder": str(goal)}) if json else out.print(f"Published in {escape(str(goal))}.")
+        print_json({"folder": str(goal)}) if json else say(f"Published in {goal}.")
 
 
 @ledger_app.command("change-budget")
@@ -112,7 +125,7 @@ def change_budget(plan: Path, reason: Reason, json: Json = False) -> None:
         from nabladp.release import Plan
 
         entry = Plan.load(plan).change_budget(reason)
-        print_json(entry.to_json()) if json else out.print(f"The budget was changed (entry {entry.seq}).")
+        print_json(entry.to_json()) if json else say(f"The budget is in force (entry {entry.seq}).")
 
 
 @ledger_app.command("record-external")
@@ -134,6 +147,6 @@ def record_external(
         if json:
             print_json(entry.to_json())
             return
-        out.print(f"Booked {escape(name)} (entry {entry.seq}).")
+        say(f"Booked {name} (entry {entry.seq}).")
         if entry.exceeded:
-            out.print(f"[bold red]Now exceeded:[/] {escape(', '.join(entry.exceeded))}")
+            say(f"Now exceeded: {', '.join(entry.exceeded)}", "bold red")

@@ -1,40 +1,61 @@
-"""Tables and bars for the terminal. Every name from the user is escaped."""
+"""Tables and bars for the terminal. Made to fit 80 columns; names from files are shown as they are, never as markup."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.markup import escape
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
-BAR = 32
+from nabladp.cli.answer import printable
+
+BAR = 24
 MOST_ROWS = 40
+Row = Mapping[str, Any]
 
 
 def number(value: float | None) -> str:
     return "no bound" if value is None else f"{value:.4g}"
 
 
-def privacy_table(figures: Mapping[str, Any]) -> Table:
-    """Each attribute, each named adversary, the person: never one without the other."""
-    table = Table(title=f"What can be learned (ε at δ = {figures['delta']:g})", title_justify="left", pad_edge=False)
-    table.add_column("who is protected against what")
-    table.add_column("ε tight", justify="right")
-    table.add_column("ε paper", justify="right")
-    table.add_column("ρ", justify="right")
+def _table(title: str, texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:
+    """Columns of text break long names instead of cutting them off; numbers never break."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for column in texts:
+        table.add_column(column, overflow="fold")
+    for column in numbers:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
-    def add(label: str, figure: Mapping[str, Any], style: str = "") -> None:
+
+def _more(table: Table, hidden: int, what: str) -> None:
+    if hidden > 0:
+        table.add_row(f"… and {hidden:,} more {what} (see --json)")
+
+
+def privacy_table(figures: Row) -> Table:
+    """Each attribute, each named adversary, the person: never one without the other."""
+    title = f"What can be learned (ε at δ = {figures['delta']:g})"
+    table = _table(title, ["who is protected against what"], ["ε tight", "ε paper", "ρ"])
+
+    def add(label: str, figure: Row, style: str = "") -> None:
         cells = [number(figure[key]) for key in ("epsilon", "epsilon_paper", "rho")]
-        table.add_row(escape(label), *cells, style=style)
+        table.add_row(printable(label), *cells, style=style)
 
     attributes = list(figures["attributes"].items())
     for name, figure in attributes[:MOST_ROWS]:
         add(f"someone curious about {name}", figure)
-    if len(attributes) > MOST_ROWS:
-        table.add_row(f"… and {len(attributes) - MOST_ROWS} more attributes (see --json)", "", "", "")
+    _more(table, len(attributes) - MOST_ROWS, "attributes")
     table.add_section()
     for adversary in figures["adversaries"]:
         add(f"{adversary['name']} ({' + '.join(adversary['attributes'])})", adversary)
@@ -42,90 +63,77 @@ def privacy_table(figures: Mapping[str, Any]) -> Table:
     return table
 
 
-def limits_plot(lines: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """A bar per limit: spent before (█), this request (▓), left (·)."""
-    rows: list[RenderableType] = [Text("Limits: █ spent   ▓ this plan   · left", style="bold")]
-    width = min(28, max((len(line["limit"]) for line in lines), default=0))
-    shown = sorted(lines, key=lambda line: line["fits"])[:MOST_ROWS]
-    for line in shown:
-        requested = line["requested"] if line["requested"] is not None else float("inf")
-        allowed = line["spent"] + line["left"] or 1.0
-        before = min(BAR, round(BAR * line["spent"] / allowed))
-        now = BAR - before if requested >= line["left"] else round(BAR * requested / allowed)
-        bar = "█" * before + "▓" * now + "·" * max(0, BAR - before - now)
-        text = Text(f"{line['limit'][:width]:<{width}} ")
-        text.append(bar[:BAR], style="red" if not line["fits"] else "green")
-        left = max(line["left"] - requested, 0.0)
-        text.append(
-            f" {line['measure']} {number(None if requested == float('inf') else requested)}, {left:.4g} left after"
-        )
-        if not line["fits"]:
-            text.append("  OVER THE LIMIT", style="bold red")
-        rows.append(text)
-    if len(lines) > len(shown):
-        rows.append(Text(f"… and {len(lines) - len(shown)} more limits that fit (see --json)"))
-    return Group(*rows)
-
-
-def error_table(expected: Mapping[str, Any]) -> Table:
-    table = Table(title="Expected error of a cell", title_justify="left", pad_edge=False)
-    for column in ("release", "marginal"):
-        table.add_column(column)
-    for column in ("cells", "noise scale", "mean error", "95% within ±"):
-        table.add_column(column, justify="right")
-    rows = [(name, part) for name, parts in expected.items() for part in parts]
-    for name, part in rows[:MOST_ROWS]:
-        table.add_row(
-            escape(name),
-            escape("+".join(part["attributes"])),
-            f"{part['cells']:,}",
-            f"{part['scale']:.4g}",
-            f"{part['mean_absolute']:.4g}",
-            f"{part['half_width']:,}",
-        )
-    if len(rows) > MOST_ROWS:
-        table.add_row(f"… {len(rows) - MOST_ROWS} more (see --json)", "", "", "", "", "")
+def limits_plot(lines: Sequence[Row]) -> Table:
+    """A bar per limit, broken limits first."""
+    table = _table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
+    for line in sorted(lines, key=lambda line: line["fits"])[:MOST_ROWS]:
+        fits, asked = line["fits"], f"{line['measure']} {number(line['requested'])}"
+        after = number(line["left"] - line["requested"]) if fits else "OVER"
+        bar = Text(_bar(line), "green" if fits else "red")
+        table.add_row(printable(line["limit"]), bar, asked, Text(after, "" if fits else "bold red"))
+    _more(table, len(lines) - MOST_ROWS, "limits")
     return table
 
 
-def entries_table(entries: Iterable[Mapping[str, Any]], unfinished: set[int]) -> Table:
-    table = Table(title="Entries", title_justify="left", pad_edge=False)
-    for column in ("#", "kind", "name", "time", "note"):
-        table.add_column(column)
+def _bar(line: Row) -> str:
+    """A limit of which something without a bound was booked, or asked for, is full."""
+    spent, left, asked = line["spent"], line["left"], line["requested"]
+    if spent is None:
+        return "█" * BAR
+    allowed = spent + left
+    before = min(BAR, round(BAR * spent / allowed)) if allowed else BAR
+    now = BAR - before if asked is None or asked >= left else round(BAR * asked / allowed)
+    return ("█" * before + "▓" * now).ljust(BAR, "·")[:BAR]
+
+
+def error_table(expected: Mapping[str, Sequence[Row]]) -> Table:
+    table = _table("Expected error of a cell", ["marginal"], ["cells", "noise scale", "mean error", "95% within ±"])
+    left = MOST_ROWS
+    for name, parts in expected.items():
+        table.add_row(printable(name), style="italic")
+        for part in parts[: max(left, 0)]:
+            cells = [f"{part['scale']:.4g}", f"{part['mean_absolute']:.4g}", f"{part['half_width']:,}"]
+            table.add_row(printable("  " + "+".join(part["attributes"])), f"{part['cells']:,}", *cells)
+        _more(table, len(parts) - max(left, 0), "marginals")
+        left -= len(parts)
+    return table
+
+
+def findings_table(findings: Iterable[Row]) -> Table:
+    table = _table("The table breaks its schema", ["column", "rule", "fix"])
+    for finding in findings:
+        table.add_row(*(printable(finding[key]) for key in ("column", "rule", "fix")), end_section=True)
+    return table
+
+
+def spending_table(lines: Sequence[Row]) -> Table:
+    """Every limit; where there are very many, those of which least is left."""
+    table = _table("Spent and left", ["limit"], ["measure", "allowed", "spent", "left"])
+    shown = lines if len(lines) <= MOST_ROWS else sorted(lines, key=lambda line: line["left"] / line["allowed"])
+    for line in shown[:MOST_ROWS]:
+        cells = [line["measure"], *(number(line[key]) for key in ("allowed", "spent", "left"))]
+        table.add_row(printable(line["limit"]), *cells, style="red" if line["exceeded"] else "")
+    _more(table, len(lines) - MOST_ROWS, "limits")
+    return table
+
+
+def entries_table(entries: Iterable[Row], unfinished: set[int]) -> Table:
+    table = _table("Entries", ["#", "kind", "name", "when (UTC)", "note"])
     for entry in entries:
-        payload = entry["payload"]
-        note = str(payload.get("reason") or payload.get("who") or payload.get("details", {}).get("folder") or "")
-        if entry["seq"] in unfinished:
-            note = f"UNFINISHED {note}"
-        style = "yellow" if entry["seq"] in unfinished else ""
-        cells = [str(entry["seq"]), entry["kind"], entry["name"], entry["time"][:19], note]
-        table.add_row(*(escape(cell) for cell in cells), style=style)
+        note = str(entry["payload"].get("reason") or entry["payload"].get("who") or "")
+        waits = entry["seq"] in unfinished
+        when = entry["time"][:16].replace("T", " ")
+        cells = [str(entry["seq"]), entry["kind"], entry["name"], when, "UNFINISHED" if waits else note]
+        table.add_row(*(printable(cell) for cell in cells), style="yellow" if waits else "")
+    for column in (0, 1, 3):
+        table.columns[column].no_wrap = True
     return table
 
 
-def spending_table(lines: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Spent and left", title_justify="left", pad_edge=False)
-    for column in ("limit", "measure"):
-        table.add_column(column)
-    for column in ("allowed", "spent", "left"):
-        table.add_column(column, justify="right")
-    for line in lines:
-        cells = [number(line["allowed"]), number(line["spent"]), number(line["left"])]
-        table.add_row(escape(line["limit"]), line["measure"], *cells, style="red" if line["exceeded"] else "")
-    return table
-
-
-def demo_errors(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Mean error of a cell: predicted, and what it was", title_justify="left", pad_edge=False)
-    table.add_column("marginal")
-    for column in ("cells", "predicted", "actual", "95% interval held for"):
-        table.add_column(column, justify="right")
+def demo_errors(rows: Sequence[Row]) -> Table:
+    title = "Mean error of a cell: predicted, and what it was"
+    table = _table(title, ["marginal"], ["cells", "predicted", "actual", "within its 95% interval"])
     for row in rows:
-        cells = [
-            f"{row['cells']:,}",
-            f"{row['predicted']:.4g}",
-            f"{row['actual']:.4g}",
-            f"{row['covered']:.1%} of cells",
-        ]
-        table.add_row(escape(row["marginal"]), *cells)
+        cells = [f"{row['predicted']:.4g}", f"{row['actual']:.4g}", f"{row['covered']:.1%}"]
+        table.add_row(printable(row["marginal"]), f"{row['cells']:,}", *cells)
     return table

@@ -6,7 +6,7 @@ import difflib
 from importlib import import_module
 
 from nabladp.errors import PlanError
-from nabladp.mechanisms.mechanism import Counts, Law, Mechanism, Output, Records
+from nabladp.mechanisms.mechanism import Law, Mechanism, Output, Records
 
 _HOME = {"NoisyMarginals": "nabladp.mechanisms.noisy_marginals"}
 MECHANISMS = tuple(_HOME)
@@ -22,4 +22,4 @@ def mechanism_class(name: str) -> type[Mechanism]:
     return found
 
 
-__all__ = ["MECHANISMS", "Counts", "Law", "Mechanism", "Output", "Records", "mechanism_class"]
+__all__ = ["MECHANISMS", "Law", "Mechanism", "Output", "Records", "mechanism_class"]

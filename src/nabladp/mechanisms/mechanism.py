@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,19 +17,9 @@ from nabladp.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Progress = Callable[[int, int], None]
+    from nabladp.tables import Counts
+
 Records = list[tuple[dict[str, int], dict[str, int]]]
-
-
-class Counts(Protocol):
-    """A table as a mechanism sees it: exact counts on request, never a row."""
-
-    @property
-    def n(self) -> int: ...
-    @property
-    def schema(self) -> Schema: ...
-    def marginals(self, sets: Sequence[tuple[str, ...]]) -> list[NDArray[np.int64]]: ...
-    def fold(self, kernel: Callable[[Any], NDArray[np.int64]]) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True)

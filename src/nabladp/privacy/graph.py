@@ -118,6 +118,9 @@ class GraphTerm:
     def for_rows(self, rows: int) -> GraphTerm:
         return replace(self, edges=tuple((one, other, rows * weight) for one, other, weight in self.edges))
 
+    def sort_key(self) -> tuple[Any, ...]:
+        return ("graph", self.names, self.values, self.edges, self.pure)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "shape": "graph",

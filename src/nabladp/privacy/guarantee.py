@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.conversion import check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm
-from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, sorted_weights, term_key
+from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, sorted_weights
 from nabladp.privacy.units import exact, root_double, to_float, units_up
 from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, cost_units
@@ -185,13 +185,13 @@ class Guarantee:
         universe = Universe.of(attributes)
         counted: Counter[Term] = Counter()
         for part in parts:
-            if part.universe != universe:
+            if part.universe is not universe and part.universe != universe:
                 raise GuaranteeError(
                     "Guarantees over different attributes cannot be added.", fix="Build both from the same schema."
                 )
             for term, count in part.terms:
                 counted[term] += count
-        return cls(universe, tuple(sorted(counted.items(), key=lambda item: term_key(item[0]))))
+        return cls(universe, tuple(sorted(counted.items(), key=lambda item: item[0].sort_key())))
 
     def __add__(self, other: Guarantee) -> Guarantee:
         return Guarantee.compose(self.universe, (self, other))

@@ -14,7 +14,7 @@ graph    the largest distance between records that differ within T   `lem:graph`
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -47,6 +47,9 @@ class Term(Protocol):
     def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost: ...
     def worst(self, size: int, among: frozenset[str]) -> Cost: ...  # no ``size`` attributes of ``among`` cost more
     def for_rows(self, rows: int) -> Term: ...
+    def sort_key(
+        self,
+    ) -> tuple[Any, ...]: ...  # a total order, so that composition does not depend on the order of parts
     def to_json(self) -> dict[str, Any]: ...
 
 
@@ -107,6 +110,9 @@ class WeightTerm:
         factor = rows if (self.pure or self.shape == "linear") else rows * rows
         weights = tuple((name, factor * weight) for name, weight in self.weights)
         return WeightTerm(self.shape, weights, self.limit, self.pure)
+
+    def sort_key(self) -> tuple[Any, ...]:
+        return ("weight", self.shape, self.weights, self.limit or 0, self.pure, self.gaussian_scale or 0.0)
 
     def to_json(self) -> dict[str, Any]:
         equal = len({weight for _, weight in self.weights}) == 1
@@ -174,17 +180,15 @@ class CurveTerm:
     def for_rows(self, rows: int) -> CurveTerm:
         return CurveTerm(self.columns, tuple(rows * rows * value for value in self.table))
 
+    def sort_key(self) -> tuple[Any, ...]:
+        return ("curve", self.columns, self.table)
+
     def to_json(self) -> dict[str, Any]:
         return {"shape": "curve", "columns": dict(self.columns), "table": [str(value) for value in self.table]}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> CurveTerm:
         return cls(tuple(sorted(body["columns"].items())), tuple(int(value) for value in body["table"]))
-
-
-def term_key(term: Term) -> tuple[Hashable, ...]:
-    """A total order over terms, so that composition does not depend on the order of its parts."""
-    return (type(term).__name__, repr(term))
 
 
 def sorted_weights(weights: Mapping[str, int] | Iterable[tuple[str, int]]) -> Weights:

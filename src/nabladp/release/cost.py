@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nabladp.mechanisms import Mechanism
-from nabladp.privacy import Guarantee, Limit
+from nabladp.privacy import Guarantee
+from nabladp.privacy.ledger import Spending
+from nabladp.privacy.units import to_float
 from nabladp.schema import Schema
 
 DELTA = 1e-6
@@ -15,28 +17,30 @@ DELTA = 1e-6
 
 @dataclass(frozen=True)
 class Line:
-    """One limit: what this request adds to what is already spent."""
+    """One limit as it stands, and what this request would add, in exact units (None: it has no bound)."""
 
-    limit: Limit
-    spent: float
-    requested: float
-    left: float
+    standing: Spending
+    requested: int | None
 
     @property
     def fits(self) -> bool:
-        return self.requested <= self.left
+        """The rule by which the ledger will decide."""
+        if self.requested is None or self.standing.spent_units is None:
+            return self.requested == 0
+        return self.requested == 0 or self.requested <= self.standing.limit.units - self.standing.spent_units
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "limit": self.limit.name,
-            "attributes": sorted(self.limit.attributes),
-            "measure": self.limit.measure,
-            "value": self.limit.value.to_json(),
-            "spent": self.spent,
-            "requested": self.requested,
-            "left": self.left,
-            "fits": self.fits,
-        }
+        asked = None if self.requested is None else to_float(self.requested)
+        return {**self.standing.to_json(), "requested": asked, "fits": self.fits}
+
+
+def limit_lines(standing: Iterable[Spending], guarantee: Guarantee) -> tuple[Line, ...]:
+    """Every limit with what is spent, left and requested."""
+    lines = []
+    for line in standing:
+        measured = guarantee.pure_units if line.limit.pure else guarantee.rho_units
+        lines.append(Line(line, measured(line.limit.attributes)))
+    return tuple(lines)
 
 
 @dataclass(frozen=True)

@@ -31,4 +31,8 @@ def write_draft(source: Any, path: Path) -> int:
 def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:
     """Every column that breaks a rule of the schema, with the rule and the fix; an empty list when all is well."""
     known = schema if isinstance(schema, Schema) else Schema.load(schema)
-    return list(check_table(open_table(source, known)))
+    table = open_table(source, known)
+    findings = list(check_table(table))
+    if not findings:
+        table.n  # noqa: B018  (refuses a table without rows)
+    return findings

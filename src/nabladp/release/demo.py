@@ -5,6 +5,7 @@ The comparison with the truth is possible because nobody in this population exis
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -59,20 +60,8 @@ attributes = ["race", "ethnicity"]
 def run_demo(folder: Path, people: int, quiet: bool = False) -> dict[str, Any]:
     """Write the population, schema and plan, run ``nabladp release plan.toml`` there, and compare with the truth."""
     write_inputs(folder, people)
-    if not quiet:
-        print(
-            f"Made up {people:,} people in {folder / PEOPLE}.\n$ cd {folder}\n$ nabladp release {PLAN_FILE}", flush=True
-        )
-    command = [sys.executable, "-m", "nabladp", "release", PLAN_FILE, *(["--json"] if quiet else [])]
-    if subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL if quiet else None).returncode:
-        raise ReleaseError("The demo's release failed.", fix="The message above says why.")
-    releases = [Release.load(folder / OUT / name) for name in ("single-columns", "pairs-and-triples")]
-    whole = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
-    return {
-        "folder": str(folder / OUT),
-        "figures": figures(whole, releases[0].adversaries, DELTA),
-        "errors": [row for release in releases for row in _compared(release, folder / PEOPLE)],
-    }
+    release(folder, quiet)
+    return compare(folder)
 
 
 def write_inputs(folder: Path, people: int) -> None:
@@ -88,10 +77,28 @@ def write_inputs(folder: Path, people: int) -> None:
         pq.write_table(pa.table(make_people(people)), folder / PEOPLE)
         SCHEMA.save(folder / SCHEMA_FILE)
         (folder / PLAN_FILE).write_text(PLAN.format(people=people), encoding="utf-8")
-    except OSError as error:
-        if isinstance(error, ReleaseError):
-            raise
+    except OSError:
         raise ReleaseError(f"Cannot write into {folder.name!r}.", fix="Choose a folder that is writable.") from None
+
+
+def release(folder: Path, quiet: bool) -> None:
+    """The very command a user would run, in a process of its own."""
+    command = [sys.executable, "-m", "nabladp", "release", PLAN_FILE, *(["--json"] if quiet else [])]
+    done = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE if quiet else None)
+    if done.returncode:
+        said = json.loads(done.stdout)["message"] if quiet else "The message above says why."
+        raise ReleaseError(f"The demo's release failed. {said}", fix="Mend that, and give the demo a new folder.")
+
+
+def compare(folder: Path) -> dict[str, Any]:
+    """The figures of the release, and its errors: predicted beside actual."""
+    releases = [Release.load(folder / OUT / name) for name in ("single-columns", "pairs-and-triples")]
+    whole = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
+    return {
+        "folder": str(folder / OUT),
+        "figures": figures(whole, releases[0].adversaries, DELTA),
+        "errors": [row for release in releases for row in _compared(release, folder / PEOPLE)],
+    }
 
 
 def _compared(release: Release, source: Path) -> list[dict[str, Any]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import glob
+import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +17,13 @@ from nabladp.mechanisms import Mechanism, mechanism_class
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Universe
 from nabladp.privacy.conversion import check_delta
-from nabladp.privacy.ledger import Entry
+from nabladp.privacy.ledger import Entry, Spending
+from nabladp.privacy.ledger.rules import check_limits
+from nabladp.privacy.ledger.totals import cost_of, keys_of
 from nabladp.release.books import open_existing
-from nabladp.release.cost import DELTA, Cost, Line, price
+from nabladp.release.cost import DELTA, Cost, limit_lines, price
 from nabladp.release.record import Release
-from nabladp.release.session import Session, Stage, limit_lines
+from nabladp.release.session import Session, Stage
 from nabladp.schema import Schema
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
@@ -28,6 +33,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "adversary": ("name", "attributes"),
     "report": ("delta", "folder"),
 }
+_QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -67,47 +73,50 @@ class Plan:
         _known(data, "")
         table, budget = _part(data, "table"), _part(data, "budget")
         report = _part(data, "report") if "report" in data else {}
-        for name in ("source", "schema"):
-            if not isinstance(table.get(name), str):
-                raise PlanError(f"[table] needs {name!r}.", fix=f'Add, for instance, {name} = "…".')
-        if not isinstance(budget.get("ledger"), str):
-            raise PlanError("[budget] needs a ledger.", fix='Add ledger = "ledger.db".')
-        schema = Schema.load(folder / table["schema"])
+        source = _text(table, "table", "source", "people.csv")
+        ledger = _text(budget, "budget", "ledger", "ledger.db")
+        schema = Schema.load(folder / _text(table, "table", "schema", "schema.toml"))
         rows = table.get("rows")
         if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
             raise PlanError("'rows' in [table] is the public number of rows.", fix="Give a whole number above zero.")
         delta = report.get("delta", DELTA)
         check_delta(delta)
+        limits = Budget.from_json({name: value for name, value in budget.items() if name != "ledger"})
+        limits.limits(schema)  # refuses unknown attributes
         return cls(
             folder=folder,
-            source=_located(folder, table["source"]),
+            source=_located(folder, source),
             schema=schema,
             rows=rows,
-            budget=Budget.from_json({name: value for name, value in budget.items() if name != "ledger"}),
-            ledger=_located(folder, budget["ledger"]),
+            budget=limits,
+            ledger=ledger if "://" in ledger else str(folder / ledger),
             releases=_releases(data, schema),
             adversaries=_adversaries(data, schema),
             delta=delta,
-            out=folder / report.get("folder", out),
+            out=folder / (_text(report, "report", "folder", out) if "folder" in report else out),
         )
 
     def cost(self) -> Cost:
         """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
         guarantee, errors = price(self.releases, self.schema, self.rows or 0)
-        if "://" not in self.ledger and not Path(self.ledger).exists():
-            lines = self._unspent(guarantee)
-        else:
+        if self._has_ledger():
             with open_existing(self.ledger, self.schema, self.budget) as ledger:
-                lines = limit_lines(ledger, guarantee)
-        return Cost(guarantee, errors, lines, self.adversaries, self.delta)
+                standing = ledger.spent()
+        else:
+            standing = self._unspent()
+        return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta)
 
-    def _unspent(self, guarantee: Any) -> tuple[Line, ...]:
-        lines = []
-        for limit in self.budget.limits(self.schema):
-            figure = guarantee.figure(sorted(limit.attributes))
-            allowed = limit.units / 2**60
-            lines.append(Line(limit, 0.0, figure.pure if limit.pure else figure.rho, allowed))
-        return tuple(lines)
+    def _has_ledger(self) -> bool:
+        return "://" in self.ledger or Path(self.ledger).exists()
+
+    def _unspent(self) -> list[Spending]:
+        return [Spending(limit, 0) for limit in self.budget.limits(self.schema)]
+
+    def _check_affordable(self) -> None:
+        """A plan beyond its own budget makes no ledger, which would put that budget on record for good."""
+        standing, (guarantee, _) = self._unspent(), price(self.releases, self.schema, self.rows or 0)
+        keys = keys_of(Universe.of(self.schema), [line.limit for line in standing])
+        check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
 
     def session(self, noise: NoiseSource | None = None) -> Session:
         return Session(
@@ -126,6 +135,8 @@ class Plan:
     ) -> list[Release]:
         """Reserve the whole plan, run it and publish it in one new folder. A seed is for tests and stamps it so."""
         noise = None if test_seed is None else NoiseSource.seeded(test_seed)
+        if not self._has_ledger():
+            self._check_affordable()
         session = self.session(noise)
         try:
             return session.release_all(self.releases, self.out if out is None else out, stage)
@@ -139,41 +150,53 @@ class Plan:
 
 
 def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mechanism], ...]:
-    listed = data.get("release", [])
-    if not isinstance(listed, list) or not listed:
-        raise PlanError("The plan releases nothing.", fix='Add a [[release]] with mechanism = "NoisyMarginals".')
-    found: list[tuple[str, Mechanism]] = []
-    for number, options in enumerate(listed, 1):
+    found: dict[str, Mechanism] = {}
+    for number, options in enumerate(_listed(data, "release"), 1):
         kind = options.get("mechanism")
         if not isinstance(kind, str):
             raise PlanError(f"[[release]] number {number} names no mechanism.", fix='Add mechanism = "NoisyMarginals".')
         name = options.get("name", f"{number:02d}-{kind}")
-        if not isinstance(name, str) or not name or set(name) & set('/\\:*?"<>|\n') or name.startswith("."):
+        if not _is_folder_name(name):
             raise PlanError(
                 f"The name of [[release]] number {number} is no folder name.", fix="Use letters and digits."
             )
+        if name in found:
+            raise PlanError(f"Two releases have the name {name!r}.", fix="Give each [[release]] a name of its own.")
         given = {key: value for key, value in options.items() if key not in ("mechanism", "name")}
-        mechanism = mechanism_class(kind).from_plan(given)
-        mechanism.reads(schema)  # refuses unknown attributes and tables too large, before anything happens
-        found.append((name, mechanism))
-    if len({name for name, _ in found}) != len(found):
-        raise PlanError("Two releases have the same name.", fix="Give each [[release]] a name of its own.")
-    return tuple(found)
+        found[name] = mechanism_class(kind).from_plan(given)
+        found[name].reads(schema)  # refuses unknown attributes and tables too large, before anything happens
+    if not found:
+        raise PlanError("The plan releases nothing.", fix='Add a [[release]] with mechanism = "NoisyMarginals".')
+    return tuple(found.items())
+
+
+def _is_folder_name(name: Any) -> bool:
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 100:
+        return False
+    return name == name.strip() and not name.startswith(".") and not set(name) & set('/\\:*?"<>|')
 
 
 def _adversaries(data: Mapping[str, Any], schema: Schema) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    listed = data.get("adversary", [])
-    if not isinstance(listed, list):
-        raise PlanError("An adversary is written [[adversary]].", fix="Double the brackets.")
-    for body in listed:
+    for body in _listed(data, "adversary"):
         _known(body, "adversary")
         name, attributes = body.get("name"), body.get("attributes")
         if not isinstance(name, str) or not isinstance(attributes, list) or not attributes:
-            raise PlanError("An [[adversary]] needs a name and attributes.", fix='attributes = ["income", "health"]')
+            raise PlanError(
+                "An [[adversary]] needs a name and attributes.", fix='Write attributes = ["income", "health"].'
+            )
+        if name in found:
+            raise PlanError(f"Two adversaries have the name {name!r}.", fix="Give each [[adversary]] its own.")
         Universe.of(schema).sources(attributes)
         found[name] = tuple(attributes)
     return found
+
+
+def _listed(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = data.get(name, [])
+    if not isinstance(listed, list) or not all(isinstance(body, Mapping) for body in listed):
+        raise PlanError(f"[{name}] may be given several times.", fix=f"Double the brackets: [[{name}]].")
+    return listed
 
 
 def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -182,6 +205,13 @@ def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         raise PlanError(f"The plan has no [{name}].", fix=f"Add a [{name}] section.")
     _known(part, name)
     return part
+
+
+def _text(part: Mapping[str, Any], section: str, name: str, example: str) -> str:
+    text = part.get(name)
+    if not isinstance(text, str) or not text.strip():
+        raise PlanError(f"[{section}] needs {name!r}, as text.", fix=f'Write, for instance, {name} = "{example}".')
+    return text
 
 
 def _known(part: Mapping[str, Any], section: str) -> None:
@@ -194,7 +224,13 @@ def _known(part: Mapping[str, Any], section: str) -> None:
 
 
 def _located(folder: Path, source: str) -> str:
-    """Paths are relative to the plan; queries and addresses stay as they are."""
-    if "://" in source or source.lstrip().lower().startswith(("select ", "from ", "with ")):
+    """Paths are relative to the plan, queries and addresses stay as they are; signs of a glob count in the file's own
+    path only, not in that of the plan."""
+    path = str(folder / source)
+    if os.path.exists(path):
+        return path
+    if "://" in source or _QUERY.match(source):
         return source
-    return str(folder / source)
+    if not glob.has_magic(source):
+        return path
+    return str(Path(glob.escape(str(folder))) / source)

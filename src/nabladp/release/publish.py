@@ -11,29 +11,34 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Ledger
-from nabladp.release.record import RECORD, Release
+from nabladp.release.record import RECORD, VALUES, Release
 
-DIGESTS = "digests.txt"  # written last: digest, ledger entry and place of every record. Its presence means complete
+DIGESTS = "digests.txt"  # appears last and whole: digest, ledger entry and place of every record
 
 
 class Pending:
-    """A hidden folder that becomes ``goal``. Made before anything is reserved, so that a bad place costs nothing."""
+    """A hidden folder that becomes ``goal``, with a subfolder for each release ("" for the folder itself).
 
-    def __init__(self, where: Path, run: str) -> None:
+    Made before anything is reserved, so that a bad place or name costs nothing.
+    """
+
+    def __init__(self, where: Path, run: str, places: Sequence[str]) -> None:
         goal = self.goal = Path(os.path.abspath(where))
         self.folder = goal.parent / f".{goal.name}.pending-{run}"
-        if goal.exists():
-            raise ReleaseError(f"{goal.name!r} exists already.", fix="Choose another folder or move it away.")
+        _refuse_taken(goal, "Choose another folder or move it away.")
+        _refuse_forgotten(goal)
+        self._made = [folder for folder in (goal.parent, *goal.parent.parents) if not os.path.exists(folder)]
         try:
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            self.folder.mkdir()
+            for place in ("", *places):
+                (self.folder / place).mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            self.discard()
             raise _unwritable(error, goal) from None
 
     def check_space(self, needed: int) -> None:
@@ -43,16 +48,16 @@ class Pending:
             )
 
     def write(self, releases: Sequence[tuple[str, Release]]) -> None:
-        """All files of all releases (each in its own subfolder; "" for the folder itself), synced to disk."""
+        """All files of all releases, synced to disk."""
         try:
-            for sub, release in releases:
-                folder = self.folder / sub
-                folder.mkdir(exist_ok=True)
+            for place, release in releases:
                 for name, content in release.files().items():
-                    _write_synced(folder / name, content)
-                _sync_folder(folder)
-            lines = [f"{release.digest} {release.ledger['entry']} {sub}" for sub, release in releases]
-            _write_synced(self.folder / DIGESTS, ("\n".join(lines) + "\n").encode())
+                    _write_synced(self.folder / place / name, content)
+                _sync_folder(self.folder / place)
+            lines = [f"{release.digest} {release.ledger['entry']} {place}" for place, release in releases]
+            draft = self.folder / f"{DIGESTS}.part"
+            _write_synced(draft, ("\n".join(lines) + "\n").encode())
+            os.rename(draft, self.folder / DIGESTS)
             _sync_folder(self.folder)
         except OSError as error:
             raise _unwritable(error, self.goal) from None
@@ -62,38 +67,79 @@ class Pending:
 
     def discard(self) -> None:
         """Remove what is not complete; a complete folder is kept for :func:`recover`."""
-        if self.folder.exists() and not (self.folder / DIGESTS).exists():
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if (self.folder / DIGESTS).exists():
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):  # parents made for this release go, too, if they are still empty
+            for folder in self._made:
+                folder.rmdir()
 
 
 def recover(folder: str | Path, ledger: Ledger) -> Path:
     """Finish a release that was written but not shown: check it, bind what is unbound, rename."""
     hidden = Path(os.path.abspath(folder))
-    match = re.fullmatch(r"\.(.+)\.pending-[0-9a-f]+", hidden.name)
+    if not hidden.is_dir():
+        raise ReleaseError(
+            f"There is no folder {hidden.name!r}.",
+            fix="Give the hidden folder that `nabladp ledger` names; it lies where the release should have appeared.",
+        )
+    match = re.fullmatch(r"\.(.+)\.pending-[0-9a-f]+", hidden.name, re.DOTALL)
     if match is None or not (hidden / DIGESTS).exists():
         raise ReleaseError(f"{hidden.name!r} holds no finished release.", fix="Its reservation can only be voided.")
     goal = hidden.parent / match.group(1)
-    if goal.exists():
-        raise ReleaseError(f"{goal.name!r} exists already.", fix="Move it away, then recover again.")
-    bindings, seeded = [], False
-    for line in (hidden / DIGESTS).read_text().splitlines():
-        digest, entry, sub = line.split(" ", 2)
-        record = hidden / sub / RECORD
-        release = Release.load(record)
-        if hashlib.sha256(record.read_bytes()).hexdigest() != digest or release.ledger["ledger"] != ledger.id:
-            raise ReleaseError(f"{hidden.name!r} was changed, or is of another ledger.", fix="Void its reservation.")
-        bindings.append((int(entry), digest, {"recovered": True}))
-        seeded = release.stamp is not None
-    ledger.bind_all(bindings, seeded=seeded)
+    _refuse_taken(goal, "Move it away, then recover again.")
+    found = list(_finished(hidden, ledger.id))
+    bindings = [(entry, digest, {"recovered": True}) for entry, digest, _ in found]
+    ledger.bind_all(bindings, seeded=any(seeded for *_, seeded in found))
     _show(hidden, goal)
     return goal
+
+
+def _finished(hidden: Path, ledger: str) -> Iterator[tuple[int, str, bool]]:
+    """Ledger entry, digest and whether it is seeded, for every release of a hidden folder that is as it was written."""
+    try:
+        for line in (hidden / DIGESTS).read_text(encoding="utf-8").removesuffix("\n").split("\n"):
+            digest, entry, place = line.split(" ", 2)
+            record = hidden / place / RECORD
+            release = Release.load(record)
+            same = hashlib.sha256(record.read_bytes()).hexdigest() == digest
+            if not same or release.ledger["ledger"] != ledger or not (hidden / place / VALUES).exists():
+                raise ValueError
+            yield int(entry), digest, release.stamp is not None
+    except (OSError, ValueError):
+        raise ReleaseError(
+            f"{hidden.name!r} was changed, or is of another ledger.",
+            fix="Name its own ledger, or void its reservation.",
+        ) from None
+
+
+def _refuse_taken(goal: Path, fix: str) -> None:
+    if os.path.lexists(goal):
+        raise ReleaseError(f"{goal.name!r} exists already.", fix=fix)
+
+
+def _refuse_forgotten(goal: Path) -> None:
+    """A release that was paid for but not shown should not be paid for twice."""
+    start = f".{goal.name}.pending-"
+    with suppress(OSError):
+        for folder in sorted(goal.parent.iterdir()):
+            if folder.name.startswith(start) and (folder / DIGESTS).exists():
+                raise ReleaseError(
+                    f"A finished release of {goal.name!r} waits in {folder.name!r}.",
+                    fix="Publish it with `nabladp ledger recover`; delete that folder if it was voided.",
+                    folder=folder.name,
+                )
 
 
 def _show(hidden: Path, goal: Path) -> None:
     try:
         os.rename(hidden, goal)
-    except OSError as error:
-        raise _unwritable(error, goal) from None
+    except OSError:
+        raise ReleaseError(
+            f"The release is complete and booked, but {goal.name!r} cannot be put into its place.",
+            fix=f"See why, then publish it with `nabladp ledger recover`: it waits in {hidden.name!r}.",
+            folder=hidden.name,
+        ) from None
     _sync_folder(goal.parent)
 
 
@@ -115,5 +161,5 @@ def _sync_folder(folder: Path) -> None:
 
 def _unwritable(error: OSError, goal: Path) -> ReleaseError:
     if error.errno == errno.ENOSPC:
-        return ReleaseError("The disk is full.", fix="Make room; the reservation can be voided by name.")
+        return ReleaseError("The disk is full.", fix="Make room, and release again.")
     return ReleaseError(f"Cannot write {goal.name!r} into its folder.", fix="Check that the folder is writable.")

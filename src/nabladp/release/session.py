@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import BudgetError, DataError
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import BudgetError, DataError, NablaDPError
 from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger
-from nabladp.release.cost import DELTA, Cost, Line, error_json, price
+from nabladp.privacy.ledger import Entry
+from nabladp.release.cost import DELTA, Cost, error_json, limit_lines, price
 from nabladp.release.publish import Pending
 from nabladp.release.record import Release, versions
 from nabladp.schema import Schema
-from nabladp.tables import Table, open_table
+from nabladp.tables import Counts, Kernel, Progress, Table, open_table
 
-Stage = Callable[[str], None]
+Stage = Callable[[str, int, int], None]  # what is going on, rows done, rows in all (0: not a matter of rows)
+Part = tuple[str, str, Mechanism]  # name in the ledger, place in the folder, mechanism
 _BYTES_PER_CELL, _SPARE_BYTES = 64, 1 << 20
 
 
@@ -63,7 +71,7 @@ class Session:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
         named = [(f"{type(m).__name__} {i}", m) for i, m in enumerate(mechanisms, 1)]
         guarantee, errors = price(named, self.schema, self.table.n)
-        return Cost(guarantee, errors, limit_lines(self.ledger, guarantee), self.adversaries, self.delta)
+        return Cost(guarantee, errors, limit_lines(self.ledger.spent(), guarantee), self.adversaries, self.delta)
 
     def left(self) -> dict[str, float]:
         """What is left of every limit, in its own measure."""
@@ -82,45 +90,15 @@ class Session:
     ) -> list[Release]:
         """Several mechanisms as one: reserved together or not at all, shown together as subfolders of ``to``."""
         run = uuid.uuid4().hex[:8]
-        goal = Path(to)
+        goal = Path(os.path.abspath(to))
         parts = [(f"{goal.name}-{run}/{name}", name, mechanism) for name, mechanism in named]
         return self._release(parts, run, goal, stage)
 
-    def _release(
-        self,
-        parts: Sequence[tuple[str, str, Mechanism]],
-        run: str,
-        goal: Path | None,
-        stage: Stage | None = None,
-    ) -> list[Release]:
-        tell = stage or (lambda _: None)
-        n = self.table.n
-        priced = [
-            (name, sub, m, m.guarantee(self.schema, n), m.expected_error(self.schema, n)) for name, sub, m in parts
-        ]
-        pending = None if goal is None else Pending(goal, run)
+    def _release(self, parts: Sequence[Part], run: str, goal: Path | None, stage: Stage | None = None) -> list[Release]:
+        tell = stage or (lambda *_: None)
+        pending = None if goal is None else Pending(goal, run, [place for _, place, _ in parts])
         try:
-            if pending is not None:
-                pending.check_space(_bytes_needed([error for *_, error in priced]))
-            tell("reserving")
-            details = {} if pending is None else {"folder": pending.folder.name}
-            entries = self.ledger.reserve_all(
-                [(g, name, {"mechanism": type(m).__name__, **details}) for name, _, m, g, _ in priced],
-                seeded=self.noise.is_seeded,
-            )
-            releases = []
-            for (name, sub, mechanism, guarantee, error), entry in zip(priced, entries, strict=True):
-                tell(f"counting and adding noise: {sub or name}")
-                output = mechanism.run(self.table, self.noise)
-                booked = {"ledger": self.ledger.id, "entry": entry.seq, "name": entry.name, "hash": entry.hash}
-                releases.append(self._record(name, mechanism, guarantee, error, output, booked))
-            tell("writing")
-            if pending is not None:
-                pending.write([(sub, release) for (_, sub, _), release in zip(parts, releases, strict=True)])
-            self.ledger.bind_all(
-                [(entry.seq, release.digest, {}) for entry, release in zip(entries, releases, strict=True)],
-                seeded=self.noise.is_seeded,
-            )
+            releases = self._pay_and_run(parts, pending, tell)
             if pending is not None:
                 pending.show()
             return releases
@@ -128,6 +106,38 @@ class Session:
             if pending is not None:
                 pending.discard()
             raise
+
+    def _pay_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
+        tell("counting rows", 0, 0)
+        n = self.table.n
+        promises = [mechanism.guarantee(self.schema, n) for *_, mechanism in parts]
+        errors = [mechanism.expected_error(self.schema, n) for *_, mechanism in parts]
+        details: dict[str, Any] = {}
+        if pending is not None:
+            pending.check_space(_bytes_needed(errors))
+            details["folder"] = pending.folder.name
+        tell("reserving", 0, 0)
+        entries = self.ledger.reserve_all(
+            [
+                (guarantee, name, {"mechanism": type(mechanism).__name__, **details})
+                for (name, _, mechanism), guarantee in zip(parts, promises, strict=True)
+            ],
+            seeded=self.noise.is_seeded,
+        )
+        with _spent(entries):
+            releases = []
+            for (name, place, mechanism), guarantee, error, entry in zip(parts, promises, errors, entries, strict=True):
+                output = mechanism.run(Watched(self.table, place or name, tell), self.noise)
+                booked = {"ledger": self.ledger.id, "entry": entry.seq, "name": entry.name, "hash": entry.hash}
+                releases.append(self._record(name, mechanism, guarantee, error, output, booked))
+            tell("writing", 0, 0)
+            if pending is not None:
+                pending.write([(place, release) for (_, place, _), release in zip(parts, releases, strict=True)])
+            self.ledger.bind_all(
+                [(entry.seq, release.digest, {}) for entry, release in zip(entries, releases, strict=True)],
+                seeded=self.noise.is_seeded,
+            )
+        return releases
 
     def _record(
         self, name: str, mechanism: Mechanism, guarantee: Guarantee, error: Any, output: Any, booked: Mapping[str, Any]
@@ -150,14 +160,44 @@ class Session:
         )
 
 
-def limit_lines(ledger: Ledger, guarantee: Guarantee) -> tuple[Line, ...]:
-    """Every limit of the ledger with what is spent, left and requested."""
-    lines = []
-    for standing in ledger.spent():
-        figure = guarantee.figure(sorted(standing.limit.attributes))
-        requested = figure.pure if standing.limit.pure else figure.rho
-        lines.append(Line(standing.limit, standing.spent, requested, standing.left))
-    return tuple(lines)
+@dataclass(frozen=True)
+class Watched:
+    """The counts of a table, as a mechanism sees them, for someone who waits."""
+
+    table: Counts
+    name: str
+    tell: Stage
+
+    @property
+    def n(self) -> int:
+        return self.table.n
+
+    @property
+    def schema(self) -> Schema:
+        return self.table.schema
+
+    def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
+        counts = self.table.marginals(sets, progress or self._counting)
+        self.tell(f"{self.name}: adding noise", 0, 0)
+        return counts
+
+    def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
+        counts = self.table.fold(kernel, progress or self._counting)
+        self.tell(f"{self.name}: adding noise", 0, 0)
+        return counts
+
+    def _counting(self, done: int, rows: int) -> None:
+        self.tell(f"{self.name}: counting", done, rows)
+
+
+@contextmanager
+def _spent(entries: Sequence[Entry]) -> Iterator[None]:
+    """An error that comes after the reservation names what stays spent."""
+    try:
+        yield
+    except NablaDPError as error:
+        error.fields["reserved"] = [entry.name for entry in entries]
+        raise
 
 
 def _bytes_needed(errors: Sequence[Any]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from queue import Full, Queue
+from queue import Empty, Full, Queue
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any
@@ -80,7 +80,7 @@ def stream(sql: str, rows: int, what: str) -> Batches:
         producer = Thread(target=produce, name="nabladp-duckdb", daemon=True)
         producer.start()
         try:
-            while (item := ready.get()) is not None:
+            while (item := _wait_for(ready)) is not None:
                 if isinstance(item, BaseException):
                     raise readable(item, what)
                 yield item
@@ -89,6 +89,15 @@ def stream(sql: str, rows: int, what: str) -> Batches:
             while producer.is_alive():
                 database.interrupt()
                 producer.join(0.05)
+
+
+def _wait_for(ready: Queue[Any]) -> Any:
+    """The next item. Wakes up now and then, since some libraries let a signal pass without ending a long wait."""
+    while True:
+        try:
+            return ready.get(timeout=0.1)
+        except Empty:
+            continue
 
 
 def readable(error: BaseException, what: str) -> BaseException:

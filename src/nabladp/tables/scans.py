@@ -48,7 +48,7 @@ def scan_file(path: Path) -> Scan:
         return scans[ending](path, what)
     except UnicodeDecodeError:
         raise SourceError(f"{what} is not UTF-8 text.", fix=duck.CONVERT, path=str(path)) from None
-    except (csv.Error, EOFError, gzip.BadGzipFile, pa.ArrowInvalid):
+    except (EOFError, gzip.BadGzipFile, pa.ArrowInvalid):
         fix = "Check that it is complete and of the kind its name says."
         raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
     except SourceError:
@@ -76,9 +76,12 @@ def scan_query(query: str) -> Scan:
 
 def _csv(path: Path, what: str) -> Scan:
     lines = _first_lines(path)
+    if any("\0" in line for line in lines):
+        raise SourceError(f"{what} is not a text file.", fix="Give a CSV file in UTF-8.", path=str(path))
     delimiter, columns = _header(lines, "\t" if ".tsv" in path.name.lower() else None)
     if not columns:
-        raise SourceError(f"{what} is empty.", fix="Give a file whose first line names the columns.", path=str(path))
+        fix = "Give a file whose first line names the columns, with quotes that are closed."
+        raise SourceError(f"{what} has no header.", fix=fix, path=str(path))
     options = f"header=true, delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, encoding='utf-8'"
     names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns)))
     text = f"auto_detect=false, nullstr='', allow_quoted_nulls=true, comment='', columns={{{names}}}"
@@ -101,11 +104,17 @@ def _first_lines(path: Path) -> list[str]:
 
 
 def _header(lines: list[str], delimiter: str | None) -> tuple[str, tuple[str, ...]]:
-    def columns(by: str) -> tuple[str, ...]:
-        return tuple(next(csv.reader(lines, delimiter=by, strict=True), ()))
+    """The column names, by the delimiter that finds most of them."""
+    found = {by: _split(lines, by) for by in ([delimiter] if delimiter else _DELIMITERS)}
+    best = max(found, key=lambda by: len(found[by]))
+    return best, found[best]
 
-    candidates = [delimiter] if delimiter else _DELIMITERS
-    return max(((by, columns(by)) for by in candidates), key=lambda found: len(found[1]))
+
+def _split(lines: list[str], delimiter: str) -> tuple[str, ...]:
+    try:
+        return tuple(next(csv.reader(lines, delimiter=delimiter, strict=True), ()))
+    except csv.Error:  # quotes that make no sense with this delimiter
+        return ()
 
 
 def _parquet(path: Path, what: str) -> Scan:

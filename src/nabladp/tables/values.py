@@ -108,9 +108,12 @@ def _of_texts(attribute: Attribute, texts: pa.Array) -> Raw:
 def _parse(texts: pa.Array, words: dict[str, float]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Numbers behind texts, and which texts are none."""
     try:
-        return _floats(texts), np.zeros(len(texts), dtype=np.bool_)
-    except pa.ArrowInvalid:  # some text is no plain number: go one by one
-        parsed = [_number(text, words) for text in texts.to_pylist()]
+        numbers = _floats(texts)
+    except pa.ArrowInvalid:  # some text is no plain number
+        numbers = np.full(len(texts), np.nan)
+    if not np.isnan(numbers).any():
+        return numbers, np.zeros(len(texts), dtype=np.bool_)
+    parsed = [_number(text, words) for text in texts.to_pylist()]
     foreign = np.array([number is None for number in parsed], dtype=np.bool_)
     return np.array([0.0 if number is None else number for number in parsed]), foreign
 

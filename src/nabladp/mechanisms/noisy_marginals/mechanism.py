@@ -7,13 +7,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import BudgetError, MechanismError, PlanError
-from nabladp.mechanisms.mechanism import Counts, Law, Records
+from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.noisy_marginals.allocation import allocate
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
@@ -24,6 +25,10 @@ from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value, limit_units
 from nabladp.schema import Schema
 from nabladp.workloads import marginal_sets
 
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+Integers = NDArray[np.int64]
 NOISE = ("gaussian", "laplace")
 _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
 
@@ -107,11 +112,7 @@ class NoisyMarginals:
         return dict.fromkeys(universe.roots, limit_units(self.budget)) | exceptions
 
     def _scale(self, units: int) -> float:
-        """The smallest double whose noise costs at most this much. One row moves between two cells, so a table moves by
-        2 in L1 and by √2 in L2."""
-        if self.noise == "gaussian":
-            return _round_up(math.sqrt(UNIT / units), lambda s: s * s * units >= UNIT)  # [gaussian-scale]
-        return _round_up(2 * UNIT / units, lambda s: s * units >= 2 * UNIT)  # [laplace-scale]
+        return least_scale(self.noise, units)
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         universe = Universe.of(schema)
@@ -135,14 +136,26 @@ class NoisyMarginals:
 
     def run(self, counts: Counts, noise: NoiseSource) -> MarginalTables:
         allotted = self._units(counts.schema)
-        exact_tables = counts.marginals([chosen for chosen, _ in allotted])
-        draw = noise.discrete_gaussian if self.noise == "gaussian" else noise.discrete_laplace
-        released = []
-        for (chosen, units), table in zip(allotted, exact_tables, strict=True):
-            scale = self._scale(units)
-            noisy = table + draw(scale, table.shape)  # [noise]: every cell, zero or not
-            released.append(NoisyMarginal(chosen, noisy, self.noise, scale))
+        tables = counts.marginals([chosen for chosen, _ in allotted])
+        scales = [self._scale(units) for _, units in allotted]
+        noisy = self._with_noise(tables, scales, noise)
+        released = (
+            NoisyMarginal(chosen, table, self.noise, scale)
+            for (chosen, _), table, scale in zip(allotted, noisy, scales, strict=True)
+        )
         return MarginalTables(tuple(released), counts.n, counts.schema)
+
+    def _with_noise(self, tables: list[Integers], scales: list[float], noise: NoiseSource) -> list[Integers]:
+        """Fresh noise on every cell of every table; one draw for all tables of a scale, as draws are cheap in bulk."""
+        draw = noise.discrete_gaussian if self.noise == "gaussian" else noise.discrete_laplace
+        found = list(tables)
+        for scale in sorted(set(scales)):
+            chosen = [index for index, own in enumerate(scales) if own == scale]
+            ends = np.cumsum([tables[index].size for index in chosen])
+            drawn = np.split(draw(scale, int(ends[-1])), ends[:-1])
+            for index, part in zip(chosen, drawn, strict=True):
+                found[index] = tables[index] + part.reshape(tables[index].shape)  # [noise]: every cell, zero or not
+        return found
 
     # ---- for audits -----------------------------------------------------------------------------------------------
 
@@ -196,6 +209,17 @@ class NoisyMarginals:
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> MarginalTables:
         return MarginalTables.from_json(data, schema)
+
+
+@lru_cache(maxsize=4096)
+def least_scale(noise: str, units: int) -> float:
+    """The smallest double whose noise costs at most so many units of 2⁻⁶⁰ (ρ for Gaussian, ε for Laplace noise).
+
+    One row moves between two cells, so a table moves by 2 in L1 and by √2 in L2.
+    """
+    if noise == "gaussian":
+        return _round_up(math.sqrt(UNIT / units), lambda s: s * s * units >= UNIT)  # [gaussian-scale]
+    return _round_up(2 * UNIT / units, lambda s: s * units >= 2 * UNIT)  # [laplace-scale]
 
 
 def _round_up(guess: float, enough: Any) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -27,6 +27,16 @@ Kind = Literal["gaussian", "laplace"]
 Floats = NDArray[np.float64]
 
 
+@lru_cache(maxsize=4096)  # thousands of marginals share a few scales
+def _variance(noise: str, scale: float) -> float:
+    return variance(cast(Kind, noise), scale)
+
+
+@lru_cache(maxsize=4096)
+def _half_width(noise: str, scale: float, level: float) -> int:
+    return half_width(cast(Kind, noise), scale, level)
+
+
 @dataclass(frozen=True)
 class MarginalError:
     """The noise of one marginal, known before anything is spent."""
@@ -42,10 +52,8 @@ class MarginalError:
 
     @classmethod
     def of(cls, attributes: tuple[str, ...], cells: int, noise: str, scale: float, n: int) -> MarginalError:
-        kind = cast(Kind, noise)
-        deviation = math.sqrt(variance(kind, scale))
-        absolute = deviation * math.sqrt(2 / math.pi) if kind == "gaussian" else 1 / math.sinh(1 / scale)
-        width = half_width(kind, scale, LEVEL)
+        deviation, width = math.sqrt(_variance(noise, scale)), _half_width(noise, scale, LEVEL)
+        absolute = deviation * math.sqrt(2 / math.pi) if noise == "gaussian" else 1 / math.sinh(1 / scale)
         return cls(attributes, cells, noise, scale, deviation, absolute, width, deviation * cells / max(n, 1))
 
     def to_json(self) -> dict[str, Any]:
@@ -74,11 +82,11 @@ class NoisyMarginal:
 
     @property
     def variance(self) -> float:
-        return variance(cast(Kind, self.noise), self.scale)
+        return _variance(self.noise, self.scale)
 
     def half_width(self, level: float = LEVEL) -> int:
         """Each true count lies within ± this of the noisy one with probability at least ``level``."""
-        return half_width(cast(Kind, self.noise), self.scale, level)
+        return _half_width(self.noise, self.scale, level)
 
     def interval(self, level: float = LEVEL) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         width = self.half_width(level)

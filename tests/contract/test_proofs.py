@@ -1,0 +1,83 @@
+"""A proof note that no longer matches its code fails here.
+
+The fingerprint covers the code of the mechanism's folder without comments, docstrings and layout. When it changes, read
+the proof again against the new code, mend it, and only then write the new fingerprint into PROOF.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import io
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+
+import nabladp.mechanisms
+from nabladp.mechanisms import MECHANISMS, mechanism_class
+
+FOLDERS = [Path(inspect.getfile(mechanism_class(name))).parent for name in MECHANISMS]
+ANCHOR = re.compile(r"\[([a-z][a-z-]+)\]")
+
+
+def bare_code(text: str) -> str:
+    """The code without comments, docstrings and white space."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            first = node.body[0]
+            for number in range(first.lineno - 1, first.end_lineno or first.lineno):
+                lines[number] = "\n"
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and lines[token.start[0] - 1].strip():
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column] + "\n"
+    return "".join("".join(lines).split())
+
+
+def comments(text: str) -> str:
+    return "\n".join(
+        t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.COMMENT
+    )
+
+
+def fingerprint(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(bare_code(path.read_text(encoding="utf-8")).encode())
+    return digest.hexdigest()[:16]
+
+
+def test_every_folder_of_the_room_is_a_listed_mechanism() -> None:
+    room = Path(nabladp.mechanisms.__file__).parent
+    assert {p.parent for p in room.rglob("*/__init__.py")} - {room} == set(FOLDERS)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_proof_is_current(folder: Path) -> None:
+    proof = (folder / "PROOF.md").read_text(encoding="utf-8")
+    stated = re.search(r"^fingerprint: (\w+)$", proof, re.MULTILINE)
+    assert stated, "PROOF.md states no fingerprint"
+    now = fingerprint(folder)
+    assert stated[1] == now, f"the code changed since the proof was read: check the proof, then write {now} into it"
+    for heading in ("## Claim", "## What the code checks", "## Steps", "## Numerics", "## Differences from the paper"):
+        assert heading in proof
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+def test_anchors_in_code_and_proof_are_the_same(folder: Path) -> None:
+    proof = set(ANCHOR.findall((folder / "PROOF.md").read_text(encoding="utf-8")))
+    code: set[str] = set()
+    for path in folder.rglob("*.py"):
+        code |= set(ANCHOR.findall(comments(path.read_text(encoding="utf-8"))))
+    assert code == proof and code
+
+
+def test_fingerprint_ignores_comments_and_layout_but_sees_constants() -> None:
+    base = 'def f(x):\n    """Doc."""\n    return 2 * x  # why\n'
+    assert bare_code(base) == bare_code('def f(x):\n    """Other."""\n\n    return 2 * x\n')
+    assert bare_code(base) != bare_code(base.replace("2", "1"))

@@ -1,0 +1,279 @@
+"""Every snippet of the documentation runs, every link leads somewhere, every generated page is current.
+
+Fences and what happens to them, page by page, in order, in a folder of the page's own that holds ``people.csv`` and
+``schema.toml`` (or what a comment ``<!-- files: … -->`` at the top of the page names: also ``demo`` and ``-``):
+
+- python: run; blocks of a page share their names. Comments ``#> …`` must be what the block prints, line by line.
+- console: each ``$ nabladp …`` and ``$ cd …`` is run; other lines must appear in what the command says, in that order.
+  ``<!-- exit: 1 -->`` before the block is the exit code to expect of its last command.
+- toml: written to the file named by ``<!-- file: … -->`` before the block.
+- text: left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import importlib.util
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from nabladp.cli import answer
+from nabladp.cli.app import app
+from nabladp.release.demo import run_demo
+from nabladp.release.population import make_people
+from nabladp.schema import Schema
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+SCHEMA = """\
+[[attribute]]
+name = "region"
+kind = "categorical"
+values = ["north", "south", "east", "west", "capital", "islands"]
+
+[[attribute]]
+name = "age"
+kind = "integer"
+low = 0
+high = 99
+
+[[attribute]]
+name = "age_band"
+kind = "ordered"
+values = ["child", "adult", "old"]
+derived_from = ["age"]
+
+[[attribute]]
+name = "sex"
+kind = "categorical"
+values = ["female", "male"]
+
+[[attribute]]
+name = "income"
+kind = "real"
+edges = [0, 5000, 10000, 20000, 30000, 50000, 75000, 100000, 250000]
+unknown = "clamp"
+
+[[attribute]]
+name = "disability"
+kind = "boolean"
+"""
+
+
+# Reading a page
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The fenced blocks of a page, each with the comments that stand right before it."""
+    notes: dict[str, str] = {}
+    language: str | None = None
+    held: list[str] = []
+    start = 0
+    for number, line in enumerate(page.splitlines(), 1):
+        if language is not None:
+            if line.strip() == "```":
+                yield Block(language, "\n".join(held) + "\n", start, notes)
+                language, notes = None, {}
+            else:
+                held.append(line)
+        elif fence := re.fullmatch(r"\s*```(.*)", line):
+            language, held, start = fence[1].strip(), [], number
+        elif note := re.fullmatch(r"<!-- (file|exit|files): (.+) -->", line):
+            notes = notes | {note[1]: note[2]}
+        elif line.strip():
+            notes = {}
+    if language is not None:
+        raise ValueError(f"the fence of line {start} does not end")
+
+
+def files_wanted(page: str) -> list[str]:
+    found = re.match(r"<!-- files: (.+) -->\n", page)
+    return found[1].split(", ") if found else ["people.csv", "schema.toml"]
+
+
+# Running a page
+
+
+@pytest.fixture(scope="session")
+def people() -> list[list[Any]]:
+    made = make_people(2000)
+    columns = {name: list(made[name]) for name in ("region", "age", "sex", "income", "disability")}
+    columns["age_band"] = ["child" if age < 18 else "adult" if age < 65 else "old" for age in columns["age"]]
+    names = ["region", "age", "age_band", "sex", "income", "disability"]
+    return [names, *map(list, zip(*(columns[name] for name in names), strict=True))]
+
+
+def furnish(folder: Path, wanted: list[str], people: list[list[Any]]) -> None:
+    for name in wanted:
+        if name == "people.csv":
+            with (folder / name).open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows(people)
+        elif name == "schema.toml":
+            (folder / name).write_text(SCHEMA, encoding="utf-8")
+        elif name == "demo":
+            run_demo(folder / "demo", 2000, quiet=True)
+        elif name != "-":
+            raise ValueError(f"no such file can be provided: {name}")
+
+
+def run_python(block: Block, names: dict[str, Any], where: str) -> None:
+    printed = io.StringIO()
+    code = compile("\n" * block.line + block.text, where, "exec")  # line numbers as on the page
+    with contextlib.redirect_stdout(printed):
+        exec(code, names)
+    expected = re.findall(r"#> (.*)", block.text)
+    if expected:
+        assert printed.getvalue().splitlines() == [line.rstrip() for line in expected], where
+
+
+def run_console(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, list[str]]] = []
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            commands.append((line[2:], []))
+        elif line.strip():
+            commands[-1][1].append(line)
+    for position, (command, expected) in enumerate(commands):
+        program, *arguments = shlex.split(command)
+        if program == "cd":
+            folder = (folder / arguments[0]).resolve()
+            monkeypatch.chdir(folder)
+            continue
+        assert program == "nabladp", f"only nabladp and cd are run: {command}"
+        result = CliRunner().invoke(app, arguments, prog_name="nabladp")
+        wanted = int(block.notes.get("exit", 0)) if position == len(commands) - 1 else 0
+        assert result.exit_code == wanted, f"{command}\n{result.output}"
+        assert_in_order(expected, result.output, command)
+
+
+def assert_in_order(expected: list[str], output: str, command: str) -> None:
+    said = iter([plain(line) for line in output.splitlines()])
+    for line in expected:
+        assert plain(line) in said, f"{command} does not say, or not in this order:\n{line}\nbut:\n{output}"
+
+
+def plain(line: str) -> str:
+    """Without the rules of a table and with single spaces."""
+    return " ".join(re.sub("[│┃]", " ", line).split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_snippets_run(page: Path, tmp_path: Path, people: list[list[Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page.read_text(encoding="utf-8")
+    found = list(blocks(text))
+    if any(block.language != "text" for block in found):
+        furnish(tmp_path, files_wanted(text), people)
+    monkeypatch.chdir(tmp_path)
+    for console in (answer.out, answer.err):  # as wide as where no terminal is
+        monkeypatch.setattr(console, "_width", 80)
+    names: dict[str, Any] = {"__name__": page.stem}
+    for block in found:
+        where = f"{page.name}:{block.line}"
+        match block.language:
+            case "python":
+                run_python(block, names, where)
+            case "console":
+                run_console(block, Path.cwd(), monkeypatch)
+            case "toml":
+                assert "file" in block.notes, f"{where}: which file is this?"
+                (Path.cwd() / block.notes["file"]).write_text(block.text, encoding="utf-8")
+            case other:
+                assert other == "text", f"{where}: a block of {other or 'no language'} would not be run"
+
+
+# Links
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as code hosts make it."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"^\s*```.*?^\s*```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)}
+
+
+def links(page: Path) -> list[str]:
+    found = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", prose(page)))
+    return [target for target in found if not re.match(r"[a-z]+:", target)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_resolve(page: Path) -> None:
+    for target in links(page):
+        name, _, anchor = target.partition("#")
+        goal = (page.parent / name).resolve() if name else page
+        assert goal.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(goal), f"{page.name} links to {target}"
+
+
+def test_every_page_is_linked_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / target.partition("#")[0]).resolve() for target in links(index)}
+    assert {page.resolve() for page in PAGES} - linked <= {index.resolve()}
+
+
+def test_first_two_commands_of_the_readme() -> None:
+    first = next(blocks((ROOT / "README.md").read_text(encoding="utf-8"))).text
+    assert re.findall(r"^make \w+", first, flags=re.MULTILINE) == ["make demo", "make test"]
+
+
+# What is generated
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_picture_is_current() -> None:
+    made = script("make_picture")
+    assert made.TARGET.read_text(encoding="utf-8") == made.draw(made.demo_figures()), "run docs/make_picture.py"
+
+
+def test_command_line_reference_is_current() -> None:
+    made = script("make_cli_reference")
+    assert made.TARGET.read_text(encoding="utf-8") == made.page(), "run docs/make_cli_reference.py"
+
+
+# The checks themselves
+
+
+def test_a_snippet_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "```python\nprint(1)  #> 2\n```\n\n<!-- exit: 1 -->\n```console\n$ nabladp --version\n```\n"
+    python, console = blocks(page)
+    with pytest.raises(AssertionError):
+        run_python(python, {}, "page")
+    with pytest.raises(AssertionError):
+        run_console(console, tmp_path, monkeypatch)
+
+
+def test_the_provided_schema_is_a_schema() -> None:
+    assert Schema.parse(SCHEMA).derived == {"age_band": ("age",)}

@@ -1,0 +1,211 @@
+"""Session: the order of a release, what is spent when, and what is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nabladp.errors import BudgetError, BudgetExceeded, DataError, LedgerError, ReleaseError
+from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+from nabladp.noise import NoiseSource
+from nabladp.privacy import CDP, Budget, Ledger, Rho
+from nabladp.release import Release, Session, recover
+from nabladp.release.publish import DIGESTS
+from nabladp.schema import Attribute, Schema
+from nabladp.tables import Table
+
+SCHEMA = Schema((Attribute("a", "categorical", values=("x", "y")), Attribute("b", "integer", low=0, high=4)))
+BUDGET = Budget(per_attribute=CDP(1.0), person=Rho(1.0))
+PAIRS = NoisyMarginals(CDP(0.5), k=2)
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    path = tmp_path / "people.csv"
+    path.write_text("a,b\n" + "\n".join(f"{'xy'[i % 2]},{i % 5}" for i in range(400)) + "\n")
+    return path
+
+
+def session(people: Path, **options: Any) -> Session:
+    return Session(people, SCHEMA, BUDGET, people.parent / "ledger.db", **options)
+
+
+def test_release_round_trips_through_its_folder(people: Path, tmp_path: Path) -> None:
+    s = session(people, adversaries={"both": ["a", "b"]})
+    release = s.release(PAIRS, name="first", to=tmp_path / "out")
+    assert release.stamp is None and release["a", "b"].counts.shape == (2, 5)
+    again = Release.load(tmp_path / "out")
+    assert again.digest == release.digest and again.guarantee == release.guarantee
+    assert np.array_equal(again["b", "a"].counts, release["a", "b"].counts.T)
+    entry = s.ledger.entry("first")
+    assert release.ledger["hash"] == entry.hash and not s.ledger.unfinished()
+    assert [e.digest for e in s.ledger.entries() if e.kind == "bind"] == [release.digest]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [DIGESTS, "release.json", "values.parquet"]
+
+
+def test_parquet_holds_values_intervals_and_scale(people: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    release = session(people).release(PAIRS, to=tmp_path / "out")
+    rows = pq.read_table(tmp_path / "out" / "values.parquet").to_pylist()
+    assert len(rows) == 10 and rows[1]["values"] == ["x", "1"] and rows[1]["marginal"] == "a+b"
+    width = release["a", "b"].half_width()
+    assert all(row["high"] - row["count"] == row["count"] - row["low"] == width for row in rows)
+
+
+def test_cost_spends_nothing_and_predicts_the_spend(people: Path) -> None:
+    s = session(people)
+    before = s.left()
+    cost = s.cost(PAIRS, NoisyMarginals(CDP(0.5), k=1))
+    assert cost.fits and s.left() == before and s.ledger.head.seq == 1
+    s.release(PAIRS)
+    s.release(NoisyMarginals(CDP(0.5), k=1))
+    for name, left in s.left().items():
+        (line,) = [line.to_json() for line in cost.lines if line.standing.limit.name == name]
+        assert before[name] - left == pytest.approx(line["requested"])
+
+
+def test_a_request_over_the_limit_is_refused_before_a_row_is_read(
+    people: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = session(people)
+    _ = s.table.n
+    people.unlink()
+
+    def read(*_: Any, **__: Any) -> None:
+        raise AssertionError("a row was read")
+
+    monkeypatch.setattr(Table, "fold", read)
+    with pytest.raises(BudgetExceeded) as caught:
+        s.release(NoisyMarginals(CDP(1.5), k=1))
+    assert {"limit", "requested", "spent", "left"} <= set(caught.value.fields)
+    assert s.ledger.head.seq == 1
+
+
+def test_the_reservation_is_durable_before_the_first_row_is_read(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = session(people)
+    seen: list[int] = []
+
+    def read(*_: Any, **__: Any) -> None:
+        with Ledger.read(people.parent / "ledger.db") as other:
+            seen.extend(entry.seq for entry in other.unfinished())
+        raise RuntimeError("the machine stopped here")
+
+    monkeypatch.setattr(Table, "fold", read)
+    with pytest.raises(RuntimeError):
+        s.release(PAIRS, name="lost", to=people.parent / "out")
+    assert seen == [2]
+    assert [e.name for e in s.ledger.unfinished()] == ["lost"]
+    assert s.left()["a"] < 0.5  # it stays spent
+    assert not (people.parent / "out").exists() and not list(people.parent.glob(".out*"))
+
+
+def test_ten_tenths_fit_exactly(people: Path) -> None:
+    s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), people.parent / "tenths.db")
+    for _ in range(10):
+        s.release(NoisyMarginals(Rho(0.1), k=1))
+    with pytest.raises(BudgetExceeded):
+        s.release(NoisyMarginals(Rho(0.001), k=1))
+
+
+def test_a_plan_is_all_or_nothing(people: Path, tmp_path: Path) -> None:
+    s = session(people)
+    with pytest.raises(BudgetExceeded):
+        s.release_all([("fits", PAIRS), ("does-not", NoisyMarginals(CDP(0.99), k=1))], tmp_path / "out")
+    assert s.ledger.head.seq == 1 and not (tmp_path / "out").exists()
+
+
+def test_seeded_noise_is_stamped_and_needs_a_test_ledger(people: Path, tmp_path: Path) -> None:
+    private = session(people).ledger
+    with pytest.raises(LedgerError, match="seeded release is not private"):
+        Session(people, SCHEMA, BUDGET, private, noise=NoiseSource.seeded(1)).release(PAIRS)
+    with pytest.raises(LedgerError):
+        session(people, noise=NoiseSource.seeded(1))
+    s = Session(people, SCHEMA, BUDGET, tmp_path / "test.db", noise=NoiseSource.seeded(1))
+    release = s.release(PAIRS, to=tmp_path / "out")
+    assert release.stamp == "TEST — NOT PRIVATE" and Release.load(tmp_path / "out").stamp == release.stamp
+
+
+def test_existing_folder_and_bad_places_cost_nothing(people: Path, tmp_path: Path) -> None:
+    s = session(people)
+    (tmp_path / "taken").mkdir()
+    for place in (tmp_path / "taken", people / "below-a-file" / "out"):
+        with pytest.raises(ReleaseError):
+            s.release(PAIRS, to=place)
+    assert s.ledger.head.seq == 1
+
+
+@pytest.mark.parametrize("moment", ["before bind", "before rename"])
+def test_a_crash_after_writing_loses_nothing(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    s = session(people)
+    rename = os.rename
+
+    def crash(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    def crash_at_the_end(old: Path, new: Path) -> None:
+        crash() if new == tmp_path / "out" else rename(old, new)
+
+    with monkeypatch.context() as patch:
+        if moment == "before bind":
+            patch.setattr(Ledger, "bind_all", crash)
+        else:
+            patch.setattr(os, "rename", crash_at_the_end)
+        with pytest.raises(KeyboardInterrupt):
+            s.release(PAIRS, name="kept", to=tmp_path / "out")
+    (hidden,) = tmp_path.glob(".out.pending-*")
+    assert not (tmp_path / "out").exists()
+    assert recover(hidden, s.ledger) == tmp_path / "out"
+    assert not s.ledger.unfinished() and Release.load(tmp_path / "out").name == "kept"
+
+
+def test_recover_refuses_what_was_changed_and_what_was_voided(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = session(people)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "bind_all", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            s.release(PAIRS, name="kept", to=tmp_path / "out")
+    (hidden,) = tmp_path.glob(".out.pending-*")
+    record = hidden / "release.json"
+    original = record.read_text()
+    record.write_text(original.replace('"kept"', '"kepp"'))
+    with pytest.raises(ReleaseError, match="changed"):
+        recover(hidden, s.ledger)
+    record.write_text(original)
+    s.ledger.void("kept", "never shown")
+    with pytest.raises(LedgerError, match="voided"):
+        recover(hidden, s.ledger)
+    with pytest.raises(ReleaseError, match="no finished release"):
+        recover(tmp_path, s.ledger)
+
+
+def test_broken_records_are_refused(people: Path, tmp_path: Path) -> None:
+    session(people).release(PAIRS, to=tmp_path / "out")
+    values = tmp_path / "out" / "values.parquet"
+    values.write_bytes(values.read_bytes()[:-1])
+    with pytest.raises(ReleaseError, match="not the file"):
+        Release.load(tmp_path / "out")
+    (tmp_path / "other.json").write_text('{"kind": "something"}')
+    for where in (tmp_path / "other.json", tmp_path / "nothing", people):
+        with pytest.raises(ReleaseError):
+            Release.load(where)
+
+
+def test_sessions_refuse_what_makes_no_sense(people: Path, tmp_path: Path) -> None:
+    with pytest.raises(BudgetError, match="needs a ledger"):
+        Session(people, SCHEMA, BUDGET)
+    from nabladp.tables import open_table
+
+    other = Schema((Attribute("a", "categorical", values=("x", "y")),))
+    with pytest.raises(DataError, match="another schema"):
+        Session(open_table(people, other), SCHEMA, BUDGET, tmp_path / "l.db")
+    with pytest.raises(DataError):
+        Session(people, SCHEMA, BUDGET, tmp_path / "l2.db", rows=7).release(PAIRS)
