@@ -44,7 +44,7 @@ def encode_column(attribute: Attribute, column: pa.Array) -> tuple[Codes, list[F
     kind = code_type(attribute.size)
     plain = plain_codes(attribute, column)
     if plain is not None:
-        return plain.astype(kind, copy=False), []
+        return plain.astype(kind), []  # a copy: the table may change behind our back, codes never do
     raw = raw_codes(attribute, column)
     faults = _apply_rules(attribute, raw) if raw.size and raw.min() < 0 else []
     return (np.zeros(raw.size, kind) if faults else raw.astype(kind)), faults

@@ -1,0 +1,196 @@
+"""Every command once as it is meant, and once in a way a newcomer would try it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nabladp import Release
+
+HEAVY = ("opendp", "numba", "sklearn", "pandas", "polars", "jax", "pyspark", "altair")
+
+
+def test_from_table_to_release(desk: Any) -> None:
+    (desk.folder / "schema.toml").unlink()
+    drafted = desk.run("init", "people.csv")
+    assert drafted.code == 0 and "4 columns" in drafted.words
+    marked = desk.refused("check", "people.csv", error="SchemaError")
+    assert "FILL IN" in marked["message"] and "region" in marked["message"]
+    desk.__init__(desk.folder)
+    assert "keeps to its schema" in desk.run("check", "people.csv").words
+    assert "Nothing was spent." in desk.run("cost", "plan.toml").words
+    assert not desk.ledger.exists()
+    released = desk.run("release", "plan.toml")
+    assert released.code == 0 and released.err == ""
+    record = Release.load(desk.folder / "plan-release" / "pairs")
+    assert record.stamp is None and record["region", "income"].counts.shape == (3, 3)
+    assert desk.spent() == {"region": 0.02, "income": 0.02, "health": 0.02, "age+income": 0.02, "person": 0.04}
+    assert desk.unfinished() == [] and desk.hidden() == []
+    shown = desk.run("ledger")
+    assert shown.code == 0 and record.name in shown.words and "UNFINISHED" not in shown.words
+    assert "The chain holds: 3 entries" in desk.run("ledger", "verify").words
+
+
+def test_from_table_to_release_for_machines(desk: Any) -> None:
+    assert desk.run("init", "people.csv", "--schema", "draft.toml", "--json").json == {
+        "schema": "draft.toml",
+        "columns": 4,
+    }
+    assert desk.run("check", "people.csv", "--json").json == {"ok": True, "findings": []}
+    cost = desk.run("cost", "plan.toml", "--json").json
+    assert cost["fits"] and cost["person"]["rho"] == 0.04 and cost["adversaries"][0]["name"] == "a neighbour"
+    released = desk.run("release", "plan.toml", "--to", "out", "--json").json
+    record = Release.load(desk.folder / "out" / "pairs")
+    assert released["releases"][0]["digest"] == record.digest and released["folder"] == "out"
+    shown = desk.run("ledger", "--json").json
+    assert [entry["kind"] for entry in shown["entries"]] == ["open", "reserve", "bind"]
+    assert shown["entries"][2]["payload"]["digest"] == record.digest
+    assert desk.run("ledger", "verify", "--json").json["head"] == shown["head"]["hash"]
+
+
+def test_demo(desk: Any) -> None:
+    said = desk.run("demo", "made up", "--people", "2000", "--json")
+    assert said.code == 0
+    answer = said.json
+    assert set(answer["figures"]["attributes"]) >= {"region", "age", "race", "ethnicity", "income", "disability"}
+    assert len(answer["figures"]["adversaries"]) == 2 and answer["figures"]["person"]["epsilon"] > 0
+    assert {"predicted", "actual"} <= set(answer["errors"][0])
+    again = desk.refused("demo", "made up", "--people", "2000", error="ReleaseError")
+    assert "not empty" in again["message"]
+    assert "1,000" in desk.refused("demo", "few", "--people", "5", error="ReleaseError")["message"]
+    desk.refused("demo", "people.csv/below", "--people", "2000", error="ReleaseError")
+
+
+def test_demo_says_why_its_release_failed(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = "nabladp.release.demo.PLAN"
+    monkeypatch.setattr(plan, "[tabel]\n# {people}")
+    answer = desk.run("demo", "broken", "--people", "1000", "--json").json
+    assert answer["error"] == "ReleaseError" and "'tabel'" in answer["message"]
+
+
+def test_init_never_overwrites(desk: Any) -> None:
+    before = (desk.folder / "schema.toml").read_bytes()
+    assert "exists already" in desk.refused("init", "people.csv", error="SchemaError")["message"]
+    assert (desk.folder / "schema.toml").read_bytes() == before
+
+
+def test_release_refuses_a_folder_that_exists_before_spending(desk: Any) -> None:
+    assert desk.run("release", "plan.toml").code == 0
+    spent = desk.spent()
+    assert "'plan-release' exists already" in desk.refused("release", "plan.toml", error="ReleaseError")["message"]
+    desk.refused("release", "plan.toml", "--to", ".", error="ReleaseError")
+    desk.refused("release", "plan.toml", "--to", "people.csv", error="ReleaseError")
+    (desk.folder / "nowhere").symlink_to("gone")
+    desk.refused("release", "plan.toml", "--to", "nowhere", error="ReleaseError")
+    assert desk.spent() == spent and desk.unfinished() == [] and desk.hidden() == []
+
+
+def test_cost_that_does_not_fit(desk: Any) -> None:
+    desk.plan(("budget = { cdp = 0.2 }", "budget = { cdp = 0.9 }"))
+    text = desk.run("cost", "plan.toml")
+    assert text.code == 1 and "OVER" in text.out and "does not fit" in text.words and text.err == ""
+    answer = desk.run("cost", "plan.toml", "--json")
+    assert answer.code == 1 and not answer.json["fits"]
+    refused = desk.refused("release", "plan.toml", error="BudgetExceeded")
+    assert refused["limit"] == "region" and refused["requested"] == 0.405 and refused["left"] == 0.125
+    assert not desk.ledger.exists(), "a budget that was never used should not be on record"
+    assert desk.names() == {"schema.toml", "plan.toml", "people.csv"}
+
+
+def test_cost_agrees_with_the_ledger_to_the_last_unit(desk: Any) -> None:
+    """A limit that is used up exactly fits; one more unit does not."""
+    used_up = ("budget = { cdp = 0.2 }", "budget = { cdp = 0.3 }"), ("per_attribute = { cdp = 0.5 }", "per_attribute = { cdp = 0.3 }")
+    desk.plan(*used_up)
+    assert desk.run("cost", "plan.toml", "--json").json["fits"]
+    assert desk.run("release", "plan.toml").code == 0
+    assert not desk.run("cost", "plan.toml", "--json").json["fits"]
+    assert desk.refused("release", "plan.toml", "--to", "more", error="BudgetExceeded")["left"] < 1e-15
+
+
+def test_gaussian_noise_under_a_pure_limit_has_no_bound(desk: Any) -> None:
+    desk.plan(("person = { rho = 1.0 }", "person = { pure = 1.0 }"))
+    cost = desk.run("cost", "plan.toml", "--json")
+    line = next(line for line in cost.json["limits"] if line["limit"] == "person")
+    assert cost.code == 1 and line["requested"] is None and not line["fits"]
+    text = desk.run("cost", "plan.toml")
+    assert "no bound" in text.words and "OVER" in text.words
+    assert "Laplace" in desk.refused("release", "plan.toml", error="BudgetExceeded")["fix"]
+
+
+def test_a_seeded_release_says_so_and_never_enters_a_private_ledger(desk: Any) -> None:
+    desk.plan(('ledger = "ledger.db"', 'ledger = "test.db"'))
+    said = desk.run("release", "plan.toml", "--test-seed", "7")
+    assert said.code == 0 and "TEST — NOT PRIVATE" in said.words
+    assert "TEST — NOT PRIVATE" in desk.run("ledger", "test.db").words
+    desk.plan()
+    assert desk.run("release", "plan.toml", "--to", "private").code == 0
+    spent = desk.spent()
+    desk.refused("release", "plan.toml", "--to", "seeded", "--test-seed", "7", error="LedgerError")
+    assert desk.spent() == spent and "seeded" not in desk.names()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["release"], ["release", "--tp", "x"], ["frobnicate"], ["ledger", "void"], ["demo", "--people", "x"]]
+)
+def test_wrong_use_is_answered_in_json_too(desk: Any, arguments: list[str]) -> None:
+    text = desk.run(*arguments)
+    assert text.code == 2 and text.out == "" and "Usage" in text.err
+    said = desk.run(*arguments, "--json")
+    assert said.code == 2 and said.json["error"] == "UsageError" and said.json["message"]
+
+
+def test_help_and_version(desk: Any) -> None:
+    assert "release" in desk.run("--help").out
+    assert desk.run("--version").out.strip() == "0.1.0"
+    for command in ("init", "check", "cost", "release", "ledger", "demo"):
+        assert "--help" in desk.run(command, "--help").out
+
+
+def test_import_is_light() -> None:
+    code = "import sys, nabladp, nabladp.cli.app; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert not [name for name in (*HEAVY, "duckdb", "pyarrow", "sqlalchemy", "numpy", "scipy") if f"'{name}'" in loaded]
+
+
+def test_release_loads_nothing_heavy(desk: Any) -> None:
+    """OpenDP and the data frame libraries are not needed for the main job."""
+    watch = "import atexit, sys\natexit.register(lambda: print(sorted(m for m in sys.modules if '.' not in m), file=sys.stderr))"
+    said = desk.process("release", "plan.toml", "--json", before=watch, options=["-O"])
+    assert said.code == 0, "python -O must work as well"
+    assert said.json["folder"] == str(desk.folder / "plan-release")
+    assert not [name for name in HEAVY if name != "numba" and f"'{name}'" in said.err]
+    assert Release.load(desk.folder / "plan-release" / "pairs").n == 60
+
+
+def test_unexpected_errors_hide_their_text(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("CANARY-7391")
+
+    monkeypatch.setattr("nabladp.release.Plan.load", fail)
+    monkeypatch.delenv("NABLADP_DEBUG", raising=False)
+    answer = desk.refused("cost", "plan.toml", error="Unexpected")
+    assert "RuntimeError" in answer["message"] and "CANARY" not in json.dumps(answer)
+    monkeypatch.setenv("NABLADP_DEBUG", "1")
+    for arguments in (["cost", "plan.toml"], ["cost", "plan.toml", "--json"]):
+        with pytest.raises(RuntimeError, match="CANARY"):
+            desk.run(*arguments)
+
+
+def test_a_reader_that_leaves_and_a_full_disk_behind_stdout(desk: Any) -> None:
+    desk.run("release", "plan.toml")
+    command = [sys.executable, "-m", "nabladp", "ledger", "--json"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    left = subprocess.run(command, cwd=desk.folder, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert left.returncode == 1 and left.stderr == ""
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as full:
+            said = subprocess.run(command, cwd=desk.folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert said.returncode == 1 and "Traceback" not in said.stderr

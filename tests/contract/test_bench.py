@@ -1,0 +1,39 @@
+"""Benchmarks: each states its time first and prints one JSON object last. What they measure is not judged here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = sorted(p.stem for p in (ROOT / "bench").glob("*.py") if not p.stem.startswith("_"))
+KEYS = {
+    "guarantee": {"microseconds", "ratio_vs_scan"},
+    "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
+    "tables": {"speedup_vs_polars", "rss_ratio_10x", "time_ratio_10x"},
+    "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
+}
+
+
+def test_every_benchmark_is_listed() -> None:
+    assert set(NAMES) == set(KEYS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_benchmark_offers_what_the_runner_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    module = importlib.import_module(f"bench.{name}")
+    assert set(module.SECONDS) == {"full", "quick"} and callable(module.run)
+
+
+@pytest.mark.parametrize("name", ["guarantee", "noise"])  # the others take longer than a test should
+def test_quick_run_prints_its_time_and_one_json_object(name: str) -> None:
+    command = [sys.executable, "-m", "bench", name, "--quick"]
+    lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0].startswith(f"bench {name}: about")
+    assert KEYS[name] <= set(json.loads(lines[-1]))
