@@ -99,6 +99,7 @@ def test_a_creation_cut_short_is_completed_by_the_next_open(tmp_path: Path) -> N
 
 def test_void_and_bind_race_for_one_reservation(tmp_path: Path) -> None:
     seen = nursery("void or bind", tmp_path / "ledger.db", 12)
+    assert seen["failed"] == []
     with Ledger.read(tmp_path / "ledger.db") as ledger:
         ends = {entry.name: entry.kind for entry in ledger.entries() if entry.ref is not None}
         bound = sum(kind == "bind" for kind in ends.values())

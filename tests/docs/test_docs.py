@@ -3,7 +3,7 @@
 Fences and what happens to them, page by page, in order, in a folder of the page's own that holds ``people.csv`` and
 ``schema.toml`` (or what a comment ``<!-- files: … -->`` at the top of the page names: also ``demo`` and ``-``):
 
-- python: run; blocks of a page share their names. Comments ``#> …`` must be what the block prints, line by line.
+- python: run; blocks of a page share their names. Comments ``# > …`` must be what the block prints, line by line.
 - console: each ``$ nabladp …`` and ``$ cd …`` is run; other lines must appear in what the command says, in that order.
   ``<!-- exit: 1 -->`` before the block is the exit code to expect of its last command.
 - toml: written to the file named by ``<!-- file: … -->`` before the block.
@@ -139,9 +139,11 @@ def run_python(block: Block, names: dict[str, Any], where: str) -> None:
     code = compile("\n" * block.line + block.text, where, "exec")  # line numbers as on the page
     with contextlib.redirect_stdout(printed):
         exec(code, names)
-    expected = re.findall(r"#> (.*)", block.text)
+    expected = re.findall(r"#\s*> (.*)", block.text)
     if expected:
-        assert printed.getvalue().splitlines() == [line.rstrip() for line in expected], where
+        assert [line.rstrip() for line in printed.getvalue().splitlines()] == [line.rstrip() for line in expected], (
+            where
+        )
 
 
 def run_console(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +269,7 @@ def test_command_line_reference_is_current() -> None:
 
 
 def test_a_snippet_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = "```python\nprint(1)  #> 2\n```\n\n<!-- exit: 1 -->\n```console\n$ nabladp --version\n```\n"
+    page = "```python\nprint(1)  # > 2\n```\n\n<!-- exit: 1 -->\n```console\n$ nabladp --version\n```\n"
     python, console = blocks(page)
     with pytest.raises(AssertionError):
         run_python(python, {}, "page")

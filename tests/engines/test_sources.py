@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable, Counts, Marginals, check_table, open_table
+from nabladp.tables import CodedTable, Marginals, check_table, open_table
 
 SCHEMA = Schema(
     (
@@ -94,6 +94,11 @@ def make_json(rows, path: Path, lines: bool) -> str:
     return str(path)
 
 
+def compressed(path: str, ending: str = ".gz") -> str:
+    Path(path + ending).write_bytes(gzip.compress(Path(path).read_bytes()))
+    return path + ending
+
+
 def make_glob(rows, folder: Path) -> str:
     third = len(rows) // 3
     pq.write_table(typed_arrow(rows[:third]), folder / "part-1.parquet")
@@ -129,6 +134,8 @@ SOURCES = {
     "glob": make_glob,
     "json": lambda rows, folder: make_json(rows, folder / "a.json", lines=False),
     "ndjson": lambda rows, folder: make_json(rows, folder / "a.ndjson", lines=True),
+    "ndjson.gz": lambda rows, folder: compressed(make_json(rows, folder / "a.ndjson", lines=True)),
+    "CSV.GZ": lambda rows, folder: compressed(write_csv(rows, folder / "A.CSV"), ".GZ"),
     "query": query,
     "pandas": lambda rows, folder: frame(rows),
     "pandas, objects": lambda rows, folder: frame(rows).astype(object),
@@ -148,7 +155,7 @@ SETS += [("ok", "age"), ("day", "pay", "job, or none", "level"), ()]
 def test_marginals_are_what_counting_by_hand_gives(kind, tmp_path):
     rows = random_rows(300, seed=len(kind))
     table = open_table(SOURCES[kind](rows, tmp_path), SCHEMA)
-    assert isinstance(table, Counts) and table.n == 300 and check_table(table) == []
+    assert table.n == 300 and check_table(table) == []
     for _ in range(2):  # the second time from the codes that were kept
         for names, found, wanted in zip(SETS, table.marginals(SETS), by_hand(rows, SETS), strict=True):
             assert found.dtype == np.int64 and found.shape == SCHEMA.sizes(names)

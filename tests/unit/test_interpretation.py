@@ -18,7 +18,7 @@ MIXED = PURE + Guarantee.touch("abc", "c", Rho(0.1))
 def test_even_odds_and_epsilon_one_give_seventy_three_percent() -> None:
     said = posterior(PURE, "a")
     assert said.value == pytest.approx(math.e / (1 + math.e))
-    assert "73.1%" in said.sentence and said.assumes
+    assert "73.2%" in said.sentence and said.assumes
 
 
 def test_posterior_under_cdp_uses_the_papers_tail_bound() -> None:
@@ -37,20 +37,26 @@ def test_total_variation_needs_a_pure_bound() -> None:
 
 
 def test_printed_proposition_fails_on_correlated_rows_and_ours_holds() -> None:
-    """ERRATUM `prop:semantic`. All n rows hold the same bit; every count is released by ε-private randomized response.
+    """ERRATUM `prop:semantic`. All people share one bit s; person i's other attributes open or close the door to it.
 
-    The printed statement compares with person i's row removed *in a world where the others are blanked by the product
-    assumption*; with correlated rows the other rows reveal the bit, so the posterior moves by almost one half.
+    The answer is 1 with log-odds ε·clip(c, −h, h), where c sums ±½ over the people's bits and h counts person i's other
+    attributes that are not blank. Any one attribute moves the log-odds by at most ε. Blanking the whole record of
+    person i closes the door; blanking only s of person i moves c by one half.
     """
-    n, eps = 60, 0.05
-    keep = 1 / (1 + math.exp(-eps))
-    one, zero = (0.5 * keep**n, 0.5 * (1 - keep) ** n)  # every response reads 1
-    after = one / (one + zero)
-    printed_bound = math.expm1(2 * eps)
-    assert after - 0.5 > printed_bound  # the release moved beliefs about s far more than the printed bound
-    blank_one, blank_zero = (0.5 * keep ** (n - 1), 0.5 * (1 - keep) ** (n - 1))
-    with_blank = blank_one / (blank_one + blank_zero)
-    assert abs(after - with_blank) <= printed_bound  # compared with person i's attribute blanked, it holds
+    eps, people, others = 0.05, 200, 100
+
+    def answer(c: float, h: int) -> float:
+        return 1 / (1 + math.exp(-eps * max(-h, min(h, c))))
+
+    def belief(c: float, h: int) -> float:
+        return answer(c, h) / (answer(c, h) + answer(-c, h))
+
+    bound = math.expm1(2 * eps)
+    moved = belief(people / 2, others) - belief(people / 2, 0)
+    assert moved == pytest.approx(0.493, abs=5e-4) and bound == pytest.approx(0.105, abs=5e-4)
+    assert moved > bound
+    ours = total_variation(Guarantee.touch("s", "s", Pure(eps)), "s").value
+    assert abs(belief(people / 2, others) - belief((people - 1) / 2, others)) <= ours == pytest.approx(bound)
 
 
 def test_mutual_information_adds_over_independent_groups() -> None:

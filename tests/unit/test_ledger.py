@@ -94,7 +94,9 @@ def test_a_shortage_below_display_precision_is_shown_in_full(path: Path) -> None
 
 
 def test_a_plan_is_reserved_whole_or_not_at_all(ledger: Ledger) -> None:
-    plan = [(touch("age", cost=Rho(0.05)), f"part-{i}", {}) for i in range(3)]
+    plan: list[tuple[Guarantee, str, dict[str, object]]] = [
+        (touch("age", cost=Rho(0.05)), f"part-{i}", {}) for i in range(3)
+    ]
     with pytest.raises(BudgetExceeded, match="The plan of 3 releases") as caught:
         ledger.reserve_all(plan)
     assert caught.value.fields["requested"] == pytest.approx(0.15)

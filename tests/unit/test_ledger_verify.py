@@ -102,6 +102,7 @@ def test_a_row_put_behind_the_head_is_reported(copy: Path) -> None:
 
 def test_a_changed_head_is_reported(copy: Path) -> None:
     assert tamper(copy, "UPDATE head SET hash = 'x'") == [(8, "head")]
+    assert tamper(copy, "UPDATE head SET seq = 1000000000000") == [(9, "missing")]  # one line, however many
 
 
 def test_a_changed_identity_is_reported(copy: Path) -> None:

@@ -111,19 +111,15 @@ def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
     with suppress(OSError):  # stdout itself may be what failed
         if as_json:
             print_json(body)
-        else:
-            err.print(_refusal(body))
+            sys.exit(code)
+        _complain("error:", body["message"], "bold red")
+        if body["fix"]:
+            _complain("fix:  ", body["fix"])
+        if body.get("reserved"):
+            _complain("note: ", f"{', '.join(body['reserved'])} stays spent until it is voided with a reason.")
     sys.exit(code)
 
 
-def _refusal(body: dict[str, Any]) -> Table:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text("error:", "bold red"), printable(body["message"]))
-    if body["fix"]:
-        grid.add_row(Text("fix:", "bold"), printable(body["fix"]))
-    if body.get("reserved"):
-        names = ", ".join(body["reserved"])
-        grid.add_row(Text("note:", "bold"), printable(f"{names} stays spent until it is voided with a reason."))
-    return grid
+def _complain(label: str, text: str, style: str = "bold") -> None:
+    """Wrapped by words; a long path is left whole, to be copied."""
+    err.print(Text.assemble((label, style), " ", printable(text)), overflow="ignore", crop=False)

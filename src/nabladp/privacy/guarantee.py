@@ -272,8 +272,11 @@ class Guarantee:
         return {name: self.figure(name) for name in self.universe.protected}
 
     def per_person(self) -> Figure:
-        """The whole record: all protected attributes at once. This is the usual differential-privacy figure."""
-        return self.figure(self.universe.protected)
+        """The whole record: all protected attributes at once. This is the usual differential-privacy figure.
+
+        Where every attribute is public nobody is protected, and the figure says so: no bound.
+        """
+        return self.figure(self.universe.protected or self.universe.roots)
 
     def epsilon_between(self, one: Mapping[str, Any], other: Mapping[str, Any], notion: str = "cdp") -> float:
         """The paper's ε(x, x') for two records: √(2ρ) for ``"cdp"``, the max-divergence bound for ``"pure"``."""

@@ -38,7 +38,7 @@ def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta
     except_with = "" if delta is None else f", except with probability {delta:g}"
     return Statement(
         after,
-        f"A belief of {prior:.0%} rises to at most {after:.1%}{except_with}.",
+        f"A belief of {prior:.0%} rises to at most {_percent_up(after)}{except_with}.",
         "The adversary may know everything except these attributes of this person; the belief is about them.",
     )
 
@@ -76,3 +76,8 @@ def several_rows(guarantee: Guarantee, attributes: Names, rows: int, delta: floa
     check_delta(delta)
     value = guarantee.for_rows(rows).epsilon(attributes, delta)
     return Statement(value, f"A person with {rows} rows is protected at ε = {value:.3g}.", f"At most {rows} rows each.")
+
+
+def _percent_up(share: float) -> str:
+    """A bound is never shown smaller than it is."""
+    return f"{min(100.0, math.ceil(share * 1000) / 10):.1f}%"

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import PlanError, SourceError
+from nabladp.errors import NablaDPError, PlanError, SourceError
 from nabladp.mechanisms import Mechanism, mechanism_class
 from nabladp.noise import NoiseSource
-from nabladp.privacy import Budget, Universe
+from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending
-from nabladp.privacy.ledger.rules import check_limits
+from nabladp.privacy.ledger.rules import check_limits, check_same_budget, widened
 from nabladp.privacy.ledger.totals import cost_of, keys_of
 from nabladp.release.books import open_existing
 from nabladp.release.cost import DELTA, Cost, limit_lines, price
@@ -99,15 +99,19 @@ class Plan:
     def cost(self) -> Cost:
         """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
         guarantee, errors = price(self.releases, self.schema, self.rows or 0)
-        if self._has_ledger():
-            with open_existing(self.ledger, self.schema, self.budget) as ledger:
-                standing = ledger.spent()
-        else:
-            standing = self._unspent()
+        standing = self._standing() if self._has_ledger() else self._unspent()
         return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta)
 
     def _has_ledger(self) -> bool:
         return "://" in self.ledger or Path(self.ledger).exists()
+
+    def _standing(self) -> list[Spending]:
+        """From the ledger, which need not be writable for this, but must be of this schema and budget."""
+        with Ledger.read(self.ledger) as ledger:
+            standing = ledger.spent()
+            known = widened(ledger.universe, Universe.of(self.schema))
+        check_same_budget([line.limit for line in standing], self.budget.limits(known))
+        return standing
 
     def _unspent(self) -> list[Spending]:
         return [Spending(limit, 0) for limit in self.budget.limits(self.schema)]
@@ -163,11 +167,24 @@ def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mecha
         if name in found:
             raise PlanError(f"Two releases have the name {name!r}.", fix="Give each [[release]] a name of its own.")
         given = {key: value for key, value in options.items() if key not in ("mechanism", "name")}
-        found[name] = mechanism_class(kind).from_plan(given)
-        found[name].reads(schema)  # refuses unknown attributes and tables too large, before anything happens
+        found[name] = _mechanism(kind, given, schema, number)
     if not found:
         raise PlanError("The plan releases nothing.", fix='Add a [[release]] with mechanism = "NoisyMarginals".')
     return tuple(found.items())
+
+
+def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, number: int) -> Mechanism:
+    """Refuses unknown attributes and tables too large before anything happens."""
+    try:
+        mechanism = mechanism_class(kind).from_plan(options)
+        mechanism.reads(schema)
+        return mechanism
+    except NablaDPError:
+        raise
+    except (TypeError, ValueError, AttributeError):
+        raise PlanError(
+            f"An option of [[release]] number {number} has the wrong type.", fix="See the plan reference."
+        ) from None
 
 
 def _is_folder_name(name: Any) -> bool:

@@ -67,7 +67,7 @@ class Pending:
 
     def discard(self) -> None:
         """Remove what is not complete; a complete folder is kept for :func:`recover`."""
-        if (self.folder / DIGESTS).exists():
+        if os.path.exists(self.folder / DIGESTS):
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):  # parents made for this release go, too, if they are still empty

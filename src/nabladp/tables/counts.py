@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ Kernel = Callable[[pa.RecordBatch], NDArray[np.int64]]
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
 
-@runtime_checkable
 class Counts(Protocol):
     """What every engine offers, and all that a mechanism may ask for."""
 
@@ -104,7 +103,7 @@ class CodedTable(CodedRows):
             column = np.asarray(codes[attribute.name])
             if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) == 0:
                 raise DataError(
-                    f"The codes of {attribute.name!r} are not a list of integers.", fix="Give whole numbers."
+                    f"The codes of {attribute.name!r} are not integers, one a row.", fix="Give whole numbers."
                 )
             if int(column.min()) < 0 or int(column.max()) >= attribute.size:
                 raise DataError(f"A code of {attribute.name!r} is outside its domain.", fix="Codes run from 0.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from queue import Empty, Full, Queue
 from tempfile import TemporaryDirectory
@@ -51,8 +51,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             database.close()
 
 
-def stream(sql: str, rows: int, what: str) -> Batches:
-    """The result of a query, a batch at a time.
+def stream(queries: Iterable[tuple[str, str]], rows: int) -> Batches:
+    """The results of queries one after the other, a batch at a time; beside each query, what it reads, for errors.
 
     DuckDB runs in a thread of its own: its calls may not notice Ctrl-C, while this one always does and stops it.
     """
@@ -68,21 +68,23 @@ def stream(sql: str, rows: int, what: str) -> Batches:
                     continue
 
         def produce() -> None:
+            what = "The table"
             try:
-                for batch in database.sql(sql).to_arrow_reader(rows):
-                    put(batch)
-                    if stopped.is_set():
-                        return
+                for sql, what in queries:  # noqa: B007  (named where an error is caught)
+                    for batch in database.sql(sql).to_arrow_reader(rows):
+                        put(batch)
+                        if stopped.is_set():
+                            return
                 put(None)
             except BaseException as error:
-                put(error)
+                put(readable(error, what))
 
         producer = Thread(target=produce, name="nabladp-duckdb", daemon=True)
         producer.start()
         try:
             while (item := _wait_for(ready)) is not None:
                 if isinstance(item, BaseException):
-                    raise readable(item, what)
+                    raise item
                 yield item
         finally:
             stopped.set()

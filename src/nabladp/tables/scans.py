@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -78,11 +79,12 @@ def _csv(path: Path, what: str) -> Scan:
     lines = _first_lines(path)
     if any("\0" in line for line in lines):
         raise SourceError(f"{what} is not a text file.", fix="Give a CSV file in UTF-8.", path=str(path))
-    delimiter, columns = _header(lines, "\t" if ".tsv" in path.name.lower() else None)
+    delimiter, columns = _header(lines, "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else None)
     if not columns:
         fix = "Give a file whose first line names the columns, with quotes that are closed."
         raise SourceError(f"{what} has no header.", fix=fix, path=str(path))
     options = f"header=true, delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, encoding='utf-8'"
+    options += _compression(path)
     names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns)))
     text = f"auto_detect=false, nullstr='', allow_quoted_nulls=true, comment='', columns={{{names}}}"
     where = _location(path)
@@ -125,7 +127,8 @@ def _parquet(path: Path, what: str) -> Scan:
 
 def _json(path: Path, what: str) -> Scan:
     """Every key of the first records is a column, read as text; a record without it has a null there."""
-    typed = f"read_json({_location(path)}, map_inference_threshold=-1)"
+    where = _location(path) + _compression(path)
+    typed = f"read_json({where}, map_inference_threshold=-1)"
     with duck.connection() as database:
         try:
             columns = tuple(database.sql(f"select * from {typed}").columns)
@@ -133,7 +136,7 @@ def _json(path: Path, what: str) -> Scan:
             fault = duck.readable(error, what)
             raise fault from None
     names = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
-    return Scan(what, f"read_json({_location(path)}, columns={{{names}}})", columns, typed)
+    return Scan(what, f"read_json({where}, columns={{{names}}})", columns, typed)
 
 
 def _location(path: Path) -> str:
@@ -142,26 +145,34 @@ def _location(path: Path) -> str:
     return literal(escaped) + ", hive_partitioning=false"
 
 
+def _compression(path: Path) -> str:
+    return f", compression='{'gzip' if path.name.lower().endswith('.gz') else 'none'}'"
+
+
 def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-# Reading a scan
+# Reading scans
 
 
-def count(scan: Scan) -> int:
-    batches = duck.stream(f"select count(*) as n from {scan.relation}", 1, scan.what)
-    return sum(batch.column(0)[0].as_py() for batch in batches)
+def count(scans: Iterable[Scan]) -> int:
+    queries = [(f"select count(*) as n from {scan.relation}", scan.what) for scan in scans]
+    return sum(batch.column(0)[0].as_py() for batch in duck.stream(queries, 1))
 
 
-def rows(scan: Scan, names: tuple[str, ...]) -> duck.Batches:
-    """All rows, with the columns of these names."""
+def rows(scans: Iterable[Scan], names: tuple[str, ...]) -> duck.Batches:
+    """All rows of all scans, with the columns of these names."""
+    queries = [(_select(scan, names), scan.what) for scan in scans]
+    for batch in duck.stream(queries, duck.batch_rows(len(names))):
+        yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
+
+
+def _select(scan: Scan, names: tuple[str, ...]) -> str:
     places = {name: i for i, name in enumerate(scan.columns)}
     chosen = ", ".join(f"c{places[name]}" for name in names)
     aliases = ", ".join(f"c{i}" for i in range(len(scan.columns)))
-    sql = f"select {chosen} from {scan.relation} as t({aliases})"
-    for batch in duck.stream(sql, duck.batch_rows(len(names)), scan.what):
-        yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
+    return f"select {chosen} from {scan.relation} as t({aliases})"
 
 
 def type_words(scan: Scan) -> list[str]:

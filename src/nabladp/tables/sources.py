@@ -48,11 +48,10 @@ class ScanSource:
         return scans.type_words(self.scans[0])
 
     def count(self) -> int:
-        return sum(scans.count(scan) for scan in self.scans)
+        return scans.count(self.scans)
 
     def batches(self, names: tuple[str, ...]) -> Batches:
-        for scan in self.scans:
-            yield from scans.rows(scan, names)
+        return scans.rows(self.scans, names)
 
 
 def open_source(source: Any) -> Source:

@@ -18,7 +18,7 @@ from nabladp.tables.duck import Batches
 from nabladp.tables.encode import Encoder
 from nabladp.tables.sources import Source, open_source
 
-KEPT_BYTES = 64 << 20  # codes of files up to this size stay in memory after the first pass
+KEPT_BYTES = 32 << 20  # codes of files up to this size stay in memory after the first pass
 
 
 class Table(CodedRows):

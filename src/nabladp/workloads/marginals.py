@@ -22,7 +22,9 @@ def marginal_sets(
     """The sets asked for, checked against the schema; refuses what memory could not hold."""
     if (sets is None) == (k is None):
         raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
-    found = _listed(schema, sets) if sets is not None else _all_of_size(schema, int(k or 0), over)
+    if k is not None and (not isinstance(k, int) or isinstance(k, bool)):
+        raise MechanismError("k must be a whole number.", fix="For all pairs write k = 2.")
+    found = _listed(schema, sets) if sets is not None else _all_of_size(schema, k or 0, over)
     _check_size(schema, found)
     return found
 
@@ -66,8 +68,8 @@ def _check_size(schema: Schema, sets: Sets) -> None:
         if cells > MOST_CELLS:
             sizes = ", ".join(f"{name}: {schema[name].size:,}" for name in chosen)
             raise DomainTooLarge(
-                f"The marginal {'+'.join(chosen)} has {cells:,} cells ({8 * cells:,} bytes); the most is {MOST_CELLS:,}. "
-                f"Its columns' sizes are {sizes}.",
+                f"The marginal {'+'.join(chosen)} has {cells:,} cells ({8 * cells:,} bytes); the most is "
+                f"{MOST_CELLS:,}. Its columns' sizes are {sizes}.",
                 fix="Declare coarser bins for the largest column, or leave it out.",
                 cells=str(cells),
                 columns=list(chosen),

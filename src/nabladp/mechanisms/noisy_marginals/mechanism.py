@@ -57,17 +57,21 @@ class NoisyMarginals:
         if self.noise not in NOISE:
             raise MechanismError(f"There is no noise {self.noise!r}.", fix="Use 'gaussian' or 'laplace'.")
         if self.sets is not None:
-            listed = tuple((s,) if isinstance(s, str) else tuple(s) for s in self.sets)
-            object.__setattr__(self, "sets", listed)
+            listed = _listing(self.sets, "sets")
+            object.__setattr__(
+                self, "sets", tuple((s,) if isinstance(s, str) else _listing(s, "a set") for s in listed)
+            )
         if self.over is not None:
-            object.__setattr__(self, "over", tuple(self.over))
+            object.__setattr__(self, "over", _listing(self.over, "over"))
             if self.k is None:
                 raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
         object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
+        if not isinstance(self.budgets, Mapping):
+            raise BudgetError("'budgets' maps attributes to budgets.", fix="Write budgets = {'age': CDP(0.1)}.")
         checked = {name: self._fitting(value, f"the budget of {name!r}") for name, value in self.budgets.items()}
         object.__setattr__(self, "budgets", checked)
         if self.weights is not None:
-            object.__setattr__(self, "weights", tuple(self.weights))
+            object.__setattr__(self, "weights", _listing(self.weights, "weights"))
             for weight in self.weights:
                 if exact(weight, "a weight") <= 0:
                     raise MechanismError("Every weight must be above zero.", fix="Leave unwanted sets out.")
@@ -187,10 +191,7 @@ class NoisyMarginals:
                 raise PlanError(f"NoisyMarginals has no option {name!r}.", fix=fix)
         if "budget" not in options:
             raise PlanError("NoisyMarginals needs a budget.", fix="Add, for instance, budget = { cdp = 0.2 }.")
-        try:
-            return cls(**options)
-        except TypeError:
-            raise PlanError("An option of NoisyMarginals has the wrong type.", fix="See the plan reference.") from None
+        return cls(**options)
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"budget": self.budget.to_json(), "noise": self.noise}
@@ -209,6 +210,14 @@ class NoisyMarginals:
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> MarginalTables:
         return MarginalTables.from_json(data, schema)
+
+
+def _listing(value: Any, what: str) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise MechanismError(
+            f"{what!r} must be a list.", fix='Write, for instance, sets = [["age", "sex"], ["income"]].'
+        )
+    return tuple(value)
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import MechanismError
-from nabladp.noise import half_width, variance
+from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
@@ -37,6 +37,16 @@ def _half_width(noise: str, scale: float, level: float) -> int:
     return half_width(cast(Kind, noise), scale, level)
 
 
+@lru_cache(maxsize=4096)
+def _mean_absolute(noise: str, scale: float) -> float:
+    if noise == "laplace":
+        return 1 / math.sinh(1 / scale)
+    if scale > 50:  # here the discrete and the continuous law agree to four digits
+        return scale * math.sqrt(2 / math.pi)
+    reach = math.ceil(40 * scale)
+    return float(np.exp(gaussian_log_pmf(scale, -reach, reach)) @ np.abs(np.arange(-reach, reach + 1)))
+
+
 @dataclass(frozen=True)
 class MarginalError:
     """The noise of one marginal, known before anything is spent."""
@@ -48,13 +58,13 @@ class MarginalError:
     deviation: float  # standard deviation of a cell
     mean_absolute: float  # expected absolute error of a cell
     half_width: int  # a cell lies within ± this with probability ``LEVEL``
-    share: float  # the deviation over the average count n/cells
+    share: float | None  # the deviation over the average count n/cells; None where n is not known yet
 
     @classmethod
     def of(cls, attributes: tuple[str, ...], cells: int, noise: str, scale: float, n: int) -> MarginalError:
         deviation, width = math.sqrt(_variance(noise, scale)), _half_width(noise, scale, LEVEL)
-        absolute = deviation * math.sqrt(2 / math.pi) if noise == "gaussian" else 1 / math.sinh(1 / scale)
-        return cls(attributes, cells, noise, scale, deviation, absolute, width, deviation * cells / max(n, 1))
+        share = deviation * cells / n if n else None
+        return cls(attributes, cells, noise, scale, deviation, _mean_absolute(noise, scale), width, share)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

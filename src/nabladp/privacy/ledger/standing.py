@@ -80,7 +80,7 @@ class Reader:
 def broken(label: str) -> LedgerError:
     return LedgerError(
         f"The chain of the ledger {label!r} is broken: an entry was changed or is missing.",
-        fix="Run `nabladp ledger --verify` to see which, and restore the ledger from a backup.",
+        fix="Run `nabladp ledger verify` to see which, and restore the ledger from a backup.",
     )
 
 

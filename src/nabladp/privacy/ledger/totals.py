@@ -45,7 +45,7 @@ class Tally:
         if min(left.rho, left.pure, left.unbounded_rho, left.unbounded_pure) < 0:
             raise LedgerError(
                 "The ledger's totals are below what a single entry added.",
-                fix="Run `nabladp ledger --verify`: the ledger was changed.",
+                fix="Run `nabladp ledger verify`: the ledger was changed.",
             )
         return left
 

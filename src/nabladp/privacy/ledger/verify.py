@@ -41,7 +41,7 @@ def problems(ledger: str, head: tuple[int, str], highest: int, rows: Callable[[]
         if row.seq > max(head_seq, highest):
             break
         if row.seq != last_seq + 1:
-            yield from _missing(last_seq + 1, row.seq - 1)
+            yield _missing(last_seq + 1, row.seq - 1)
         elif row.previous != last_hash:
             yield Problem(row.seq, "order", f"Entry {row.seq} does not follow the entry before it.")
         if not row.intact():
@@ -50,15 +50,17 @@ def problems(ledger: str, head: tuple[int, str], highest: int, rows: Callable[[]
             yield Problem(row.seq, "totals", f"The totals of entry {row.seq} do not follow from what was booked.")
         last_seq, last_hash = row.seq, row.hash
     if last_seq < head_seq:
-        yield from _missing(last_seq + 1, head_seq)
+        yield _missing(last_seq + 1, head_seq)
     elif (last_seq, last_hash) != (head_seq, head_hash):
         yield Problem(head_seq, "head", "The head does not point at the last entry.")
     if books.ledger is not None and books.ledger != ledger:
         yield Problem(1, "changed", "The ledger's identity was changed after it was written.")
 
 
-def _missing(first: int, last: int) -> Iterator[Problem]:
-    yield from (Problem(seq, "missing", f"Entry {seq} is missing.") for seq in range(first, last + 1))
+def _missing(first: int, last: int) -> Problem:
+    return Problem(
+        first, "missing", f"Entry {first} is missing." if first == last else f"Entries {first} to {last} are missing."
+    )
 
 
 class _Books:

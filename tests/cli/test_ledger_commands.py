@@ -1,0 +1,153 @@
+"""What a curator does with a ledger, and what a ledger refuses."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def stopped(desk: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A desk whose first release broke after its reservation; the name of that reservation."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nabladp.tables.Table.marginals", fail)
+        said = desk.run("release", "plan.toml", "--json")
+    assert said.code == 1 and said.json["error"] == "Unexpected" and "nabladp ledger" in said.json["fix"]
+    [name] = desk.unfinished()
+    assert desk.spent() and desk.hidden() == []
+    return str(name)
+
+
+def test_an_unfinished_release_is_shown_with_what_can_be_done(desk: Any, stopped: str) -> None:
+    shown = desk.run("ledger")
+    assert shown.code == 0 and "UNFINISHED" in shown.words and f"Unfinished: {stopped}" in shown.words
+    assert f"nabladp ledger void ledger.db {stopped} --reason" in shown.out, "a command to copy is never broken"
+    assert "nabladp ledger recover ledger.db .plan-release.pending-" in shown.out
+    answer = desk.run("ledger", "--json").json
+    assert [entry["name"] for entry in answer["unfinished"]] == [stopped]
+
+
+def test_void(desk: Any, stopped: str) -> None:
+    assert desk.run("ledger", "void", "ledger.db", stopped).code == 2, "a reason is needed"
+    desk.refused("ledger", "void", "ledger.db", stopped, "--reason", " ", error="LedgerError")
+    answer = desk.refused("ledger", "void", "ledger.db", "nobody", "--reason", "x", error="LedgerError")
+    assert "'nobody'" in answer["message"]
+    assert desk.spent()
+    voided = desk.run("ledger", "void", "ledger.db", stopped, "--reason", "the machine ran out of memory", "--json")
+    assert voided.code == 0 and voided.json["kind"] == "void"
+    assert desk.spent() == {} and desk.unfinished() == []
+    assert "the machine" in desk.run("ledger").words
+    desk.refused("ledger", "void", "ledger.db", stopped, "--reason", "again", error="LedgerError")
+    assert "The chain holds" in desk.run("ledger", "verify").words
+
+
+def test_a_release_that_got_out_cannot_be_voided(desk: Any) -> None:
+    name = desk.run("release", "plan.toml", "--json").json["releases"][0]["name"]
+    spent = desk.spent()
+    answer = desk.refused("ledger", "void", "ledger.db", name, "--reason", "I want it back", error="LedgerError")
+    assert "already bound" in answer["message"] and desk.spent() == spent
+
+
+def test_recover_refuses_what_is_no_finished_release(desk: Any, stopped: str) -> None:
+    recover = ("ledger", "recover", "ledger.db")
+    assert "no folder 'gone'" in desk.refused(*recover, "gone", error="ReleaseError")["message"]
+    (desk.folder / ".plan-release.pending-00000000").mkdir()
+    for folder in (".plan-release.pending-00000000", "."):
+        assert "no finished release" in desk.refused(*recover, folder, error="ReleaseError")["message"]
+    desk.write(".plan-release.pending-00000000/digests.txt", "")
+    desk.refused(*recover, ".plan-release.pending-00000000", error="ReleaseError")
+    assert "plan-release" not in desk.names() and desk.unfinished() == [stopped]
+
+
+def test_change_budget(desk: Any) -> None:
+    assert desk.run("release", "plan.toml").code == 0
+    desk.plan(("person = { rho = 1.0 }", "person = { rho = 2.0 }"))
+    for command in ("cost", "release"):
+        answer = desk.refused(
+            command, "plan.toml", *(["--to", "x"] if command == "release" else []), error="LedgerError"
+        )
+        assert answer["limit"] == "person" and "another budget" in answer["message"]
+    assert desk.run("ledger", "change-budget", "plan.toml").code == 2, "a reason is needed"
+    changed = desk.run("ledger", "change-budget", "plan.toml", "--reason", "the board agreed", "--json")
+    assert changed.code == 0 and changed.json["kind"] == "budget"
+    limits = {line["limit"]: line for line in desk.run("ledger", "--json").json["limits"]}
+    assert limits["person"]["allowed"] == 2.0 and limits["person"]["spent"] == 0.04
+    assert desk.run("release", "plan.toml", "--to", "more").code == 0
+
+
+def test_a_ledger_from_another_schema(desk: Any) -> None:
+    assert desk.run("release", "plan.toml").code == 0
+    spent = desk.spent()
+    schema = (desk.folder / "schema.toml").read_text()
+    desk.write("schema.toml", schema + '[[attribute]]\nname = "smoker"\nkind = "boolean"\n')
+    desk.csv("people.csv", [["region", "age", "income", "health", "smoker"], ["north", "1", "2", "true", "no"]])
+    for arguments in (["cost", "plan.toml"], ["release", "plan.toml", "--to", "x"]):
+        answer = desk.refused(*arguments, error="LedgerError")
+        assert "another schema" in answer["message"] and "'smoker'" in answer["message"]
+    assert desk.spent() == spent and "x" not in desk.names() and desk.hidden() == []
+
+
+def test_record_external(desk: Any) -> None:
+    assert desk.run("release", "plan.toml").code == 0
+    before = desk.spent()
+    book = ("ledger", "record-external", "ledger.db", "survey", "--who", "the hospital", "--attribute")
+    assert "'income'" in desk.refused(*book, "incom", "--rho", "0.1", error="UnknownAttribute")["fix"]
+    desk.refused(*book, "income", error="BudgetError")
+    desk.refused(*book, "income", "--rho", "0.1", "--pure", "1", error="BudgetError")
+    for amount in ("-1", "0", "nan", "inf"):
+        desk.refused(*book, "income", "--rho", amount, error="BudgetError")
+    assert desk.spent() == before
+    booked = desk.run(*book, "income", "--attribute", "age", "--rho", "0.5")
+    assert booked.code == 0 and "Now exceeded: age, income, age+income" in booked.words
+    assert desk.spent()["income"] == 0.52 and desk.spent()["region"] == before["region"]
+    desk.refused(*book, "income", "--rho", "0.1", error="LedgerError")  # a name is given once
+    assert "'income'" in desk.refused("release", "plan.toml", "--to", "x", error="BudgetExceeded")["message"]
+    assert "the hospital" in desk.run("ledger").words
+
+
+def test_verify_reports_what_was_changed(desk: Any) -> None:
+    assert desk.run("release", "plan.toml").code == 0
+    with sqlite3.connect(desk.ledger) as database:
+        database.execute("DROP TRIGGER entries_no_UPDATE")
+        database.execute("UPDATE entries SET payload = replace(payload, 'pending', 'changed') WHERE seq = 2")
+    database.close()
+    said = desk.run("ledger", "verify")
+    assert said.code == 1 and said.err == "" and "broken: Entry 2 was changed" in said.words
+    answer = desk.run("ledger", "verify", "--json")
+    assert answer.code == 1 and not answer.json["ok"] and answer.json["problems"][0]["seq"] == 2
+
+
+def test_ledgers_that_are_none(desk: Any) -> None:
+    assert "'none.db'" in desk.refused("ledger", "none.db", error="SourceError")["message"]
+    for command in (["show"], ["verify"], ["void", "x", "--reason", "y"], ["recover", "x"]):
+        arguments = ["ledger", command[0], "people.csv", *command[1:]]
+        assert "not a ledger" in desk.refused(*arguments, error="LedgerError")["message"]
+    desk.refused("ledger", ".", error="LedgerError")
+    desk.refused("ledger", str(desk.folder), error="SourceError")
+    with sqlite3.connect(desk.folder / "other.db") as database:
+        database.execute("CREATE TABLE other (id INTEGER)")
+    database.close()
+    assert "something else" in desk.refused("ledger", "other.db", error="LedgerError")["message"]
+    desk.plan(('"ledger.db"', '"other.db"'))
+    desk.refused("release", "plan.toml", error="LedgerError")
+    assert desk.names() == {"people.csv", "schema.toml", "plan.toml", "other.db"}
+
+
+def test_a_password_in_an_address_is_never_shown(desk: Any) -> None:
+    address = "postgresql://curator:CANARY-7391@localhost:1/nowhere"
+    desk.plan(('"ledger.db"', f'"{address}"'))
+    for arguments in (
+        ["ledger", address],
+        ["ledger", "verify", address],
+        ["cost", "plan.toml"],
+        ["release", "plan.toml"],
+    ):
+        for style in ([], ["--json"]):
+            said = desk.run(*arguments, *style)
+            assert said.code == 1 and "CANARY" not in said.words
