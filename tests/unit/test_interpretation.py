@@ -73,3 +73,16 @@ def test_several_rows() -> None:
 def test_bad_prior() -> None:
     with pytest.raises(GuaranteeError):
         posterior(PURE, "a", prior=1.0)
+
+
+@pytest.mark.parametrize("bound", [0.04125, 1 / 3, 1.2345, 17.14266, 1e-7, 123456.7, 1.0])
+def test_bounds_are_never_shown_smaller_than_they_are(bound: float) -> None:
+    from nabladp.privacy.interpretation import _up
+
+    assert bound <= float(_up(bound)) <= bound * 1.01
+
+
+def test_bounds_that_are_zero_or_missing() -> None:
+    from nabladp.privacy.interpretation import _up
+
+    assert (_up(0.0), _up(math.inf)) == ("0", "inf")

@@ -83,7 +83,8 @@ def test_booleans():
     assert encode(FLAG, texts) == [1, 0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 3]
     assert encode(FLAG, [True, False, None]) == [1, 0, 3]
     assert encode(JOB, [True, False]) == [2, 3]
-    assert encode(Attribute("x", "integer", low=0, high=1), [True, False]) == [1, 0]
+    as_number = Attribute("x", "integer", low=0, high=1, unknown="other")
+    assert encode(as_number, [True, False]) == [2, 2] == encode(as_number, ["true", "false"])  # no numbers, either way
 
 
 def test_categories_are_exact():

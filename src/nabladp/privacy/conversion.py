@@ -45,16 +45,14 @@ def _tight(rho: float, delta: float) -> float:
     """
     log_inverse = math.log(1 / delta)
     shift = math.sqrt(log_inverse / rho)  # a − 1; starts above the root
-    best = math.inf
     for _ in range(12):
-        order = 1 + shift
-        terms = (rho * order, math.log(shift / order), (log_inverse - math.log(order)) / shift)
-        best = min(best, sum(terms) + _SLACK * sum(map(abs, terms)))
-        step = (rho * shift * shift + math.log1p(shift) - log_inverse) / (2 * rho * shift + 1 / order)
-        if abs(step) <= 1e-9 * shift:
-            break
+        step = (rho * shift * shift + math.log1p(shift) - log_inverse) / (2 * rho * shift + 1 / (1 + shift))
         shift = max(shift - step, shift / 8)
-    return max(best, 0.0)
+        if abs(step) <= 1e-6 * shift:  # the bound is flat at its minimum: its own error is of order 1e-12
+            break
+    order = 1 + shift
+    terms = (rho * order, math.log(shift / order), (log_inverse - math.log(order)) / shift)
+    return max(sum(terms) + _SLACK * sum(map(abs, terms)), 0.0)
 
 
 def rho_for(eps: float, delta: float) -> float:

@@ -46,8 +46,7 @@ class CostIndex:
             else:
                 self._others.append((term, count))
         self._size = len(merged)
-        self._bits = _EXACT_BITS - self._size.bit_length()
-        self._limbs, self._widths = _limbs(list(merged.values()), self._bits)
+        self._limbs, self._places = _limbs(list(merged.values()), _EXACT_BITS - self._size.bit_length())
         if merged:
             self._tabulate(universe.position, list(merged))
 
@@ -94,13 +93,10 @@ class CostIndex:
             digits = np.unpackbits(digits, count=len(self._first_rows), bitorder="little")
         touched = np.bitwise_or.reduce(self._table.take(self._first_rows + digits, axis=0), axis=0).view(np.uint8)
         hit = np.unpackbits(touched, count=self._size).astype(np.float64)
-        sums = (self._limbs @ hit).tolist()
-        return self._join(sums, 0), self._join(sums, 1), self._join(sums, 2)
-
-    def _join(self, sums: list[float], column: int) -> int:
-        start = sum(self._widths[:column])
-        limbs = sums[start : start + self._widths[column]]
-        return sum(int(value) << (self._bits * i) for i, value in enumerate(limbs))
+        sums = [0, 0, 0]
+        for limb, (column, shift) in zip((self._limbs @ hit).tolist(), self._places, strict=True):
+            sums[column] += int(limb) << shift
+        return sums[0], sums[1], sums[2]
 
 
 def _layers(term: WeightTerm, count: int) -> list[tuple[frozenset[str], int, int, int]]:
@@ -119,16 +115,17 @@ def _layers(term: WeightTerm, count: int) -> list[tuple[frozenset[str], int, int
     return found
 
 
-def _limbs(costs: list[list[int]], bits: int) -> tuple[NDArray[np.float64], list[int]]:
-    """The three cost columns as rows of limbs, each only as many as its largest value needs."""
+def _limbs(costs: list[list[int]], bits: int) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
+    """The three cost columns as rows of limbs, and for each row its column and the shift that undoes the cut."""
     rows: list[list[int]] = []
-    widths = []
+    places: list[tuple[int, int]] = []
     mask = (1 << bits) - 1
     for column in range(3):
         longest = max((cost[column].bit_length() for cost in costs), default=0)
-        widths.append(-(-longest // bits))
-        rows += [[(cost[column] >> (bits * i)) & mask for cost in costs] for i in range(widths[-1])]
-    return np.array(rows, dtype=np.float64).reshape(len(rows), len(costs)), widths
+        for shift in range(0, longest, bits):
+            rows.append([(cost[column] >> shift) & mask for cost in costs])
+            places.append((column, shift))
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(costs)), places
 
 
 def scan_total(terms: Iterable[tuple[Term, int]], attributes: frozenset[str]) -> Cost:

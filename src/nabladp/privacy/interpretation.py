@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.conversion import check_delta
@@ -53,7 +54,7 @@ def total_variation(guarantee: Guarantee, attributes: Names) -> Statement:
     value = 1.0 if epsilon > 1 else min(1.0, math.expm1(2 * epsilon))
     return Statement(
         value,
-        f"Beliefs differ by at most {value:.3g} in total variation from those had these attributes been blank.",
+        f"Beliefs differ by at most {_up(value)} in total variation from those had these attributes been blank.",
         "Any prior; compared with the same table where only these attributes of this one person are blanked.",
     )
 
@@ -66,8 +67,8 @@ def mutual_information(guarantee: Guarantee, groups: Iterable[Names]) -> Stateme
     value = math.fsum(guarantee.rho(group) for group in listed)
     return Statement(
         value,
-        f"The release holds at most {value:.3g} nats ({value / math.log(2):.3g} bits) about these attributes.",
-        "People's rows are independent, and the groups of attributes are independent of each other.",
+        f"The release holds at most {_up(value)} nats ({_up(value / math.log(2))} bits) about these attributes.",
+        "People's rows are independent, and each group of attributes is independent of all other attributes.",
     )
 
 
@@ -75,9 +76,19 @@ def several_rows(guarantee: Guarantee, attributes: Names, rows: int, delta: floa
     """ε at δ for a person who has up to ``rows`` rows."""
     check_delta(delta)
     value = guarantee.for_rows(rows).epsilon(attributes, delta)
-    return Statement(value, f"A person with {rows} rows is protected at ε = {value:.3g}.", f"At most {rows} rows each.")
+    return Statement(
+        value, f"A person with {rows} rows is protected at ε = {_up(value)}.", f"At most {rows} rows each."
+    )
+
+
+def _up(bound: float) -> str:
+    """Three digits, rounded up: a bound is never shown smaller than it is."""
+    if not 0 < bound < math.inf:
+        return f"{bound:g}"
+    digits = 2 - math.floor(math.log10(bound))
+    shown = Decimal(bound).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)
+    return f"{float(shown):g}"
 
 
 def _percent_up(share: float) -> str:
-    """A bound is never shown smaller than it is."""
     return f"{min(100.0, math.ceil(share * 1000) / 10):.1f}%"

@@ -45,7 +45,11 @@ def encode_column(attribute: Attribute, column: pa.Array) -> tuple[Codes, list[F
     plain = plain_codes(attribute, column)
     if plain is not None:
         return plain.astype(kind), []  # a copy: the table may change behind our back, codes never do
-    raw = raw_codes(attribute, column)
+    try:
+        raw = raw_codes(attribute, column)
+    except pa.ArrowException:  # the text of such an error may hold a value
+        unreadable = Finding(attribute.name, "holds text that is not valid UTF-8", "Write the column again as UTF-8.")
+        return np.zeros(len(column), kind), [unreadable]
     faults = _apply_rules(attribute, raw) if raw.size and raw.min() < 0 else []
     return (np.zeros(raw.size, kind) if faults else raw.astype(kind)), faults
 

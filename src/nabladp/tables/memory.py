@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from nabladp.tables.duck import Batches, batch_rows
+from nabladp.tables.objects import object_texts
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,11 @@ class PolarsFrame(Frame):
         return list(self.frame.columns)
 
     def _array(self, column: int, start: int, rows: int) -> pa.Array:
-        return _whole(self.frame.to_series(column).slice(start, rows).to_arrow())
+        series = self.frame.to_series(column).slice(start, rows)
+        if series.dtype.is_(_polars_object()):
+            values = np.array([*series.to_list(), None], dtype=object)[:-1]  # the None keeps lists from becoming axes
+            return object_texts(values, np.array([value is None for value in values], dtype=bool))
+        return _whole(series.to_arrow())
 
 
 class PandasFrame(Frame):
@@ -62,11 +68,16 @@ class PandasFrame(Frame):
 
     def _array(self, column: int, start: int, rows: int) -> pa.Array:
         series = self.frame.iloc[start : start + rows, column]
-        try:
-            return _whole(pa.array(series, from_pandas=True))
-        except (pa.ArrowException, OverflowError, TypeError, ValueError):  # objects of several types: read as text
-            texts = [None if null else str(value) for value, null in zip(series, series.isna(), strict=True)]
-            return pa.array(texts, pa.string())
+        kind = series.dtype.categories.dtype if hasattr(series.dtype, "categories") else series.dtype
+        if isinstance(kind, np.dtype) and kind.hasobject:
+            return object_texts(series.to_numpy(dtype=object), series.isna().to_numpy())
+        return _whole(pa.array(series, from_pandas=True))
+
+
+def _polars_object() -> Any:
+    import polars
+
+    return polars.Object
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -39,14 +39,14 @@ def scan_file(path: Path) -> Scan:
         fix = f"Give a file, or a glob such as {str(path / '*.parquet')!r}."
         raise SourceError(f"{str(path)!r} is a folder, not a table.", fix=fix, path=str(path))
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    scans = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "pq": _parquet, "json": _json, "ndjson": _json}
-    scans["jsonl"] = _json
-    if ending not in scans:
+    scan = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "pq": _parquet}.get(ending)
+    scan = _json if ending in ("json", "ndjson", "jsonl") else scan
+    if scan is None:
         raise SourceError(f"{what} is of no known kind.", fix=f"Its name should end in {_NAMES}.", path=str(path))
     try:
         with path.open("rb"):
             pass
-        return scans[ending](path, what)
+        return scan(path, what)
     except UnicodeDecodeError:
         raise SourceError(f"{what} is not UTF-8 text.", fix=duck.CONVERT, path=str(path)) from None
     except (EOFError, gzip.BadGzipFile, pa.ArrowInvalid):

@@ -40,7 +40,8 @@ def raw_codes(attribute: Attribute, column: pa.Array) -> Raw:
         return _spread(raw_codes(attribute, column.dictionary), column.indices)
     if not _is_readable(kind):
         return np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, FOREIGN).astype(np.int64)
-    if _is_machine_number(kind) and not _lists_text(attribute):
+    # A truth value is no number: as in text, where "true" is none either.
+    if _is_machine_number(kind) and not _lists_text(attribute) and (attribute.kind == "boolean" or kind != pa.bool_()):
         return _of_numbers(attribute, _floats(column))
     distinct = column.dictionary_encode()  # text is parsed once for each distinct value
     return _spread(_of_texts(attribute, _texts(distinct.dictionary)), distinct.indices)
@@ -135,17 +136,18 @@ def _texts(distinct: pa.Array) -> pa.Array:
     """Any values as text: numbers in their shortest form, dates and times in ISO 8601."""
     kind = distinct.type
     if pa.types.is_floating(kind):
-        return pa.array([_float_text(number) for number in distinct.to_pylist()], pa.string())
+        return pa.array([float_text(number) for number in distinct.to_pylist()], pa.string())
     texts = pc.cast(distinct, pa.string())
     if pa.types.is_decimal(kind):  # as their shortest number, like floats; parsed from text, hence exactly rounded
-        return pa.array([None if text is None else _float_text(float(text)) for text in texts.to_pylist()], pa.string())
+        return pa.array([None if text is None else float_text(float(text)) for text in texts.to_pylist()], pa.string())
     if pa.types.is_timestamp(kind):  # 2026-01-31 at midnight, 2026-01-31T08:30:00 otherwise
+        texts = pc.replace_substring_regex(texts, r"(\.[0-9]*[1-9])0+(Z?)$", r"\1\2")
         texts = pc.replace_substring_regex(texts, r"\.0+(Z?)$", r"\1")
         texts = pc.replace_substring(pc.replace_substring_regex(texts, r" 00:00:00$", ""), " ", "T")
     return texts
 
 
-def _float_text(number: float | None) -> str | None:
+def float_text(number: float | None) -> str | None:
     if number is None or math.isnan(number):
         return None
     return number_label(number) if math.isfinite(number) else str(number)
