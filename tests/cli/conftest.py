@@ -105,6 +105,7 @@ def _no_constant(name: str) -> None:
 class Desk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.before = ""  # Python that runs first in every process
         self.ledger = folder / "ledger.db"
         self.lay_out()
 
@@ -123,7 +124,7 @@ class Desk:
     def csv(self, name: str, rows: Iterable[Sequence[str]]) -> Path:
         path = self.folder / name
         with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(rows)
+            csv.writer(file, lineterminator="\n").writerows(rows)
         return path
 
     def plan(self, *changes: tuple[str, str], name: str = "plan.toml") -> Path:
@@ -164,9 +165,8 @@ class Desk:
 
     def start(self, *arguments: str, before: str = "", options: Sequence[str] = ()) -> subprocess.Popen[str]:
         """The command in a process of its own; ``before`` is Python that runs first there."""
-        program = ["-m", "nabladp"] if not before else ["-c", f"{before}\nfrom nabladp.cli import main\nmain()"]
         return subprocess.Popen(
-            [sys.executable, *options, *program, *arguments],
+            [sys.executable, *options, *self.program(before), *arguments],
             cwd=self.folder,
             env=dict(os.environ, COLUMNS="80"),
             stdin=subprocess.DEVNULL,
@@ -174,6 +174,10 @@ class Desk:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def program(self, before: str = "") -> list[str]:
+        first = self.before + before
+        return ["-c", f"{first}\nfrom nabladp.cli import main\nmain()"] if first else ["-m", "nabladp"]
 
     def process(self, *arguments: str, before: str = "", options: Sequence[str] = ()) -> Said:
         process = self.start(*arguments, before=before, options=options)
@@ -223,3 +227,25 @@ def desk(tmp_path: Path) -> Desk:
     folder = tmp_path / "desk"
     folder.mkdir()
     return Desk(folder)
+
+
+ROWS = 300_000
+SLOW = """
+import time
+from nabladp.tables import Marginals
+whole = Marginals.add_to
+def add_to(*arguments):
+    time.sleep(0.25)
+    whole(*arguments)
+Marginals.add_to = add_to
+"""
+
+
+@pytest.fixture
+def busy(desk: Desk) -> Desk:
+    """A desk whose table takes a second to count, batch after batch, when ``SLOW`` runs before the command."""
+    line = b"north,30,20000,true\nsouth,31,30000,false\n"
+    desk.write("people.csv", b"region,age,income,health\n" + line * (ROWS // 2))
+    desk.plan(('source = "people.csv"', f'source = "people.csv"\nrows = {ROWS}'))
+    desk.before = SLOW
+    return desk

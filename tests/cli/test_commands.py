@@ -41,6 +41,7 @@ def test_from_table_to_release_for_machines(desk: Any) -> None:
     assert desk.run("init", "people.csv", "--schema", "draft.toml", "--json").json == {
         "schema": "draft.toml",
         "columns": 4,
+        "first_line_may_be_a_row": False,
     }
     assert desk.run("check", "people.csv", "--json").json == {"ok": True, "findings": []}
     cost = desk.run("cost", "plan.toml", "--json").json
@@ -78,6 +79,13 @@ def test_init_never_overwrites(desk: Any) -> None:
     before = (desk.folder / "schema.toml").read_bytes()
     assert "exists already" in desk.refused("init", "people.csv", error="SchemaError")["message"]
     assert (desk.folder / "schema.toml").read_bytes() == before
+
+
+def test_init_doubts_a_first_line_of_values(desk: Any) -> None:
+    desk.csv("rows.csv", [["north", "55", "1"], ["south", "56", "2"]])
+    said = desk.run("init", "rows.csv", "--schema", "draft.toml")
+    assert said.code == 0 and "If the first line of the table is a row" in said.words
+    assert desk.run("init", "rows.csv", "--schema", "draft2.toml", "--json").json["first_line_may_be_a_row"]
 
 
 def test_release_refuses_a_folder_that_exists_before_spending(desk: Any) -> None:

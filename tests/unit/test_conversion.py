@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def brute_force_delta(scale: float, cells: int, epsilon: float) -> float:
 
 @pytest.mark.parametrize("scale", [0.7, 1.0, 1.7])
 def test_discrete_gaussian_figure_is_exact_for_one_marginal(scale: float) -> None:
-    g = Guarantee.touch("ab", "a", Rho(1 / scale**2), gaussian_scale=scale)
+    g = Guarantee.touch("ab", "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
     delta = 1e-3
     epsilon = g.epsilon("a", delta, "discrete_gaussian")
     assert brute_force_delta(scale, 2, epsilon) <= delta * (1 + 1e-6)
@@ -65,7 +66,9 @@ def test_discrete_gaussian_figure_of_a_composition_lies_between_peers() -> None:
 
     scales = {3.0: 2, 5.0: 3}
     parts = [
-        Guarantee.touch("ab", "a", Rho(1 / s**2), gaussian_scale=s) for s, count in scales.items() for _ in range(count)
+        Guarantee.touch("ab", "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s)
+        for s, count in scales.items()
+        for _ in range(count)
     ]
     ours = Guarantee.compose("ab", parts).epsilon("a", 1e-6, "discrete_gaussian")
 
@@ -90,7 +93,7 @@ def continuous_gaussian_delta(mu: float, epsilon: float) -> float:
 @pytest.mark.parametrize(("scale", "marginals"), [(4000.0, 1), (900.0, 40)])
 def test_discrete_gaussian_figure_on_a_coarse_lattice_meets_the_continuous_one(scale: float, marginals: int) -> None:
     """At large scales the discrete and the continuous law agree, so the rounding up is all that separates them."""
-    one = Guarantee.touch("a", "a", Rho(1 / scale**2), gaussian_scale=scale)
+    one = Guarantee.touch("a", "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
     epsilon = Guarantee.compose("a", [one] * marginals).epsilon("a", 1e-6, "discrete_gaussian")
     mu = math.sqrt(2 * marginals) / scale
     assert continuous_gaussian_delta(mu, epsilon) <= 1e-6
@@ -104,6 +107,60 @@ def test_discrete_gaussian_figure_adds_pure_terms_and_refuses_the_rest() -> None
     assert with_pure.epsilon("a", 1e-4, "discrete_gaussian") == pytest.approx(alone + 0.5)
     with pytest.raises(GuaranteeError, match="tight"):
         (base + Guarantee.linear("ab", "a", CDP(1))).epsilon("a", 1e-4, "discrete_gaussian")
+
+
+def exact_delta(draws: dict[float, int], epsilon: float) -> float:
+    """δ of several groups of shifted cells, by full enumeration of the sums per scale."""
+    laws = []
+    for scale, cells in draws.items():
+        reach = 12 if scale < 1.5 else 30
+        points = np.arange(-reach, reach + 1)
+        weights = np.exp(-(points**2) / (2 * scale**2))
+        single, masses = weights / weights.sum(), np.ones(1)
+        for _ in range(cells):
+            masses = np.convolve(masses, single)
+        sums = np.arange(len(masses)) - reach * cells
+        laws.append(((cells + 2 * sums) / (2 * scale**2), masses))
+    (one, p), (two, q) = laws
+    loss = one[:, None] + two[None, :]
+    return float(np.sum(p[:, None] * q[None, :] * np.clip(-np.expm1(np.minimum(epsilon - loss, 0)), 0, 1)))
+
+
+@pytest.mark.parametrize(
+    "scales", [(0.05, 0.06), (0.09, 0.1), (0.109, 0.11), (0.12, 0.13), (0.15, 0.16), (0.3, 0.4), (0.9, 2.0)]
+)
+def test_discrete_gaussian_figure_of_two_scales_is_never_below_the_truth(scales: tuple[float, float]) -> None:
+    """Also where each law is nearly a single point, far from zero."""
+    parts = [Guarantee.touch("a", "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s) for s in scales]
+    g = Guarantee.compose("a", parts)
+    epsilon = g.epsilon("a", 1e-4, "discrete_gaussian")
+    assert exact_delta(dict.fromkeys(scales, 2), epsilon) <= 1e-4 * (1 + 1e-9)
+    assert 0 < epsilon <= g.epsilon("a", 1e-4) * 1.01
+
+
+def test_discrete_gaussian_figure_at_a_huge_scale_needs_little_memory() -> None:
+    g = Guarantee.touch("a", "a", Rho(1 / Fraction(2.0**24) ** 2), gaussian_scale=2.0**24)
+    assert 0 <= g.epsilon("a", 1e-9, "discrete_gaussian") <= g.epsilon("a", 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rho", "delta"), [(1e-30, 1e-20), (1e-18, 1e-20), (1e-12, 1e-9), (0.3, 0.999999), (1e6, 1e-300)]
+)
+def test_conversions_never_round_below_the_truth(rho: float, delta: float) -> None:
+    from mpmath import mp, mpf
+
+    with mp.workdps(60):
+        r, inverse = mpf(rho), -mp.log(mpf(delta))
+        shift = mp.findroot(
+            lambda t: r * mp.exp(2 * t) + mp.log1p(mp.exp(t)) - inverse, float(mp.log(mp.sqrt(inverse / r)))
+        )
+        a = mp.exp(shift)
+        tight = r * (1 + a) - mp.log1p(1 / a) + (inverse - mp.log1p(a)) / a
+        paper = r + 2 * mp.sqrt(r * inverse)
+        assert (
+            mpf(epsilon_from_rho(rho, delta)) >= max(tight, 0) and mpf(epsilon_from_rho(rho, delta, "paper")) >= paper
+        )
+        assert epsilon_from_rho(rho, delta) <= float(max(tight, 0)) * (1 + 1e-9) + 1e-12
 
 
 def test_bad_arguments() -> None:

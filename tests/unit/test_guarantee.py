@@ -241,7 +241,8 @@ def test_costs_round_up_and_limits_down() -> None:
     from nabladp.privacy.values import cost_units, limit_units
 
     tenth = Rho(0.1)
-    assert cost_units(tenth) == limit_units(tenth) + 1
+    assert cost_units(tenth) > limit_units(tenth)
+    assert Fraction(cost_units(tenth), 2**60) >= Fraction(0.1)  # also above the double that was meant by it
     assert Fraction(limit_units(tenth), 2**60) < Fraction(1, 10) < Fraction(cost_units(tenth), 2**60)
     assert 10 * limit_units(tenth) <= limit_units(Rho(1))
 
@@ -307,3 +308,76 @@ def test_index_with_a_row_per_attribute_or_per_eight(monkeypatch: pytest.MonkeyP
 def test_one_attribute_and_no_terms() -> None:
     assert Guarantee.none(["only"]).rho("only") == 0
     assert Guarantee.touch(["only"], "only", Rho(0.5)).per_person().rho == 0.5
+
+
+def test_columns_of_one_source_add_up_where_costs_add_up() -> None:
+    """band is derived from age: both columns move with age. A touch term charges that once, the others twice."""
+    u = Universe(("age", "sex"), {"band": ("age",)})
+    both = ["age", "band"]
+    assert Guarantee.linear(u, both, Pure(1)).epsilon("age") == 2
+    assert Guarantee.squares(u, both, Rho(1)).rho("age") == 2
+    assert Guarantee.touch(u, both, Pure(1)).epsilon("age") == 1
+
+
+def test_an_approximate_guarantee_is_no_cost() -> None:
+    with pytest.raises(BudgetError, match="no bound in ρ"):
+        Guarantee.touch(NAMES, "a", Approx(1, 1e-6))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"count": -1},
+        {"count": 0},
+        {"count": 0.5},
+        {"count": True},
+        {"on": ["nobody"]},
+        {"on": ["band"]},
+        {"on": []},
+        {"weight": "-5"},
+        {"weight": 1.9},
+        {"weight": "0"},
+        {"pure": "false"},
+        {"limit": 1.5},
+        {"limit": 0},
+        {"shape": "free"},
+        {"gaussian_scale": 1.0},
+    ],
+    ids=str,
+)
+def test_forged_terms_are_refused(change: dict[str, object]) -> None:
+    u = Universe(("age", "sex"), {"band": ("age",)})
+    data = Guarantee.squares(u, ["age"], Rho(1), limit=1).to_json()
+    data["terms"][0].update(change)
+    with pytest.raises((GuaranteeError, UnknownAttribute)):
+        Guarantee.from_json(data)
+
+
+@pytest.mark.parametrize("values", [[[]], [["0", "0"]], [["0"], ["1"]], []], ids=str)
+def test_forged_graphs_are_refused(values: list[list[str]]) -> None:
+    data = Guarantee.from_graph(["v"], [("0", "1", Pure(1))], on="v", values={"v": "01"}).to_json()
+    data["terms"][0].update({"values": values, "edges": []})
+    with pytest.raises(GuaranteeError):
+        Guarantee.from_json(data)
+
+
+@pytest.mark.parametrize("scale", [100.0, 0.5, float("nan"), 0.0, -1.0, "x"])
+def test_a_gaussian_scale_must_be_the_one_that_is_paid_for(scale: object) -> None:
+    with pytest.raises(GuaranteeError, match="Gaussian scale"):
+        Guarantee.touch(NAMES, "a", Rho(1), gaussian_scale=scale)  # type: ignore[arg-type]
+    with pytest.raises(GuaranteeError, match="Gaussian scale"):
+        Guarantee.touch(NAMES, {"a": Rho(1), "b": Rho(2)}, gaussian_scale=1.0)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 1.5, float("nan"), True, 10**7])
+def test_rows_per_person_must_be_a_sensible_number(rows: object) -> None:
+    with pytest.raises(GuaranteeError):
+        Guarantee.touch(NAMES, "a", Rho(1)).for_rows(rows)  # type: ignore[arg-type]
+
+
+def test_costs_beyond_meaning_are_refused_and_shown_as_no_bound() -> None:
+    from nabladp.privacy.units import to_float
+
+    with pytest.raises(BudgetError, match="beyond any meaning"):
+        Rho(1e300)
+    assert math.isinf(to_float(10**400))

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from textwrap import wrap
 from typing import Any, NoReturn
 
 import typer
@@ -29,9 +30,15 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+def _wrapped(console: Console, text: str, indent: int = 0) -> str:
+    """By words; a long one, such as a path, is left whole, to be copied."""
+    lines = wrap(printable(text), console.width - indent, break_long_words=False, break_on_hyphens=False)
+    return ("\n" + " " * indent).join(lines)
+
+
 def say(text: str, style: str = "") -> None:
-    """A line for people, wrapped by words."""
-    out.print(Text(printable(text), style=style))
+    """A line for people."""
+    out.print(Text(_wrapped(out, text), style), soft_wrap=True)
 
 
 def say_command(text: str) -> None:
@@ -116,10 +123,15 @@ def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
         if body["fix"]:
             _complain("fix:  ", body["fix"])
         if body.get("reserved"):
-            _complain("note: ", f"{', '.join(body['reserved'])} stays spent until it is voided with a reason.")
+            _complain("note: ", _how_it_stands(body["reserved"], body.get("folder")))
     sys.exit(code)
 
 
+def _how_it_stands(reserved: list[str], folder: str | None) -> str:
+    if folder is not None:
+        return f"The release is complete in {folder}; `nabladp ledger recover` publishes it."
+    return f"{', '.join(reserved)} stays spent until it is voided with a reason."
+
+
 def _complain(label: str, text: str, style: str = "bold") -> None:
-    """Wrapped by words; a long path is left whole, to be copied."""
-    err.print(Text.assemble((label, style), " ", printable(text)), overflow="ignore", crop=False)
+    err.print(Text.assemble((label, style), " ", _wrapped(err, text, indent=len(label) + 1)), soft_wrap=True)

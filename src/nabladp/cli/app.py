@@ -61,14 +61,21 @@ def init(
 ) -> None:
     """Draft a schema: names and kinds only. Domains are for a person to fill in."""
     with answering(json):
-        from nabladp.release.curation import write_draft
+        from nabladp.release.curation import looks_like_a_row, write_draft
 
         with working("looking at the columns"):
-            columns = write_draft(source, schema)
+            names = write_draft(source, schema)
+        doubtful = looks_like_a_row(names)
         if json:
-            print_json({"schema": str(schema), "columns": columns})
+            print_json({"schema": str(schema), "columns": len(names), "first_line_may_be_a_row": doubtful})
             return
-        say(f"Wrote {schema} with {columns} {'column' if columns == 1 else 'columns'}.")
+        say(f"Wrote {schema} with {len(names)} {'column' if len(names) == 1 else 'columns'}.")
+        if doubtful:
+            say(
+                "A column has a number for its name. If the first line of the table is a row, somebody's values are in "
+                "the draft: delete it, and put the names of the columns into the first line.",
+                "yellow",
+            )
         say(
             "Fill in every domain marked there from public knowledge, never from the data: the largest income in a "
             "table is somebody's income. Then:"

@@ -34,7 +34,7 @@ def check_delta(delta: float) -> None:
 
 
 def _paper(rho: float, delta: float) -> float:
-    return (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + _SLACK)
+    return (rho + 2 * math.sqrt(rho * -math.log(delta))) * (1 + _SLACK)
 
 
 def _tight(rho: float, delta: float) -> float:
@@ -43,15 +43,15 @@ def _tight(rho: float, delta: float) -> float:
     The derivative is ρ − (ln(1/δ) − ln a)/(a−1)², so Newton's method on ρ(a−1)² + ln a = ln(1/δ) finds the minimiser.
     Every a > 1 gives a valid bound: stopping early can only make the figure a little too large.
     """
-    log_inverse = math.log(1 / delta)
+    log_inverse = -math.log(delta)
     shift = math.sqrt(log_inverse / rho)  # a − 1; starts above the root
     for _ in range(12):
         step = (rho * shift * shift + math.log1p(shift) - log_inverse) / (2 * rho * shift + 1 / (1 + shift))
         shift = max(shift - step, shift / 8)
         if abs(step) <= 1e-6 * shift:  # the bound is flat at its minimum: its own error is of order 1e-12
             break
-    order = 1 + shift
-    terms = (rho * order, math.log(shift / order), (log_inverse - math.log(order)) / shift)
+    # ln((a−1)/a) = −ln(1 + 1/(a−1)): written so that nothing cancels when a is huge.
+    terms = (rho * (1 + shift), -math.log1p(1 / shift), (log_inverse - math.log1p(shift)) / shift)
     return max(sum(terms) + _SLACK * sum(map(abs, terms)), 0.0)
 
 

@@ -23,7 +23,6 @@ from nabladp.privacy.units import to_float
 
 Array = NDArray[np.float64]
 _POINTS = 1 << 13  # lattice points kept
-_GRID = 1 << 14  # points of the common loss grid
 _ROUNDING = 1e-9  # relative: more than the accumulated rounding of positive sums and products here
 _REACH = 9.5  # standard deviations kept on each side
 
@@ -76,34 +75,52 @@ def _composed(draws: Counter[float]) -> tuple[Array, Array, float]:
     groups = [_one_scale(scale, count) for scale, count in sorted(draws.items())]
     if len(groups) == 1:
         return groups[0]
+    lowest = math.fsum(losses[0] for losses, *_ in groups)
+    step = _step(groups)
+    total, escaped = Lattice(1, 0, np.ones(1)), math.fsum(group[2] for group in groups)
+    for losses, masses, _ in groups:
+        above = losses - losses[0]  # only what lies above a group's lowest loss goes onto the grid
+        positions = np.zeros(1, dtype=np.int64) if step == 0 else np.ceil(above / step).astype(np.int64)
+        positions[positions * step < above] += 1
+        total = total.plus(Lattice(1, 0, np.bincount(positions, weights=masses).astype(np.float64)))
+    return lowest + total.points * step, total.masses, escaped + total.escaped
+
+
+def _step(groups: list[tuple[Array, Array, float]]) -> float:
+    """Fine enough for the spread of the sum, coarse enough for the widest group; 0 if all are single points."""
     deviation = math.sqrt(math.fsum(_variance(losses, masses) for losses, masses, _ in groups))
-    step = 2 * _REACH * deviation / _GRID
-    escaped = math.fsum(group[2] for group in groups)
-    start, masses = 0, np.ones(1)
-    for losses, group_masses, _ in groups:
-        positions = np.ceil(losses / step - 1e-9).astype(np.int64)
-        positions[positions * step < losses] += 1
-        gridded: Array = np.bincount(positions - positions[0], weights=group_masses).astype(np.float64)
-        masses, start = np.convolve(masses, gridded), start + int(positions[0])
-        start, masses, lost = _trimmed(start, masses)
-        escaped += lost
-    return (start + np.arange(len(masses), dtype=np.float64)) * step, masses, escaped
+    widest = max(float(losses[-1] - losses[0]) for losses, *_ in groups)
+    return max(2 * _REACH * deviation / _POINTS, widest / _POINTS)
 
 
 def _variance(losses: Array, masses: Array) -> float:
-    mean = float(masses @ losses)
-    return float(masses @ (losses - mean) ** 2)
+    share = masses / masses.sum()
+    mean = float(share @ losses)
+    return float(share @ (losses - mean) ** 2)
 
 
 def _one_scale(scale: float, count: int) -> tuple[Array, Array, float]:
     """The loss distribution of ``count`` cells at one scale."""
-    reach = math.ceil(_REACH * scale) + 2
-    points = np.arange(-reach, reach + 1, dtype=np.float64)
-    weights = np.exp(-(points**2) / (2 * scale * scale))
-    noise = Lattice(1, -reach, weights / weights.sum())  # normalised over the window: never below the true mass
+    noise = _noise(scale)
+    reach = (len(noise.masses) // 2) * noise.step
     outside = count * 2 * math.exp(-(reach**2) / (2 * scale * scale))
     total = noise.narrowed().power(count)
     return (count + 2 * total.points) / (2 * scale * scale), total.masses, total.escaped + outside
+
+
+def _noise(scale: float) -> Lattice:
+    """One cell's noise, on a window outside which next to nothing lies; never below the true masses."""
+    step = 1
+    while 2 * _REACH * scale / step > 1 << 16:
+        step *= 2
+    reach = math.ceil(_REACH * scale / step) + 2
+    points = np.arange(-reach, reach + 1, dtype=np.float64)
+    if step == 1:
+        weights = np.exp(-(points**2) / (2 * scale * scale))
+        return Lattice(1, -reach, weights / weights.sum())
+    # The integers in (point − step, point] move up to the point: as many of them times the largest of their masses.
+    nearest = np.maximum(np.abs(points) - 1, 0) * step
+    return Lattice(step, -reach, step * np.exp(-(nearest**2) / (2 * scale * scale)) / (scale * math.sqrt(2 * math.pi)))
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from nabladp.errors import GuaranteeError
-from nabladp.privacy.terms import FREE, Cost
+from nabladp.privacy.terms import FREE, Cost, is_whole, read_truth, read_units
 from nabladp.privacy.units import half_square
 
 Node = tuple[str, ...]
@@ -31,9 +32,13 @@ class GraphTerm:
     pure: bool
 
     def __post_init__(self) -> None:
-        nodes = 1
-        for values in self.values:
-            nodes *= len(values)
+        named_once = len(set(self.names)) == len(self.names) == len(self.values) > 0
+        if not named_once or any(not values or len(set(values)) != len(values) for values in self.values):
+            raise GuaranteeError(
+                "A graph needs, for each of its attributes, the whole domain with every value once.",
+                fix="Pass a schema, or values={name: […]}.",
+            )
+        nodes = math.prod(len(values) for values in self.values)
         if nodes > MOST_NODES:
             raise GuaranteeError(
                 f"A graph over {', '.join(self.names)} would have {nodes} records; at most {MOST_NODES} are handled.",
@@ -41,8 +46,11 @@ class GraphTerm:
             )
         known = set(itertools.product(*self.values))
         for one, other, weight in self.edges:
-            if weight < 0:
-                raise GuaranteeError("An edge's weight must not be negative.", fix="Distances are at least zero.")
+            if not is_whole(weight) or weight < 0:
+                raise GuaranteeError(
+                    "An edge's weight must be a whole number of units, not negative.",
+                    fix="Distances are at least zero.",
+                )
             if one not in known or other not in known:
                 raise GuaranteeError(
                     f"An edge of the graph over {', '.join(self.names)} names a value outside the declared domain.",
@@ -132,5 +140,6 @@ class GraphTerm:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> GraphTerm:
-        edges = tuple((tuple(one), tuple(other), int(weight)) for one, other, weight in body["edges"])
-        return cls(tuple(body["names"]), tuple(tuple(v) for v in body["values"]), edges, bool(body["pure"]))
+        edges = tuple((tuple(one), tuple(other), read_units(weight)) for one, other, weight in body["edges"])
+        values = tuple(tuple(domain) for domain in body["values"])
+        return cls(tuple(body["names"]), values, edges, read_truth(body["pure"]))

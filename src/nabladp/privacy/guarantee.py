@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.conversion import check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm
-from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, sorted_weights
+from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, is_whole, sorted_weights
 from nabladp.privacy.units import exact, root_double, to_float, units_up
 from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, cost_units
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 Attributes = HasAttributes | Universe | Iterable[str]
 Names = Iterable[str] | str
 FORMAT = 1
+MOST_ROWS = 10**6
 
 
 def _float(units: int | None) -> float:
@@ -67,6 +68,16 @@ class Guarantee:
 
     universe: Universe
     terms: tuple[tuple[Term, int], ...] = ()  # each with how often it occurs, in a canonical order
+
+    def __post_init__(self) -> None:
+        for term, count in self.terms:
+            if not is_whole(count) or count < 1:
+                raise GuaranteeError(
+                    "A term occurs a whole number of times, at least once.", fix="Leave it out instead."
+                )
+            if not term.support <= self.universe.position.keys():
+                self.universe.sources(term.support)  # refuses unknown names
+                raise GuaranteeError("A term speaks of source attributes only.", fix="Build it with Guarantee.touch, …")
 
     # ---- building -------------------------------------------------------------------------------------------------
 
@@ -171,8 +182,11 @@ class Guarantee:
         weights: dict[str, int] = {}
         for name, value in given.items():
             units = _eps_units(value) if in_eps else cost_units(value)
-            for source in universe.sources(name):  # [derived]: a derived column is charged to its sources
-                weights[source] = max(weights.get(source, 0), units)
+            for source in universe.sources(name):
+                # A derived column is charged to its sources. Several columns of one source move together: a touch
+                # term charges them once, at the largest; costs that add up over columns add up for the source.
+                known = weights.get(source, 0)
+                weights[source] = max(known, units) if shape == "touch" else known + units
         if not weights:
             return cls(universe)
         return cls(universe, ((WeightTerm(shape, sorted_weights(weights), limit, pure, gaussian_scale), 1),))
@@ -198,8 +212,8 @@ class Guarantee:
 
     def for_rows(self, rows: int) -> Guarantee:
         """For people with up to ``rows`` rows each: ε·rows, ρ·rows² (group privacy)."""
-        if rows < 1:
-            raise GuaranteeError("A person has at least one row.", fix="Give rows ≥ 1.")
+        if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
+            raise GuaranteeError(f"A person has between 1 and {MOST_ROWS:,} rows.", fix="Give a whole number.")
         return Guarantee(self.universe, tuple((term.for_rows(rows), count) for term, count in self.terms))
 
     def with_public(self, names: Names) -> Guarantee:
@@ -324,13 +338,11 @@ class Guarantee:
                     "This guarantee was written in another format.", fix="Use the version that wrote it."
                 )
             universe = Universe.from_json(data["universe"])
-            parts = [cls(universe, ((_read_term(body), int(body.get("count", 1))),)) for body in data["terms"]]
+            parts = [cls(universe, ((_read_term(body), body.get("count", 1)),)) for body in data["terms"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, GuaranteeError):
                 raise
             raise GuaranteeError("This is not a guarantee.", fix="Read it from a release or a ledger.") from None
-        for part in parts:
-            universe.sources(part.terms[0][0].support)
         return cls.compose(universe, parts)
 
     def __repr__(self) -> str:

@@ -39,8 +39,9 @@ def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta
     except_with = "" if delta is None else f", except with probability {delta:g}"
     return Statement(
         after,
-        f"A belief of {prior:.0%} rises to at most {_percent_up(after)}{except_with}.",
-        "The adversary may know everything except these attributes of this person; the belief is about them.",
+        f"A belief of {100 * prior:.4g}% rises to at most {_percent_up(after)}{except_with}.",
+        "The adversary knows everything except these attributes of this person. One who knows less may also learn "
+        "through other attributes that depend on them.",
     )
 
 

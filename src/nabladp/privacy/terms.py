@@ -14,13 +14,16 @@ graph    the largest distance between records that differ within T   `lem:graph`
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
 
 from nabladp.errors import GuaranteeError
-from nabladp.privacy.units import half_square
+from nabladp.privacy.units import UNIT, half_square
 
 Weights = tuple[tuple[str, int], ...]
 SHAPES = ("touch", "linear", "squares")
@@ -72,10 +75,24 @@ class WeightTerm:
             raise GuaranteeError(f"There is no term shape {self.shape!r}.", fix=f"Shapes: {', '.join(SHAPES)}.")
         if self.shape == "squares" and self.pure:
             raise GuaranteeError("A 'squares' term has no pure bound.", fix="Use 'linear' for pure costs.")
-        if any(weight <= 0 for _, weight in self.weights):
+        if not self.weights or any(not is_whole(weight) or weight <= 0 for _, weight in self.weights):
             raise GuaranteeError("Every weight must be above zero.", fix="Leave attributes that cost nothing out.")
-        if self.limit is not None and self.limit < 1:
-            raise GuaranteeError("A limit must be at least 1.", fix="Leave it out for no limit.")
+        if self.limit is not None and (not is_whole(self.limit) or self.limit < 1):
+            raise GuaranteeError("A limit must be a whole number of at least 1.", fix="Leave it out for no limit.")
+        if self.gaussian_scale is not None and not self._scale_fits(self.gaussian_scale):
+            raise GuaranteeError(
+                "A Gaussian scale belongs to a touch term that costs ρ = 1/scale² for each of its attributes.",
+                fix="Leave it out, or give the scale of the noise exactly.",
+            )
+
+    def _scale_fits(self, scale: float) -> bool:
+        """Whether the weight is the cost of noise of this scale: never below it, and above only by rounding."""
+        if self.shape != "touch" or self.pure or len({weight for _, weight in self.weights}) != 1:
+            return False
+        if not isinstance(scale, float) or not 0 < scale < math.inf:
+            return False
+        cost = Fraction(scale) ** 2 * self.weights[0][1]
+        return UNIT <= cost <= UNIT + cost / 10**6 + Fraction(scale) ** 2
 
     @cached_property
     def _weight(self) -> dict[str, int]:
@@ -129,9 +146,9 @@ class WeightTerm:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> WeightTerm:
-        weights = body["weights"] if "weights" in body else dict.fromkeys(body["on"], body["weight"])
-        exact = tuple(sorted((name, int(weight)) for name, weight in weights.items()))
-        return cls(body["shape"], exact, body.get("limit"), bool(body["pure"]), body.get("gaussian_scale"))
+        given = body["weights"] if "weights" in body else dict.fromkeys(body["on"], body["weight"])
+        weights = sorted_weights({name: read_units(weight) for name, weight in given.items()})
+        return cls(body["shape"], weights, body.get("limit"), read_truth(body["pure"]), body.get("gaussian_scale"))
 
 
 @dataclass(frozen=True)
@@ -145,7 +162,7 @@ class CurveTerm:
         rising = all(a <= b for a, b in zip(self.table, self.table[1:], strict=False))
         if not self.table or self.table[0] != 0 or not rising:
             raise GuaranteeError("A curve starts at 0 and never falls.", fix="Give its value for 0, 1, 2, … columns.")
-        if any(count < 1 for _, count in self.columns):
+        if not self.columns or any(not is_whole(count) or count < 1 for _, count in self.columns):
             raise GuaranteeError("Every attribute of a curve holds at least one column.", fix="Leave the others out.")
         if sum(count for _, count in self.columns) >= len(self.table):
             raise GuaranteeError("The curve is shorter than the columns it covers.", fix="Give one value per column.")
@@ -188,9 +205,26 @@ class CurveTerm:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> CurveTerm:
-        return cls(tuple(sorted(body["columns"].items())), tuple(int(value) for value in body["table"]))
+        return cls(sorted_weights(body["columns"]), tuple(read_units(value) for value in body["table"]))
 
 
 def sorted_weights(weights: Mapping[str, int] | Iterable[tuple[str, int]]) -> Weights:
     items: Sequence[tuple[str, int]] = list(weights.items() if isinstance(weights, Mapping) else weights)
     return tuple(sorted(items))
+
+
+def is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def read_units(text: Any) -> int:
+    """Units as they are written: a decimal string. Anything else might have been rounded on its way."""
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]+", text):
+        raise GuaranteeError("A cost in a guarantee must be a decimal string.", fix="Do not edit stored guarantees.")
+    return int(text)
+
+
+def read_truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise GuaranteeError("'pure' in a guarantee must be true or false.", fix="Do not edit stored guarantees.")
+    return value

@@ -17,13 +17,19 @@ UNIT = 1 << 60
 Number = int | float | Fraction | Decimal
 
 
-def exact(number: Number, what: str = "a number") -> Fraction:
-    """The number as the person wrote it: 0.1 is one tenth, not the nearest double."""
+def exact(number: Number, what: str = "a number", *, up: bool = False) -> Fraction:
+    """The number as the person wrote it: 0.1 is one tenth, not the nearest double.
+
+    A cost that was computed as a double may lie above its shortest decimal; ``up`` takes the larger of the two.
+    """
     if isinstance(number, bool) or not isinstance(number, (int, float, Rational, Decimal)):
         raise BudgetError(f"{what} must be a number, not {type(number).__name__}.", fix="Give a plain number.")
     if isinstance(number, (float, Decimal)) and not math.isfinite(number):
         raise BudgetError(f"{what} must be finite.", fix="Give a plain finite number.")
-    return Fraction(str(float(number))) if isinstance(number, float) else Fraction(number)
+    if not isinstance(number, float):
+        return Fraction(number)
+    written = Fraction(str(float(number)))
+    return max(written, Fraction(number)) if up else written
 
 
 def units_up(number: Fraction) -> int:
@@ -48,5 +54,8 @@ def root_double(rho_units: int) -> int:
 
 def to_float(units: int) -> float:
     """The units as a double that is never below the true value."""
-    value = units / UNIT
+    try:
+        value = units / UNIT
+    except OverflowError:
+        return math.inf
     return math.nextafter(value, math.inf) if int(value * UNIT) < units else value  # scaling by 2⁶⁰ is exact

@@ -11,11 +11,15 @@ from nabladp.errors import BudgetError
 from nabladp.privacy.conversion import rho_for
 from nabladp.privacy.units import Number, exact, units_down, units_up
 
+MOST = 10**12
+
 
 def _positive(number: Number, what: str) -> Fraction:
     value = exact(number, what)
     if value <= 0:
         raise BudgetError(f"{what} must be above zero.", fix="Leave out what must not be released at all.")
+    if value > MOST:
+        raise BudgetError(f"{what} is beyond any meaning.", fix=f"Give a number up to {MOST:,}.")
     return value
 
 
@@ -29,8 +33,8 @@ class Pure:
     def __post_init__(self) -> None:
         _positive(self.eps, "Pure(eps)")
 
-    def amount(self) -> Fraction:
-        return exact(self.eps)
+    def amount(self, *, up: bool = False) -> Fraction:
+        return exact(self.eps, up=up)
 
     def to_json(self) -> dict[str, Any]:
         return {"pure": float(self.eps)}
@@ -46,8 +50,8 @@ class Rho:
     def __post_init__(self) -> None:
         _positive(self.rho, "Rho(rho)")
 
-    def amount(self) -> Fraction:
-        return exact(self.rho)
+    def amount(self, *, up: bool = False) -> Fraction:
+        return exact(self.rho, up=up)
 
     def to_json(self) -> dict[str, Any]:
         return {"rho": float(self.rho)}
@@ -63,8 +67,8 @@ class CDP:
     def __post_init__(self) -> None:
         _positive(self.eps0, "CDP(eps0)")
 
-    def amount(self) -> Fraction:
-        return exact(self.eps0) ** 2 / 2
+    def amount(self, *, up: bool = False) -> Fraction:
+        return exact(self.eps0, up=up) ** 2 / 2
 
     def to_json(self) -> dict[str, Any]:
         return {"cdp": float(self.eps0)}
@@ -72,7 +76,7 @@ class CDP:
 
 @dataclass(frozen=True)
 class Approx:
-    """(ε, δ), kept as the largest ρ whose tight conversion stays within it."""
+    """(ε, δ) as a limit or a request: the largest ρ whose tight conversion stays within it. Never a cost."""
 
     eps: Number
     delta: Number
@@ -83,7 +87,11 @@ class Approx:
         if not 0 < exact(self.delta, "Approx(…, delta)") < 1:
             raise BudgetError("Approx(…, delta) must lie between 0 and 1.", fix="Try delta = 1e-6.")
 
-    def amount(self) -> Fraction:
+    def amount(self, *, up: bool = False) -> Fraction:
+        if up:  # the conversion goes from ρ to (ε, δ) only
+            raise BudgetError(
+                "A release that is (ε, δ)-private has no bound in ρ.", fix="State its cost as Pure, CDP or Rho."
+            )
         return Fraction(rho_for(float(self.eps), float(self.delta)))
 
     def to_json(self) -> dict[str, Any]:
@@ -120,5 +128,5 @@ def limit_units(value: BudgetValue) -> int:
 
 
 def cost_units(value: BudgetValue) -> int:
-    """Units of a cost: rounded up."""
-    return units_up(value.amount())
+    """Units of a cost: rounded up. (ε, δ) is a limit or a request, never a cost."""
+    return units_up(value.amount(up=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ def draft_schema(source: Any) -> str:
     return draft(column_types(source))
 
 
-def write_draft(source: Any, path: Path) -> int:
-    """Write a draft into a new file; answers with the number of columns."""
+def write_draft(source: Any, path: Path) -> list[str]:
+    """Write a draft into a new file; answers with the names of the columns."""
     columns = column_types(source)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -25,7 +27,12 @@ def write_draft(source: Any, path: Path) -> int:
         raise SchemaError(f"{path.name!r} exists already.", fix="Move it away or choose another --schema.") from None
     except OSError:
         raise SourceError(f"Cannot write {path.name!r}.", fix="Check that its folder exists and is writable.") from None
-    return len(columns)
+    return [name for name, _ in columns]
+
+
+def looks_like_a_row(names: Iterable[str]) -> bool:
+    """Whether a first line may hold somebody's values instead of names: columns are rarely called by a number."""
+    return any(re.fullmatch(r"\s*[-+]?[\d.,]+\s*", name) for name in names)
 
 
 def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:

@@ -65,9 +65,13 @@ class Pending:
     def show(self) -> None:
         _show(self.folder, self.goal)
 
+    @property
+    def is_complete(self) -> bool:
+        return os.path.exists(self.folder / DIGESTS)
+
     def discard(self) -> None:
         """Remove what is not complete; a complete folder is kept for :func:`recover`."""
-        if os.path.exists(self.folder / DIGESTS):
+        if self.is_complete:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):  # parents made for this release go, too, if they are still empty

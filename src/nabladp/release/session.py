@@ -124,7 +124,7 @@ class Session:
             ],
             seeded=self.noise.is_seeded,
         )
-        with _spent(entries):
+        with _spent(entries, pending):
             releases = []
             for (name, place, mechanism), guarantee, error, entry in zip(parts, promises, errors, entries, strict=True):
                 output = mechanism.run(Watched(self.table, place or name, tell), self.noise)
@@ -191,12 +191,14 @@ class Watched:
 
 
 @contextmanager
-def _spent(entries: Sequence[Entry]) -> Iterator[None]:
-    """An error that comes after the reservation names what stays spent."""
+def _spent(entries: Sequence[Entry], pending: Pending | None) -> Iterator[None]:
+    """An error that comes after the reservation names what stays spent, and where a finished release waits."""
     try:
         yield
     except NablaDPError as error:
         error.fields["reserved"] = [entry.name for entry in entries]
+        if pending is not None and pending.is_complete:
+            error.fields["folder"] = pending.folder.name
         raise
 
 
