@@ -121,8 +121,10 @@ def test_a_plan_is_all_or_nothing(people: Path, tmp_path: Path) -> None:
 
 def test_seeded_noise_is_stamped_and_needs_a_test_ledger(people: Path, tmp_path: Path) -> None:
     private = session(people).ledger
+    with pytest.raises(LedgerError, match="private ledger"):
+        Session(people, SCHEMA, BUDGET, private, noise=NoiseSource.seeded(1))
     with pytest.raises(LedgerError, match="seeded release is not private"):
-        Session(people, SCHEMA, BUDGET, private, noise=NoiseSource.seeded(1)).release(PAIRS)
+        private.reserve(PAIRS.guarantee(SCHEMA, 400), "seeded", seeded=True)
     with pytest.raises(LedgerError):
         session(people, noise=NoiseSource.seeded(1))
     s = Session(people, SCHEMA, BUDGET, tmp_path / "test.db", noise=NoiseSource.seeded(1))
@@ -209,3 +211,62 @@ def test_sessions_refuse_what_makes_no_sense(people: Path, tmp_path: Path) -> No
         Session(open_table(people, other), SCHEMA, BUDGET, tmp_path / "l.db")
     with pytest.raises(DataError):
         Session(people, SCHEMA, BUDGET, tmp_path / "l2.db", rows=7).release(PAIRS)
+
+
+def test_an_open_ledger_must_agree_with_the_session(people: Path, tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "open.db", SCHEMA, Budget(per_attribute=Rho(100)))
+    with pytest.raises(LedgerError, match="another budget"):
+        Session(people, SCHEMA, Budget(per_attribute=Rho(0.01)), ledger)
+    test = Ledger.open(tmp_path / "test.db", SCHEMA, BUDGET, test=True)
+    with pytest.raises(LedgerError, match="test ledger"):
+        Session(people, SCHEMA, BUDGET, test)
+    assert Session(people, SCHEMA, None, ledger).left()["a"] == 100
+
+
+@pytest.mark.parametrize(
+    "options", [{"delta": 0}, {"delta": 2.0}, {"rows_per_person": 0}, {"rows_per_person": 1.5}], ids=str
+)
+def test_parameters_are_checked_before_anything_is_spent(people: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        session(people, **options)
+    assert not (people.parent / "ledger.db").exists()
+
+
+def test_several_rows_per_person_cost_their_square(people: Path, tmp_path: Path) -> None:
+    s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), tmp_path / "rows.db", rows_per_person=3)
+    mechanism = NoisyMarginals(Rho(0.1), k=1)
+    assert s.cost(mechanism).guarantee.rho("a") == pytest.approx(0.9)
+    release = s.release(mechanism, to=tmp_path / "out")
+    assert release.guarantee.rho("a") == pytest.approx(0.9) and s.left()["a"] == pytest.approx(0.1)
+    assert Release.load(tmp_path / "out").rows_per_person == 3
+
+
+def test_a_reservation_voided_while_it_runs_leaves_nothing_behind(people: Path, tmp_path: Path) -> None:
+    s = session(people)
+
+    class Voided(NoisyMarginals):
+        def run(self, counts: Any, noise: Any) -> Any:
+            s.ledger.void("gone", "changed our minds")
+            return super().run(counts, noise)
+
+    Voided.__name__ = "NoisyMarginals"
+    with pytest.raises(LedgerError, match="voided"):
+        s.release(Voided(CDP(0.5), k=1), name="gone", to=tmp_path / "out")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ledger.db", "people.csv"]
+
+
+def test_recover_binds_only_the_reservation_that_paid(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = session(people)
+    cheap = s.ledger.reserve(NoisyMarginals(Rho(0.001), k=1).guarantee(SCHEMA, 400), "cheap")
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "bind_all", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            s.release(PAIRS, name="dear", to=tmp_path / "out")
+    (hidden,) = tmp_path.glob(".out.pending-*")
+    listing = hidden / DIGESTS
+    listing.write_text(listing.read_text().replace(f" {cheap.seq + 1} ", f" {cheap.seq} "))
+    with pytest.raises(ReleaseError, match="changed"):
+        recover(hidden, s.ledger)
+    assert {entry.name for entry in s.ledger.unfinished()} == {"cheap", "dear"}

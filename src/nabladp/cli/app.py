@@ -106,18 +106,31 @@ def check(
 
 
 @app.command()
-def cost(plan: PlanFile, json: Json = False) -> None:
+def cost(
+    plan: PlanFile,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="Explain this set, e.g. income+health; repeat.")
+    ] = None,
+    worst: Annotated[int | None, typer.Option(help="Find the costliest so many attributes.")] = None,
+    prior: Annotated[float, typer.Option(help="The adversary's belief beforehand, for --set.")] = 0.5,
+    json: Json = False,
+) -> None:
     """Show what a plan would cost and how large its errors would be. Spends nothing, reads nothing of the table."""
     with answering(json):
         from nabladp.release import Plan
 
         with working("pricing"):
-            answer = Plan.load(plan).cost().to_json()
+            priced = Plan.load(plan).cost()
+            answer = priced.to_json() | priced.explained(sets or [], worst, prior)
         if json:
             print_json(answer)
         else:
             errors = show.error_table(answer["expected_error"])
             say_tables(show.privacy_table(answer), show.limits_plot(answer["limits"]), errors)
+            for explained in answer.get("sets", []):
+                say_tables(show.explanation(explained))
+            if "worst" in answer:
+                say(show.worst_sentence(answer["worst"]))
             if answer["fits"]:
                 say("Nothing was spent.")
             else:

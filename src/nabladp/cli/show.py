@@ -10,14 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from nabladp.cli.answer import printable
+from nabladp.release.cost import shown
 
 BAR = 24
 MOST_ROWS = 40
 Row = Mapping[str, Any]
-
-
-def number(value: float | None) -> str:
-    return "no bound" if value is None else f"{value:.4g}"
 
 
 def _table(title: str, texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:
@@ -49,7 +46,7 @@ def privacy_table(figures: Row) -> Table:
     table = _table(title, ["who is protected against what"], ["ε tight", "ε paper", "ρ"])
 
     def add(label: str, figure: Row, style: str = "") -> None:
-        cells = [number(figure[key]) for key in ("epsilon", "epsilon_paper", "rho")]
+        cells = [shown(figure[key]) for key in ("epsilon", "epsilon_paper", "rho")]
         table.add_row(printable(label), *cells, style=style)
 
     attributes = list(figures["attributes"].items())
@@ -67,8 +64,8 @@ def limits_plot(lines: Sequence[Row]) -> Table:
     """A bar per limit, broken limits first."""
     table = _table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
     for line in sorted(lines, key=lambda line: line["fits"])[:MOST_ROWS]:
-        fits, asked = line["fits"], f"{line['measure']} {number(line['requested'])}"
-        after = number(line["left"] - line["requested"]) if fits else "OVER"
+        fits, asked = line["fits"], f"{line['measure']} {shown(line['requested'])}"
+        after = shown(line["left"] - line["requested"], up=False) if fits else "OVER"
         bar = Text(_bar(line), "green" if fits else "red")
         table.add_row(printable(line["limit"]), bar, asked, Text(after, "" if fits else "bold red"))
     _more(table, len(lines) - MOST_ROWS, "limits")
@@ -109,9 +106,9 @@ def findings_table(findings: Iterable[Row]) -> Table:
 def spending_table(lines: Sequence[Row]) -> Table:
     """Every limit; where there are very many, those of which least is left."""
     table = _table("Spent and left", ["limit"], ["measure", "allowed", "spent", "left"])
-    shown = lines if len(lines) <= MOST_ROWS else sorted(lines, key=lambda line: line["left"] / line["allowed"])
-    for line in shown[:MOST_ROWS]:
-        cells = [line["measure"], *(number(line[key]) for key in ("allowed", "spent", "left"))]
+    listed = lines if len(lines) <= MOST_ROWS else sorted(lines, key=lambda line: line["left"] / line["allowed"])
+    for line in listed[:MOST_ROWS]:
+        cells = [line["measure"], shown(line["allowed"], up=False), shown(line["spent"]), shown(line["left"], up=False)]
         table.add_row(printable(line["limit"]), *cells, style="red" if line["exceeded"] else "")
     _more(table, len(lines) - MOST_ROWS, "limits")
     return table
@@ -137,3 +134,31 @@ def demo_errors(rows: Sequence[Row]) -> Table:
         cells = [f"{row['predicted']:.4g}", f"{row['actual']:.4g}", f"{row['covered']:.1%}"]
         table.add_row(printable(row["marginal"]), f"{row['cells']:,}", *cells)
     return table
+
+
+def explanation(told: Row) -> Table:
+    """One set of attributes: its figures, and what they mean with what that assumes."""
+    table = _table(f"Someone curious about {printable(' + '.join(told['attributes']))}", ["", ""])
+    table.show_header = False
+    pairs = [
+        ("ε tight", shown(told["epsilon"])),
+        ("ε exact", shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "not for this mix of noise"),
+        ("ε paper", shown(told["epsilon_paper"])),
+        ("ε pure", shown(told["pure_epsilon"])),
+        ("ρ", f"{shown(told['rho'])} (group privacy alone: {shown(told['group_privacy']['rho'])})"),
+    ]
+    for name, value in pairs:
+        table.add_row(name, value)
+    for statement in told["statements"]:
+        table.add_row("means", f"{statement['sentence']} Assumes: {statement['assumes']}")
+    table.add_row("not", told["not_protected"])
+    return table
+
+
+def worst_sentence(found: Row) -> str:
+    names = " + ".join(found["attributes"])
+    if found["exact"]:
+        return f"The costliest {len(found['attributes'])} attributes are {names}: ρ = {shown(found['rho'])}."
+    return (
+        f"Among the costliest: {names}, ρ = {shown(found['rho'])}; no set as large exceeds {shown(found['at_most'])}."
+    )

@@ -77,7 +77,7 @@ class Budget:
             named = [*(Limit.of(name, [name], self.per_attribute) for name in rest), *named]
         for key, value in self.sets.items():
             name = key if isinstance(key, str) else "+".join(key)
-            named.append(Limit.of(name, _protected(universe, _members(universe, key), name), value))
+            named.append(Limit.of(name, _protected(universe, members(universe, key), name), value))
         if self.person is not None and universe.protected:
             named.append(Limit.of("person", universe.protected, self.person))
         if not named:
@@ -130,7 +130,7 @@ def _set_name(key: Any) -> SetName:
     )
 
 
-def _members(universe: Universe, key: SetName) -> tuple[str, ...]:
+def members(universe: Universe, key: SetName) -> tuple[str, ...]:
     """The names in a set's key. An attribute may itself hold a '+': the whole string is tried first."""
     known = {*universe.roots, *universe.derived}
     text = key if isinstance(key, str) else "+".join(key)

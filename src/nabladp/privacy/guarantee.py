@@ -214,7 +214,11 @@ class Guarantee:
         """For people with up to ``rows`` rows each: ε·rows, ρ·rows² (group privacy)."""
         if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
             raise GuaranteeError(f"A person has between 1 and {MOST_ROWS:,} rows.", fix="Give a whole number.")
-        return Guarantee(self.universe, tuple((term.for_rows(rows), count) for term, count in self.terms))
+        if rows == 1:
+            return self
+        return Guarantee.compose(
+            self.universe, (Guarantee(self.universe, ((term.for_rows(rows), count),)) for term, count in self.terms)
+        )
 
     def with_public(self, names: Names) -> Guarantee:
         """The same release with these attributes declared public: nothing is promised for any set that holds one."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
 
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.guarantee import Guarantee, Names
+from nabladp.privacy.units import rounded
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,7 @@ def several_rows(guarantee: Guarantee, attributes: Names, rows: int, delta: floa
 
 
 def _up(bound: float) -> str:
-    """Three digits, rounded up: a bound is never shown smaller than it is."""
-    if not 0 < bound < math.inf:
-        return f"{bound:g}"
-    digits = 2 - math.floor(math.log10(bound))
-    shown = Decimal(bound).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)
-    return f"{float(shown):g}"
+    return rounded(bound, 3, up=True)
 
 
 def _percent_up(share: float) -> str:

@@ -7,13 +7,14 @@ fit into a limit of one.
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from numbers import Rational
 
 from nabladp.errors import BudgetError
 
 UNIT = 1 << 60
+_DOUBLE = Decimal("1e-12")
 Number = int | float | Fraction | Decimal
 
 
@@ -59,3 +60,15 @@ def to_float(units: int) -> float:
     except OverflowError:
         return math.inf
     return math.nextafter(value, math.inf) if int(value * UNIT) < units else value  # scaling by 2⁶⁰ is exact
+
+
+def rounded(value: float, digits: int, *, up: bool) -> str:
+    """So many digits for people. A cost or bound is never shown smaller than it is, what is left never larger.
+
+    (A double's own rounding, a part in 10¹², is let pass: 0.005 stays 0.005.)
+    """
+    if not 0 < value < math.inf:
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(value))
+    nudged = Decimal(value) * (1 - _DOUBLE if up else 1 + _DOUBLE)
+    return f"{float(nudged.quantize(Decimal(1).scaleb(-places), ROUND_CEILING if up else ROUND_FLOOR)):g}"

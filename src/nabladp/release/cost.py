@@ -8,8 +8,9 @@ from typing import Any
 
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
+from nabladp.privacy.budget import members
 from nabladp.privacy.ledger import Spending
-from nabladp.privacy.units import to_float
+from nabladp.privacy.units import rounded, to_float
 from nabladp.schema import Schema
 
 DELTA = 1e-6
@@ -57,6 +58,16 @@ class Cost:
     def fits(self) -> bool:
         return all(line.fits for line in self.lines)
 
+    def explained(self, sets: Sequence[str], worst: int | None = None, prior: float = 0.5) -> dict[str, Any]:
+        """More about sets written "a+b", and the costliest attributes."""
+        from nabladp.release.explain import costliest, explain
+
+        universe = self.guarantee.universe
+        found: dict[str, Any] = {}
+        if sets:
+            found["sets"] = [explain(self.guarantee, members(universe, text), self.delta, prior) for text in sets]
+        return found | ({} if worst is None else {"worst": costliest(self.guarantee, worst)})
+
     def to_json(self) -> dict[str, Any]:
         return {
             "fits": self.fits,
@@ -67,12 +78,17 @@ class Cost:
 
 
 def price(
-    named: Sequence[tuple[str, Mechanism]], schema: Schema, n: int
+    named: Sequence[tuple[str, Mechanism]], schema: Schema, n: int, rows_per_person: int = 1
 ) -> tuple[Guarantee, tuple[tuple[str, Any], ...]]:
     """The composed guarantee and the expected errors of some mechanisms. Reads no data."""
     parts = [mechanism.guarantee(schema, n) for _, mechanism in named]
     errors = tuple((name, mechanism.expected_error(schema, n)) for name, mechanism in named)
-    return Guarantee.compose(schema, parts), errors
+    return Guarantee.compose(schema, parts).for_rows(rows_per_person), errors
+
+
+def shown(value: float | None, *, up: bool = True) -> str:
+    """Four digits for people; costs are rounded up, what is left or allowed down."""
+    return "no bound" if value is None else rounded(value, 4, up=up)
 
 
 def figures(guarantee: Guarantee, adversaries: Mapping[str, Sequence[str]], delta: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def explain(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior
     }
 
 
-def worst(guarantee: Guarantee, size: int) -> dict[str, Any]:
+def costliest(guarantee: Guarantee, size: int) -> dict[str, Any]:
     """The costliest attributes of this number."""
     found = guarantee.worst_subset(size)
     return {

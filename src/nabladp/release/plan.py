@@ -28,7 +28,7 @@ from nabladp.schema import Schema
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "": ("table", "budget", "release", "adversary", "report"),
-    "table": ("source", "schema", "rows"),
+    "table": ("source", "schema", "rows", "rows_per_person"),
     "budget": ("ledger", "per_attribute", "attributes", "sets", "person"),
     "adversary": ("name", "attributes"),
     "report": ("delta", "folder"),
@@ -44,6 +44,7 @@ class Plan:
     source: str
     schema: Schema
     rows: int | None
+    rows_per_person: int
     budget: Budget
     ledger: str
     releases: tuple[tuple[str, Mechanism], ...]
@@ -76,9 +77,6 @@ class Plan:
         source = _text(table, "table", "source", "people.csv")
         ledger = _text(budget, "budget", "ledger", "ledger.db")
         schema = Schema.load(folder / _text(table, "table", "schema", "schema.toml"))
-        rows = table.get("rows")
-        if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
-            raise PlanError("'rows' in [table] is the public number of rows.", fix="Give a whole number above zero.")
         delta = report.get("delta", DELTA)
         check_delta(delta)
         limits = Budget.from_json({name: value for name, value in budget.items() if name != "ledger"})
@@ -87,7 +85,8 @@ class Plan:
             folder=folder,
             source=_located(folder, source),
             schema=schema,
-            rows=rows,
+            rows=_count(table, "rows", "the public number of rows"),
+            rows_per_person=_count(table, "rows_per_person", "how many rows one person has at most") or 1,
             budget=limits,
             ledger=ledger if "://" in ledger else str(folder / ledger),
             releases=_releases(data, schema),
@@ -98,7 +97,7 @@ class Plan:
 
     def cost(self) -> Cost:
         """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
-        guarantee, errors = price(self.releases, self.schema, self.rows or 0)
+        guarantee, errors = price(self.releases, self.schema, self.rows or 0, self.rows_per_person)
         standing = self._standing() if self._has_ledger() else self._unspent()
         return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta)
 
@@ -118,7 +117,10 @@ class Plan:
 
     def _check_affordable(self) -> None:
         """A plan beyond its own budget makes no ledger, which would put that budget on record for good."""
-        standing, (guarantee, _) = self._unspent(), price(self.releases, self.schema, self.rows or 0)
+        standing, (guarantee, _) = (
+            self._unspent(),
+            price(self.releases, self.schema, self.rows or 0, self.rows_per_person),
+        )
         keys = keys_of(Universe.of(self.schema), [line.limit for line in standing])
         check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
 
@@ -132,6 +134,7 @@ class Plan:
             delta=self.delta,
             adversaries=self.adversaries,
             rows=self.rows,
+            rows_per_person=self.rows_per_person,
         )
 
     def run(
@@ -229,6 +232,13 @@ def _text(part: Mapping[str, Any], section: str, name: str, example: str) -> str
     if not isinstance(text, str) or not text.strip():
         raise PlanError(f"[{section}] needs {name!r}, as text.", fix=f'Write, for instance, {name} = "{example}".')
     return text
+
+
+def _count(part: Mapping[str, Any], name: str, meaning: str) -> int | None:
+    value = part.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise PlanError(f"{name!r} in [table] is {meaning}.", fix="Give a whole number above zero.")
+    return value
 
 
 def _known(part: Mapping[str, Any], section: str) -> None:

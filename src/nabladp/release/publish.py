@@ -71,8 +71,10 @@ class Pending:
 
     def discard(self) -> None:
         """Remove what is not complete; a complete folder is kept for :func:`recover`."""
-        if self.is_complete:
-            return
+        if not self.is_complete:
+            self.destroy()
+
+    def destroy(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):  # parents made for this release go, too, if they are still empty
             for folder in self._made:
@@ -92,22 +94,22 @@ def recover(folder: str | Path, ledger: Ledger) -> Path:
         raise ReleaseError(f"{hidden.name!r} holds no finished release.", fix="Its reservation can only be voided.")
     goal = hidden.parent / match.group(1)
     _refuse_taken(goal, "Move it away, then recover again.")
-    found = list(_finished(hidden, ledger.id))
+    found = list(_finished(hidden, ledger))
     bindings = [(entry, digest, {"recovered": True}) for entry, digest, _ in found]
     ledger.bind_all(bindings, seeded=any(seeded for *_, seeded in found))
     _show(hidden, goal)
     return goal
 
 
-def _finished(hidden: Path, ledger: str) -> Iterator[tuple[int, str, bool]]:
+def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[int, str, bool]]:
     """Ledger entry, digest and whether it is seeded, for every release of a hidden folder that is as it was written."""
     try:
         for line in (hidden / DIGESTS).read_text(encoding="utf-8").removesuffix("\n").split("\n"):
             digest, entry, place = line.split(" ", 2)
             record = hidden / place / RECORD
             release = Release.load(record)
-            same = hashlib.sha256(record.read_bytes()).hexdigest() == digest
-            if not same or release.ledger["ledger"] != ledger or not (hidden / place / VALUES).exists():
+            same = hashlib.sha256(record.read_bytes()).hexdigest() == digest and (hidden / place / VALUES).exists()
+            if not same or int(entry) != release.ledger["entry"] or not _is_booked(release, ledger):
                 raise ValueError
             yield int(entry), digest, release.stamp is not None
     except (OSError, ValueError):
@@ -115,6 +117,16 @@ def _finished(hidden: Path, ledger: str) -> Iterator[tuple[int, str, bool]]:
             f"{hidden.name!r} was changed, or is of another ledger.",
             fix="Name its own ledger, or void its reservation.",
         ) from None
+
+
+def _is_booked(release: Release, ledger: Ledger) -> bool:
+    """Whether the ledger holds the very reservation that the record names, at the very cost that it states."""
+    if release.ledger["ledger"] != ledger.id:
+        return False
+    entry = ledger.entry(release.ledger["name"])
+    return (entry.seq, entry.hash) == (release.ledger["entry"], release.ledger["hash"]) and (
+        entry.guarantee == release.guarantee
+    )
 
 
 def _refuse_taken(goal: Path, fix: str) -> None:

@@ -41,6 +41,7 @@ class Release:
     stamp: str | None = None
     adversaries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     delta: float = DELTA
+    rows_per_person: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, names: Any) -> Any:
@@ -67,6 +68,7 @@ class Release:
             "mechanism": self.mechanism,
             "parameters": dict(self.parameters),
             "n": self.n,
+            "rows_per_person": self.rows_per_person,
             "figures": figures(self.guarantee, self.adversaries, self.delta),
             "expected_error": self.expected_error,
             "values": self.output.to_json(),
@@ -129,6 +131,7 @@ class Release:
             stamp=data["stamp"],
             adversaries={a["name"]: a["attributes"] for a in data["figures"]["adversaries"]},
             delta=data["figures"]["delta"],
+            rows_per_person=data["rows_per_person"],
             versions=data["versions"],
         )
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.errors import BudgetError, DataError, NablaDPError
+from nabladp.errors import BudgetError, DataError, LedgerError, NablaDPError
 from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
-from nabladp.privacy import Budget, Guarantee, Ledger
+from nabladp.privacy import Budget, Guarantee, Ledger, Universe
+from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
 from nabladp.release.cost import DELTA, Cost, error_json, limit_lines, price
 from nabladp.release.publish import Pending
@@ -35,7 +36,8 @@ class Session:
 
     ``table`` is anything :func:`open_table` takes; ``ledger`` a path, an address or an open :class:`Ledger`. The order
     of a release is fixed: reserve (durable), read, run, write, bind, show. Nothing is read before the reservation
-    except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every release.
+    except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every release. Where
+    one person may have several rows, ``rows_per_person`` says at most how many, and every release costs that much more.
     """
 
     def __init__(
@@ -49,28 +51,33 @@ class Session:
         delta: float = DELTA,
         adversaries: Mapping[str, Sequence[str]] | None = None,
         rows: int | None = None,
+        rows_per_person: int = 1,
     ) -> None:
         if ledger is None:
             raise BudgetError("A session needs a ledger.", fix='Give a file, for instance ledger="ledger.db".')
         self.schema = schema
         self.noise = noise or NoiseSource()
+        check_delta(delta)
         self.delta = delta
+        Guarantee.none(schema).for_rows(rows_per_person)  # refuses what is no number of rows
+        self.rows_per_person = rows_per_person
         self.adversaries = {name: tuple(chosen) for name, chosen in (adversaries or {}).items()}
         Guarantee.none(schema).universe.sources([name for chosen in self.adversaries.values() for name in chosen])
         self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows=rows)
         if self.table.schema.fingerprint() != schema.fingerprint():
             raise DataError("The table was opened with another schema.", fix="Open it with the session's schema.")
-        self.ledger = ledger if isinstance(ledger, Ledger) else self._open(ledger, budget)
-
-    def _open(self, where: str | Path, budget: Budget | None) -> Ledger:
-        return Ledger.open(where, self.schema, budget, test=self.noise.is_seeded)
+        if isinstance(ledger, Ledger):
+            ledger.check_agrees(Universe.of(schema), budget, test=self.noise.is_seeded)
+            self.ledger = ledger
+        else:
+            self.ledger = Ledger.open(ledger, schema, budget, test=self.noise.is_seeded)
 
     # ---- before -------------------------------------------------------------------------------------------------
 
     def cost(self, *mechanisms: Mechanism) -> Cost:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
         named = [(f"{type(m).__name__} {i}", m) for i, m in enumerate(mechanisms, 1)]
-        guarantee, errors = price(named, self.schema, self.table.n)
+        guarantee, errors = price(named, self.schema, self.table.n, self.rows_per_person)
         return Cost(guarantee, errors, limit_lines(self.ledger.spent(), guarantee), self.adversaries, self.delta)
 
     def left(self) -> dict[str, float]:
@@ -110,7 +117,7 @@ class Session:
     def _pay_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
         tell("counting rows", 0, 0)
         n = self.table.n
-        promises = [mechanism.guarantee(self.schema, n) for *_, mechanism in parts]
+        promises = [mechanism.guarantee(self.schema, n).for_rows(self.rows_per_person) for *_, mechanism in parts]
         errors = [mechanism.expected_error(self.schema, n) for *_, mechanism in parts]
         details: dict[str, Any] = {}
         if pending is not None:
@@ -133,11 +140,20 @@ class Session:
             tell("writing", 0, 0)
             if pending is not None:
                 pending.write([(place, release) for (_, place, _), release in zip(parts, releases, strict=True)])
-            self.ledger.bind_all(
-                [(entry.seq, release.digest, {}) for entry, release in zip(entries, releases, strict=True)],
-                seeded=self.noise.is_seeded,
-            )
+            self._bind(entries, releases, pending)
         return releases
+
+    def _bind(self, entries: Sequence[Entry], releases: Sequence[Release], pending: Pending | None) -> None:
+        bindings: list[tuple[int, str, dict[str, Any]]] = [
+            (entry.seq, release.digest, {}) for entry, release in zip(entries, releases, strict=True)
+        ]
+        try:
+            self.ledger.bind_all(bindings, seeded=self.noise.is_seeded)
+        except LedgerError:
+            waiting = {entry.seq for entry in self.ledger.unfinished()}
+            if pending is not None and not waiting.issuperset(entry.seq for entry in entries):
+                pending.destroy()  # voided while it ran: its cost was given back, so nothing of it may stay
+            raise
 
     def _record(
         self, name: str, mechanism: Mechanism, guarantee: Guarantee, error: Any, output: Any, booked: Mapping[str, Any]
@@ -156,6 +172,7 @@ class Session:
             stamp=self.noise.stamp,
             adversaries=self.adversaries,
             delta=self.delta,
+            rows_per_person=self.rows_per_person,
             versions=versions(),
         )
 

@@ -64,7 +64,7 @@ class Ledger(View):
             cls._create(store, universe, budget, limits, test)
         ledger = cls(store, store.identity())
         try:
-            ledger._check_opened(universe, budget, test)
+            ledger.check_agrees(universe, budget, test=test)
         except Exception:
             ledger.close()
             raise
@@ -98,12 +98,15 @@ class Ledger(View):
 
         store.create(ledger, created, first)
 
-    def _check_opened(self, universe: Universe | None, budget: Budget | None, test: bool) -> None:
+    def check_agrees(self, universe: Universe | None, budget: Budget | None, *, test: bool) -> None:
+        """Refuse another schema, another budget, or a private use of a test ledger and the reverse."""
         if self.test != test:
             kind, other = ("test", "private") if self.test else ("private", "test")
             raise LedgerError(
                 f"{self.label!r} is a {kind} ledger and cannot serve as a {other} one.",
-                fix=f"Open it with test={self.test}, or use a ledger of its own.",
+                fix="Leave the seed out."
+                if test
+                else "Give it a seed (--test-seed), or use another ledger for what is private.",
             )
         standing = self._standing()
         known = standing.universe if universe is None else widened(standing.universe, universe)
@@ -272,4 +275,5 @@ def _seeded(seeded: bool) -> str:
 
 def _ended(end: Row) -> LedgerError:
     how = "bound to a release" if end.kind == "bind" else "voided"
-    return LedgerError(f"{end.name!r} is already {how} (entry {end.seq}).", fix="Reserve again under another name.")
+    fix = "What got out stays spent." if end.kind == "bind" else "Reserve again under another name."
+    return LedgerError(f"{end.name!r} is already {how} (entry {end.seq}).", fix=fix)

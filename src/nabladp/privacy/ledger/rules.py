@@ -148,7 +148,8 @@ def check_same_budget(recorded: Sequence[Limit], given: Sequence[Limit]) -> None
             raise LedgerError(
                 f"The ledger has another budget: the limit {name!r} is {_values(was)} in the ledger and "
                 f"{_values(now)} in the budget given.",
-                fix="Open it with its own budget, or change it on record with ledger.change_budget(budget, reason).",
+                fix="Use the ledger's own budget, or change it on record with `nabladp ledger change-budget` "
+                "(in Python ledger.change_budget).",
                 limit=name,
             )
 
