@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nabladp.errors import SourceError
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable, Marginals, check_table, open_table
+from nabladp.tables import CodedTable, Marginals, check_table, column_types, open_table
 
 SCHEMA = Schema(
     (
@@ -253,3 +254,29 @@ def test_census_extract():
             if label != "other":
                 assert by_text.get(label, 0) == count, name
         assert found.sum() == len(rows)
+
+
+def test_the_delimiter_is_the_one_that_finds_the_expected_names(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("income (EUR; monthly; net),age\n5,3\n7,4\n")
+    schema = Schema((Attribute("age", "integer", low=0, high=9),))
+    assert open_table(path, schema).marginals([("age",)])[0].sum() == 2
+
+
+def test_paths_inside_a_query_start_in_the_folder_given(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "people.csv").write_text("age\n3\n4\n")
+    monkeypatch.chdir(tmp_path)
+    query = "select * from read_csv('people.csv', all_varchar = true)"
+    schema = Schema((Attribute("age", "integer", low=0, high=9),))
+    assert open_table(query, schema, folder=tmp_path / "data").n == 2
+    with pytest.raises(SourceError):
+        open_table(query, schema)
+
+
+def test_a_ragged_file_is_not_taken_for_another_encoding(tmp_path):
+    path = tmp_path / "ragged.csv"
+    path.write_text("a,b\n1,2\n1,2,3\n")
+    with pytest.raises(SourceError) as caught:
+        column_types(path)
+    assert "UTF-8" not in str(caught.value)

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from nabladp import __version__
-from nabladp.cli import show
 from nabladp.cli.answer import answering, out, print_json, say, say_command, say_tables, working
 from nabladp.cli.ledger import ledger_app
 
@@ -91,6 +90,7 @@ def check(
 ) -> None:
     """Validate a table against its schema. Names column, rule and fix; never a value."""
     with answering(json):
+        from nabladp.cli import show
         from nabladp.release import check_source
 
         with working("checking every row"):
@@ -117,6 +117,7 @@ def cost(
 ) -> None:
     """Show what a plan would cost and how large its errors would be. Spends nothing, reads nothing of the table."""
     with answering(json):
+        from nabladp.cli import show
         from nabladp.release import Plan
 
         with working("pricing"):
@@ -179,6 +180,7 @@ def demo(
 ) -> None:
     """Make up a population, release from it with the very command you would use, and show how it went."""
     with answering(json):
+        from nabladp.cli import show
         from nabladp.release import demo as show_case
 
         with working(f"making up {people:,} people"):

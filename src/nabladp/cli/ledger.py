@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nabladp.cli import show
 from nabladp.cli.answer import answering, print_json, say, say_command, say_tables, working
 
 
@@ -39,6 +38,7 @@ def show_ledger(
 ) -> None:
     """Limits, what is spent and left, the last entries, and what is unfinished."""
     with answering(json):
+        from nabladp.cli import show
         from nabladp.release import Ledger
 
         with working("reading the ledger"), Ledger.read(ledger) as book:

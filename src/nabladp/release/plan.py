@@ -25,6 +25,7 @@ from nabladp.release.cost import DELTA, Cost, limit_lines, price
 from nabladp.release.record import Release
 from nabladp.release.session import Session, Stage
 from nabladp.schema import Schema
+from nabladp.tables import open_table
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "": ("table", "budget", "release", "adversary", "report"),
@@ -126,14 +127,13 @@ class Plan:
 
     def session(self, noise: NoiseSource | None = None) -> Session:
         return Session(
-            self.source,
+            open_table(self.source, self.schema, rows=self.rows, folder=self.folder),
             self.schema,
             self.budget,
             self.ledger,
             noise=noise,
             delta=self.delta,
             adversaries=self.adversaries,
-            rows=self.rows,
             rows_per_person=self.rows_per_person,
         )
 

@@ -26,10 +26,11 @@ def batch_rows(columns: int) -> int:
 
 
 @contextmanager
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def connection(folder: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
     """A private in-memory database that cannot fetch extensions or see Python variables.
 
-    What a query has to spill goes to a folder of its own, removed at the end.
+    Relative paths in a query are looked for in ``folder``, too. What a query has to spill goes to a folder of its own,
+    removed at the end.
     """
     with TemporaryDirectory(prefix="nabladp-") as spill:
         settings: dict[str, Any] = {
@@ -44,6 +45,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             "temp_directory": spill,
             "lock_configuration": "true",
         }
+        if folder:
+            settings["file_search_path"] = folder
         database = duckdb.connect(":memory:", config=settings)
         try:
             yield database
@@ -51,12 +54,12 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             database.close()
 
 
-def stream(queries: Iterable[tuple[str, str]], rows: int) -> Batches:
+def stream(queries: Iterable[tuple[str, str]], rows: int, folder: str = "") -> Batches:
     """The results of queries one after the other, a batch at a time; beside each query, what it reads, for errors.
 
     DuckDB runs in a thread of its own: its calls may not notice Ctrl-C, while this one always does and stops it.
     """
-    with connection() as database:
+    with connection(folder) as database:
         ready: Queue[Any] = Queue(maxsize=2)
         stopped = Event()
 
@@ -117,6 +120,11 @@ def readable(error: BaseException, what: str) -> BaseException:
 
 _FAULTS = (
     ("expected number of columns", "has rows of different lengths", "Give every row as many fields as the header."),
+    (
+        "sniffing file",
+        "is not a regular CSV file",
+        "Give every row as many fields as the header, with one delimiter and one kind of quotes.",
+    ),
     ("unicode", "is not UTF-8 text", CONVERT),
     ("utf-8", "is not UTF-8 text", CONVERT),
     ("utf8", "is not UTF-8 text", CONVERT),

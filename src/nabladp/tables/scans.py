@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +18,7 @@ from nabladp.tables import duck
 
 LONGEST_HEADER = 1 << 22
 _DELIMITERS = (",", ";", "\t", "|")
+_ENDINGS = ("csv", "tsv", "parquet", "pq", "json", "ndjson", "jsonl")
 _NAMES = ".csv, .tsv, .parquet, .json or .ndjson (text also with .gz)"
 
 
@@ -31,22 +32,24 @@ class Scan:
     columns: tuple[str, ...]
     typed: str
     header_is_text: bool = False  # a first line of text, which might be a row by mistake
+    folder: str = ""  # where the paths inside a query start
 
 
-def scan_file(path: Path) -> Scan:
+def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
+    """``expected`` are names the table should have; they help to tell a CSV file's delimiter."""
     what = f"The file {str(path)!r}"
     if path.is_dir():
         fix = f"Give a file, or a glob such as {str(path / '*.parquet')!r}."
         raise SourceError(f"{str(path)!r} is a folder, not a table.", fix=fix, path=str(path))
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    scan = {"csv": _csv, "tsv": _csv, "parquet": _parquet, "pq": _parquet}.get(ending)
-    scan = _json if ending in ("json", "ndjson", "jsonl") else scan
-    if scan is None:
+    if ending not in _ENDINGS:
         raise SourceError(f"{what} is of no known kind.", fix=f"Its name should end in {_NAMES}.", path=str(path))
     try:
         with path.open("rb"):
             pass
-        return scan(path, what)
+        if ending in ("csv", "tsv"):
+            return _csv(path, what, expected)
+        return _parquet(path, what) if ending in ("parquet", "pq") else _json(path, what)
     except UnicodeDecodeError:
         raise SourceError(f"{what} is not UTF-8 text.", fix=duck.CONVERT, path=str(path)) from None
     except (EOFError, gzip.BadGzipFile, pa.ArrowInvalid):
@@ -59,10 +62,10 @@ def scan_file(path: Path) -> Scan:
         raise SourceError(f"{what} cannot be opened: {reason}.", fix="Check its permissions.", path=str(path)) from None
 
 
-def scan_query(query: str) -> Scan:
-    """A query that only selects. It must give the same rows each time it is run."""
+def scan_query(query: str, folder: str = "") -> Scan:
+    """A query that only selects. It must give the same rows each time it is run, each made from one person's data."""
     what = "The query"
-    with duck.connection() as database:
+    with duck.connection(folder) as database:
         try:
             statements = database.extract_statements(query)
             if len(statements) != 1 or statements[0].type.name != "SELECT":
@@ -72,14 +75,15 @@ def scan_query(query: str) -> Scan:
             fault = duck.readable(error, what)
             raise fault from None
     relation = f"({query.strip().rstrip(';')}\n)"  # the line break ends a comment at the end
-    return Scan(what, relation, columns, relation)
+    return Scan(what, relation, columns, relation, folder=folder)
 
 
-def _csv(path: Path, what: str) -> Scan:
+def _csv(path: Path, what: str, expected: frozenset[str]) -> Scan:
     lines = _first_lines(path)
     if any("\0" in line for line in lines):
         raise SourceError(f"{what} is not a text file.", fix="Give a CSV file in UTF-8.", path=str(path))
-    delimiter, columns = _header(lines, "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else None)
+    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    delimiter, columns = _header(lines, ("\t",) if tabs else _DELIMITERS, expected)
     if not columns:
         fix = "Give a file whose first line names the columns, with quotes that are closed."
         raise SourceError(f"{what} has no header.", fix=fix, path=str(path))
@@ -105,10 +109,10 @@ def _first_lines(path: Path) -> list[str]:
     return lines
 
 
-def _header(lines: list[str], delimiter: str | None) -> tuple[str, tuple[str, ...]]:
-    """The column names, by the delimiter that finds most of them."""
-    found = {by: _split(lines, by) for by in ([delimiter] if delimiter else _DELIMITERS)}
-    best = max(found, key=lambda by: len(found[by]))
+def _header(lines: list[str], delimiters: Iterable[str], expected: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """The column names, by the delimiter that finds most of the expected ones, or else simply most."""
+    found = {by: _split(lines, by) for by in delimiters}
+    best = max(found, key=lambda by: (len(expected.intersection(found[by])), len(found[by])))
     return best, found[best]
 
 
@@ -156,16 +160,21 @@ def literal(text: str) -> str:
 # Reading scans
 
 
-def count(scans: Iterable[Scan]) -> int:
+def count(scans: Sequence[Scan]) -> int:
     queries = [(f"select count(*) as n from {scan.relation}", scan.what) for scan in scans]
-    return sum(batch.column(0)[0].as_py() for batch in duck.stream(queries, 1))
+    return sum(batch.column(0)[0].as_py() for batch in duck.stream(queries, 1, _folder(scans)))
 
 
-def rows(scans: Iterable[Scan], names: tuple[str, ...]) -> duck.Batches:
+def rows(scans: Sequence[Scan], names: tuple[str, ...]) -> duck.Batches:
     """All rows of all scans, with the columns of these names."""
     queries = [(_select(scan, names), scan.what) for scan in scans]
-    for batch in duck.stream(queries, duck.batch_rows(len(names))):
+    for batch in duck.stream(queries, duck.batch_rows(len(names)), _folder(scans)):
         yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
+
+
+def _folder(scans: Sequence[Scan]) -> str:
+    """Only a query has one, and a query stands alone."""
+    return scans[0].folder if scans else ""
 
 
 def _select(scan: Scan, names: tuple[str, ...]) -> str:
@@ -177,7 +186,7 @@ def _select(scan: Scan, names: tuple[str, ...]) -> str:
 
 def type_words(scan: Scan) -> list[str]:
     """A word for the type of each column, from the file's own types or, for text, a sample."""
-    with duck.connection() as database:
+    with duck.connection(scan.folder) as database:
         try:
             types = [str(kind).upper() for kind in database.sql(f"select * from {scan.typed}").types]
         except Exception as error:

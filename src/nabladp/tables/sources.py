@@ -54,10 +54,10 @@ class ScanSource:
         return scans.rows(self.scans, names)
 
 
-def open_source(source: Any) -> Source:
+def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str = "") -> Source:
     """A file, a glob, a query, or a table in memory. pandas and polars are never imported from here."""
     if isinstance(source, (str, Path)):
-        return ScanSource(_scans(source))
+        return ScanSource(_scans(source, expected, folder))
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
@@ -73,17 +73,17 @@ def open_source(source: Any) -> Source:
     raise SourceError(f"A {name} cannot be read as a table.", fix=fix)
 
 
-def _scans(source: str | Path) -> tuple[Scan, ...]:
+def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[Scan, ...]:
     text = str(source)
     if _exists(source):
-        return (scan_file(Path(source)),)
+        return (scan_file(Path(source), expected),)
     if isinstance(source, str) and _QUERY.match(source):
-        return (scan_query(source),)
+        return (scan_query(source, folder),)
     if glob.has_magic(text):
         found = sorted(glob.glob(text, recursive=True))
         if not found:
             raise SourceError(f"No file matches {text!r}.", fix="Check the pattern and the folder.", path=text)
-        return tuple(scan_file(Path(name)) for name in found)
+        return tuple(scan_file(Path(name), expected) for name in found)
     fix = "Check the path; only files on this machine can be read." if "://" in text else "Check the path."
     raise SourceError(f"There is no file {text!r}.", fix=fix, path=text)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -68,15 +69,17 @@ class Table(CodedRows):
         return self._source.in_memory or self.n * Encoder(self.schema).bytes_per_row() <= KEPT_BYTES
 
 
-def open_table(source: Any, schema: Schema, rows: int | None = None) -> Table:
+def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
     """Open a CSV, Parquet or JSON file, a glob of them, a DuckDB query, or a pandas, polars or Arrow table.
 
-    Checks that it can be read and has the columns of the schema, and reads no rows. ``rows`` is their number where it
-    is known beforehand; a table with any other number is refused when it is counted.
+    Checks that it can be read and has the columns of the schema, and reads no rows (of JSON, the names in the first
+    records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is
+    counted. ``folder`` is where relative paths inside a query start. Each row of a query must be made from one person's
+    data alone, and who is in it must not depend on a protected attribute: no such filter, window, limit or sample.
     """
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
         raise DataError("The number of rows must be a whole number above zero.", fix="Leave it out to have it counted.")
-    opened = open_source(source)
+    opened = open_source(source, frozenset(schema.names), str(folder))
     for what, columns, is_text in opened.headers():
         _check_columns(what, columns, is_text, schema)
     return Table(opened, schema, rows)
