@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,17 @@ def missing(what: str) -> None:
     pytest.skip(f"{what} not found")
 
 
-@pytest.fixture
-def program(request: pytest.FixtureRequest) -> str:
-    """The path of a system program, named by indirect parametrisation; skipped by name where it is missing."""
-    found = find_program(request.param)
-    if found is None:
-        missing(request.param)
-    return str(found)
+@pytest.fixture(scope="session")
+def program() -> Callable[[str], str]:
+    """The path of a part of the system by name; skipped by name where it is missing."""
+
+    def find(name: str) -> str:
+        found = find_program(name)
+        if found is None:
+            missing(name)
+        return str(found)
+
+    return find
 
 
 @pytest.fixture(scope="session")

@@ -274,9 +274,11 @@ def test_paths_inside_a_query_start_in_the_folder_given(tmp_path, monkeypatch):
         open_table(query, schema)
 
 
-def test_a_ragged_file_is_not_taken_for_another_encoding(tmp_path):
+def test_a_ragged_file_can_be_drafted_from_and_is_refused_when_read(tmp_path):
     path = tmp_path / "ragged.csv"
     path.write_text("a,b\n1,2\n1,2,3\n")
+    assert column_types(path) == [("a", "text"), ("b", "text")]
+    schema = Schema((Attribute("a", "integer", low=0, high=9),))
     with pytest.raises(SourceError) as caught:
-        column_types(path)
+        open_table(path, schema).marginals([("a",)])
     assert "UTF-8" not in str(caught.value)

@@ -381,3 +381,38 @@ def test_costs_beyond_meaning_are_refused_and_shown_as_no_bound() -> None:
     with pytest.raises(BudgetError, match="beyond any meaning"):
         Rho(1e300)
     assert math.isinf(to_float(10**400))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Guarantee.touch(NAMES, {"a": Rho(1), "b": Pure(1)}),
+        lambda: Guarantee.touch(NAMES, {"a": Rho(1)}, Rho(1)),
+        lambda: Guarantee.squares(NAMES, "a", Pure(1)),
+        lambda: Guarantee.curve(NAMES, {"a": 3}, [0, 1]),
+        lambda: Guarantee.curve(NAMES, {"a": 1}, [1, 2]),
+        lambda: Guarantee.from_graph(NAMES, [], on="a"),
+        lambda: Guarantee.from_graph(["v"], [("0", "9", Pure(1))], on="v", values={"v": "01"}),
+        lambda: Guarantee.from_graph(["v"], [("0", "1", Pure(1)), ("0", "1", CDP(1))], on="v", values={"v": "01"}),
+        lambda: Guarantee.from_graph(Universe(("a",), {"b": ("a",)}), [], on="b", values={"b": "01"}),
+        lambda: Guarantee.from_graph("abcd", [], on=[*"abcd"], values=dict.fromkeys("abcd", "0123456789")),
+        lambda: Guarantee.none(NAMES).epsilon_between({}, {}, "approx"),
+        lambda: Universe(("a", "a")),
+    ],
+)
+def test_guarantees_that_make_no_sense_are_refused(build: object) -> None:
+    with pytest.raises(GuaranteeError) as caught:
+        build()  # type: ignore[operator]
+    assert caught.value.fix
+
+
+def test_a_schema_gives_a_graph_its_domain() -> None:
+    from nabladp.schema import Attribute, Schema
+
+    schema = Schema((Attribute("age", "integer", low=0, high=3), Attribute("sex", "boolean")))
+    edges = [({"age": i}, {"age": i + 1}, Pure(0.5)) for i in range(3)]
+    g = Guarantee.from_graph(schema, edges, on="age")
+    assert g.epsilon("age") == 1.5 and g.worst_subset(1).attributes == ("age",)
+    assert g.for_rows(2).epsilon("age") == 3.0
+    with pytest.raises(GuaranteeError, match="lack 'age'"):
+        Guarantee.from_graph(schema, [], on=["age", "sex"]).epsilon_between({"sex": 0}, {"sex": 1})

@@ -52,7 +52,7 @@ def test_parquet_holds_values_intervals_and_scale(people: Path, tmp_path: Path) 
 
     release = session(people).release(PAIRS, to=tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / "values.parquet").to_pylist()
-    assert len(rows) == 10 and rows[1]["values"] == ["x", "1"] and rows[1]["marginal"] == "a+b"
+    assert len(rows) == 10 and rows[1]["values"] == ["x", "1"] and rows[1]["attributes"] == ["a", "b"]
     width = release["a", "b"].half_width()
     assert all(row["high"] - row["count"] == row["count"] - row["low"] == width for row in rows)
 

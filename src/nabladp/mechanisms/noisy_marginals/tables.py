@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LEVEL = 0.95
+_NO_NOISE = 1e-30  # the variance of noise so small that it underflows
 Kind = Literal["gaussian", "laplace"]
 Floats = NDArray[np.float64]
 
@@ -156,7 +157,7 @@ class MarginalTables:
                 continue
             axis = table.attributes.index(name)
             summed = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != axis))
-            weight = 1 / (table.variance * (table.counts.size // size))
+            weight = 1 / (max(table.variance, _NO_NOISE) * (table.counts.size // size))
             total, precision = total + weight * summed, precision + weight
         if not precision:
             raise MechanismError(f"No released marginal holds {name!r}.", fix="Add a set with it to the release.")
@@ -230,7 +231,7 @@ class MarginalTables:
         return cls(tuple(tables), int(data["n"]), schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a cell: the marginal, the values, the noisy count, its interval and the noise scale."""
+        """One row a cell: the marginal, its attributes and values, the noisy count, its interval, the noise scale."""
         import pyarrow as pa
 
         return pa.concat_tables([_cells(table, schema) for table in self.tables])
@@ -247,13 +248,14 @@ def _cells(table: NoisyMarginal, schema: Schema) -> pa.Table:
 
     columns = [_labels(schema, table.attributes, axis, table.counts.shape) for axis in range(table.counts.ndim)]
     width, flat = table.half_width(), table.counts.ravel()
-    interleaved = pa.array(np.stack(columns, axis=1).ravel(), type=pa.string())
-    offsets = pa.array(np.arange(0, len(interleaved) + 1, len(columns)), type=pa.int32())
     size = len(flat)
+    offsets = pa.array(np.arange(0, size * len(columns) + 1, len(columns)), type=pa.int32())
+    names, values = np.tile(np.array(table.attributes, dtype=object), size), np.stack(columns, axis=1).ravel()
     return pa.table(
         {
             "marginal": pa.array(["+".join(table.attributes)] * size, type=pa.string()),
-            "values": pa.ListArray.from_arrays(offsets, interleaved),
+            "attributes": pa.ListArray.from_arrays(offsets, pa.array(names, type=pa.string())),
+            "values": pa.ListArray.from_arrays(offsets, pa.array(values, type=pa.string())),
             "count": pa.array(flat),
             "low": pa.array(flat - width),
             "high": pa.array(flat + width),

@@ -95,7 +95,7 @@ class SQLite:
 
     def engine(self, *, patience: float, create: bool = False, read_only: bool = False) -> Engine:
         # Only creation may make a file: a ledger deleted while in use must not come back empty.
-        address = f"file:{quote(str(self.path))}?mode={'rwc' if create else 'rw'}"
+        address = f"file:{quote(os.fsencode(self.path))}?mode={'rwc' if create else 'rw'}"
 
         def connect() -> sqlite3.Connection:
             connection = sqlite3.connect(address, uri=True, timeout=min(patience, _WAIT), isolation_level=None)
