@@ -18,8 +18,8 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench docs
+	$(BIN)/ruff format --check src tests bench docs
 	$(BIN)/mypy
 
 clean:
