@@ -90,3 +90,13 @@ def test_public_attributes_are_left_out_of_the_promise() -> None:
     label = Schema((Attribute("x", "boolean", public=True), Attribute("y", "boolean")))
     audit = exact_audit(NoisyMarginals(CDP(1), k=2), label, 1)
     assert audit.passed and {row.attributes for row in audit.rows} == {(), ("y",)}
+
+
+def test_public_attributes_do_not_limit_the_others() -> None:
+    """Label privacy: the features are public, so the label's whole budget goes to its own marginals."""
+    features = tuple(Attribute(f"x{i}", "boolean", public=True) for i in range(3))
+    label = Schema((*features, Attribute("y", "boolean")))
+    sets = (("x0", "x1"), ("x0", "x2"), ("x0", "y"))
+    mechanism = NoisyMarginals(Rho(0.5), sets=sets)
+    assert mechanism.guarantee(label, 1).rho("y") == pytest.approx(0.5)
+    assert exact_audit(mechanism, label, 1).passed

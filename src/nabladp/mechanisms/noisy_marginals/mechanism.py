@@ -99,10 +99,12 @@ class NoisyMarginals:
         sets = self.marginals(schema)
         universe = Universe.of(schema)
         touched = [universe.sources(chosen) for chosen in sets]  # [sources]
+        # Nothing is promised for public attributes, so they limit no marginal that also holds a protected one.
+        bound_by = [sources - universe.public or sources for sources in touched]
         weights = [exact(weight) for weight in self.weights] if self.weights else [Fraction(1)] * len(sets)
         if len(weights) != len(sets):
             raise MechanismError(f"There are {len(weights)} weights for {len(sets)} sets.", fix="Give one per set.")
-        amounts = allocate(touched, weights, self._attribute_units(universe))  # [allocation]
+        amounts = allocate(bound_by, weights, self._attribute_units(universe))  # [allocation]
         if min(amounts) < 1 << 12:  # the noise would be of scale 10⁷ (Gaussian) or 10¹⁴ (Laplace)
             raise BudgetError("The budget is too small for so many marginals.", fix="Raise it or ask for fewer sets.")
         return tuple(zip(sets, amounts, strict=True))
