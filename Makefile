@@ -5,7 +5,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NEEDS := $(PYTHON) with venv, version 3.11 or newer. On Debian: apt-get install -y python3 python3-venv git make
+NEEDS := python3 (3.11 or newer, with venv), make and git. On Debian: apt-get install -y python3 python3-venv git make
 
 .PHONY: demo test lint bench clean
 .DELETE_ON_ERROR:
@@ -27,7 +27,7 @@ clean:
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-		|| { echo "nabladp needs $(NEEDS)" >&2; exit 1; }
+		&& command -v git >/dev/null || { echo "nabladp needs $(NEEDS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt

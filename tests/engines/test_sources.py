@@ -6,7 +6,6 @@ import csv
 import gzip
 import itertools
 import json
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -209,15 +208,6 @@ def test_many_batches(tmp_path, monkeypatch):
 
 # Real tables, where they are present
 
-DATA = Path(os.environ.get("NABLADP_DATA", Path(__file__).parents[3] / "shared" / "data"))
-
-
-def real(*parts: str) -> Path:
-    path = DATA.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"{'/'.join(parts)} is not in NABLADP_DATA")
-    return path
-
 
 def integers(domain: Path) -> Schema:
     sizes = json.loads(domain.read_text())
@@ -227,8 +217,8 @@ def integers(domain: Path) -> Schema:
 @pytest.mark.parametrize(
     "name", ["adult/adult_mbi.csv.gz adult/adult_mbi-domain.json", "msnbc/msnbc.parquet msnbc/msnbc-domain.json"]
 )
-def test_integer_coded_real_tables(name):
-    path, domain = (real(*part.split("/")) for part in name.split())
+def test_integer_coded_real_tables(name, data):
+    path, domain = (data / part for part in name.split())
     schema = integers(domain)
     pairs = list(itertools.combinations(schema.names, 2))[:40]
     rows = pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path)
@@ -240,8 +230,8 @@ def test_integer_coded_real_tables(name):
             assert found[tuple(cell)] == count
 
 
-def test_census_extract():
-    path, facts = real("nist_acs_excerpts", "ma2019.csv.gz"), real("nist_acs_excerpts", "ma2019-schema.json")
+def test_census_extract(data):
+    path, facts = data / "nist_acs_excerpts/ma2019.csv.gz", data / "nist_acs_excerpts/ma2019-schema.json"
     listed = {k: v for k, v in json.loads(facts.read_text())["schema"].items() if "values" in v}
     schema = Schema(
         tuple(Attribute(name, "categorical", values=tuple(v["values"]), unknown="other") for name, v in listed.items())

@@ -6,6 +6,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import dp_accounting as dp_event
 import numpy as np
 import pytest
 
@@ -13,8 +14,6 @@ from nabladp.errors import BudgetError, GuaranteeError
 from nabladp.privacy.conversion import epsilon_from_rho
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.values import CDP, Pure, Rho
-
-dp_event = pytest.importorskip("dp_accounting")
 
 
 @pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.02, 0.5, 1.016057, 2.556, 40.0])

@@ -73,8 +73,7 @@ def test_a_request_over_the_limit_is_refused_before_a_row_is_read(
     people: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s = session(people)
-    _ = s.table.n
-    people.unlink()
+    people.unlink()  # not even the number of rows is asked for
 
     def read(*_: Any, **__: Any) -> None:
         raise AssertionError("a row was read")
@@ -270,3 +269,44 @@ def test_recover_binds_only_the_reservation_that_paid(
     with pytest.raises(ReleaseError, match="changed"):
         recover(hidden, s.ledger)
     assert {entry.name for entry in s.ledger.unfinished()} == {"cheap", "dear"}
+
+
+def test_a_changed_record_is_refused(people: Path, tmp_path: Path) -> None:
+    s = session(people)
+    s.release_all([("one", PAIRS)], tmp_path / "out")
+    from nabladp.release.publish import check_published
+
+    assert [r.name for r in check_published(tmp_path / "out", s.ledger)] == [
+        Release.load(tmp_path / "out" / "one").name
+    ]
+    record = tmp_path / "out" / "one" / "release.json"
+    record.write_text(record.read_text().replace('"n": 400', '"n": 401'))
+    with pytest.raises(ReleaseError, match="not the record"):
+        Release.load(tmp_path / "out" / "one")
+    (tmp_path / "out" / DIGESTS).unlink()
+    assert Release.load(tmp_path / "out" / "one").n == 401  # nothing beside it says otherwise; the ledger does
+    with pytest.raises(ReleaseError, match="has bound"):
+        check_published(tmp_path / "out", s.ledger)
+    with pytest.raises(ReleaseError, match="no release"):
+        check_published(tmp_path, s.ledger)
+
+
+def test_releases_compare_and_show_themselves_briefly(people: Path, tmp_path: Path) -> None:
+    s = session(people)
+    release = s.release(PAIRS, name="first", to=tmp_path / "out")
+    assert Release.load(tmp_path / "out") == release != s.release(PAIRS)
+    assert repr(release) == "Release('first', NoisyMarginals of 400 rows, ledger entry 2)"
+    assert repr(release.guarantee.figure("a")) == "Figure(a: ρ = 0.125)"
+    assert "ledger.db" in repr(s)
+
+
+def test_a_wrong_number_of_rows_is_met_before_anything_is_spent_where_it_can_be(people: Path, tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.read_csv(people)
+    with pytest.raises(DataError, match="remove 'rows'"):
+        Session(frame, SCHEMA, BUDGET, tmp_path / "rows.db", rows=7)
+    frame.to_parquet(tmp_path / "people.parquet")
+    with pytest.raises(DataError, match="remove 'rows'"):
+        Session(tmp_path / "people.parquet", SCHEMA, BUDGET, tmp_path / "rows.db", rows=7)
+    assert not (tmp_path / "rows.db").exists()

@@ -134,12 +134,13 @@ def test_refusals_name_column_rule_and_fix():
     refused(AGE, [2, 9], "outside its declared domain")
     refused(AGE, ["2", "CANARY-7"], "outside its declared domain")
     refused(AGE, [2, None], "empty values")
-    refused(AGE, [2.5], 'unknown = "other" or "clamp"')
+    refused(AGE, [9], 'unknown = "other" or "clamp"')
+    refused(AGE, [2.5], "Not all are whole numbers")
     refused(AGE_CLAMP, ["2", "CANARY-7"], "no integer and so cannot be clamped")
     refused(AGE_CLAMP, [2.5], "no integer")
     refused(PAY_CLAMP, ["CANARY-7"], "no number and so cannot be clamped")
     refused(Attribute("job", "categorical", values=("a",)), ["CANARY-7"], 'unknown = "other"')
-    refused(Attribute("flag", "boolean"), ["CANARY-7"], "outside")
+    refused(Attribute("flag", "boolean"), ["CANARY-7"], 'Declare it "categorical"')
 
 
 @pytest.mark.parametrize(("size", "kind"), [(256, "uint8"), (257, "uint16"), (65536, "uint16"), (65537, "uint32")])
@@ -225,4 +226,61 @@ def test_no_rows():
         .column(0)
         .to_numpy()
         .dtype
+    )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "codes"),
+    [
+        (
+            Attribute("x", "categorical", values=("a", "b"), null="category", null_values=("?", 9)),
+            ["a", "?", "9", "", "b"],
+            [0, 2, 2, 2, 1],
+        ),
+        (
+            Attribute("x", "integer", low=0, high=5, null="category", null_values=("N", "999", 9)),
+            ["0", "N", "999", "9.0", " 9", "5"],
+            [0, 6, 6, 6, 6, 5],
+        ),
+        (
+            Attribute("x", "integer", low=0, high=5, null="category", null_values=(999, 5)),
+            [0, 999, 5, None, 4],
+            [0, 6, 6, 6, 4],
+        ),
+        (
+            Attribute("x", "real", edges=(0, 1, 2), null="category", null_values=(-1,)),
+            [0.5, -1.0, float("nan")],
+            [0, 2, 2],
+        ),
+        (Attribute("x", "boolean", null="category", null_values=("unknown",)), ["y", "N", "unknown"], [1, 0, 2]),
+    ],
+)
+def test_values_that_mean_missing(attribute, values, codes):
+    assert encode(attribute, values) == codes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"null_values": ("?",)},
+        {"null": "category", "null_values": ("a",)},
+        {"null": "category", "null_values": ("?", "?")},
+        {"null": "category", "null_values": "?"},
+        {"null": "category", "null_values": (True,)},
+        {"null": "category", "null_values": (float("inf"),)},
+    ],
+    ids=str,
+)
+def test_values_that_mean_missing_are_checked(options):
+    from nabladp.errors import SchemaError
+
+    with pytest.raises(SchemaError):
+        Attribute("x", "categorical", values=("a", "b"), **options)
+
+
+def test_values_that_mean_missing_survive_files():
+    schema = Schema((Attribute("x", "integer", low=0, high=5, null="category", null_values=("N", 999)),))
+    assert (
+        Schema.parse(schema.to_toml()) == schema
+        and schema.fingerprint() != Schema((Attribute("x", "integer", low=0, high=5, null="category"),)).fingerprint()
     )

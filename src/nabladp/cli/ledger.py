@@ -27,6 +27,7 @@ ledger_app = typer.Typer(
 )
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
 Where = Annotated[str, typer.Argument(help="The ledger: a file, or a database address.")]
+Name = Annotated[str, typer.Argument(help="The name of the release, as `nabladp ledger` shows it.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it stays on record.")]
 
 
@@ -34,12 +35,15 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; it stays on record."
 def show_ledger(
     ledger: Where = "ledger.db",
     last: Annotated[int, typer.Option(help="How many entries to list.")] = 20,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="Also what was spent on this set; repeat.")] = None,
+    delta: Annotated[float, typer.Option(help="The δ at which --set shows ε.")] = 1e-6,
     json: Json = False,
 ) -> None:
     """Limits, what is spent and left, the last entries, and what is unfinished."""
     with answering(json):
         from nabladp.cli import show
         from nabladp.release import Ledger
+        from nabladp.release.books import spent_on
 
         with working("reading the ledger"), Ledger.read(ledger) as book:
             label = book.label
@@ -50,6 +54,7 @@ def show_ledger(
                 "limits": [line.to_json() for line in book.spent()],
                 "unfinished": [{"entry": e.seq, "name": e.name, **e.details} for e in book.unfinished()],
                 "entries": [entry.to_json() for entry in book.entries(last=last)],
+                "sets": spent_on(book, sets or [], delta),
             }
         if json:
             print_json(answer)
@@ -57,7 +62,8 @@ def show_ledger(
         if answer["test"]:
             say(" TEST — NOT PRIVATE ", "bold white on red")
         entries = show.entries_table(answer["entries"], {u["entry"] for u in answer["unfinished"]})
-        say_tables(show.spending_table(answer["limits"]), entries)
+        explained = [show.explanation(told) for told in answer["sets"]]
+        say_tables(show.spending_table(answer["limits"]), *explained, entries)
         _say_unfinished(answer["unfinished"], shlex.quote(label))
         say(f"Head: entry {answer['head']['entry']}, {answer['head']['hash']}")
 
@@ -69,7 +75,7 @@ def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> Non
         say(f"Unfinished: {entry['name']}. It was reserved but not released, and stays spent.", "yellow")
         folder = entry.get("folder")
         if folder is not None and folder not in told:
-            say("Under way still, or stopped. If stopped, its folder may hold all files; then publish it:")
+            say("Under way still, or stopped. If its folder is there, beside where the release should be, publish it:")
             say_command(f"nabladp ledger recover {ledger} {shlex.quote(folder)}")
             told.add(folder)
         say("If nothing got out, give its cost back:")
@@ -77,15 +83,23 @@ def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> Non
 
 
 @ledger_app.command()
-def verify(ledger: Where = "ledger.db", json: Json = False) -> None:
+def verify(
+    ledger: Where = "ledger.db",
+    release: Annotated[Path | None, typer.Option(help="Also that this published folder is what was bound.")] = None,
+    json: Json = False,
+) -> None:
     """Walk the chain of hashes; report every entry that was changed or is missing."""
     with answering(json):
         from nabladp.release import Ledger
+        from nabladp.release.publish import check_published
 
         with working("walking the chain"), Ledger.read(ledger) as book:
             problems, head = [problem.to_json() for problem in book.verify()], book.head
+            checked = [] if release is None else [found.name for found in check_published(release, book)]
         if json:
-            print_json({"ok": not problems, "problems": problems, "head": head.hash})
+            print_json({"ok": not problems, "problems": problems, "head": head.hash, "releases": checked})
+        for name in checked if not json else ():
+            say(f"{name} is the release that was bound.")
         for problem in problems if not json else ():
             say(f"broken: {problem['text']}", "bold red")
         if problems:
@@ -96,7 +110,7 @@ def verify(ledger: Where = "ledger.db", json: Json = False) -> None:
 
 
 @ledger_app.command()
-def void(ledger: Where, name: str, reason: Reason, json: Json = False) -> None:
+def void(ledger: Where, name: Name, reason: Reason, json: Json = False) -> None:
     """Give back the cost of an unfinished reservation that never became a release."""
     with answering(json):
         from nabladp.release.books import open_existing
@@ -107,7 +121,11 @@ def void(ledger: Where, name: str, reason: Reason, json: Json = False) -> None:
 
 
 @ledger_app.command("recover")
-def recover_release(ledger: Where, folder: Path, json: Json = False) -> None:
+def recover_release(
+    ledger: Where,
+    folder: Annotated[Path, typer.Argument(help="The hidden folder that was left behind.")],
+    json: Json = False,
+) -> None:
     """Finish a release that was written but not shown before a crash."""
     with answering(json):
         from nabladp.release import recover
@@ -119,7 +137,9 @@ def recover_release(ledger: Where, folder: Path, json: Json = False) -> None:
 
 
 @ledger_app.command("change-budget")
-def change_budget(plan: Path, reason: Reason, json: Json = False) -> None:
+def change_budget(
+    plan: Annotated[Path, typer.Argument(help="The plan whose budget is to hold.")], reason: Reason, json: Json = False
+) -> None:
     """Put the budget of this plan in force, on record."""
     with answering(json):
         from nabladp.release import Plan
@@ -131,11 +151,12 @@ def change_budget(plan: Path, reason: Reason, json: Json = False) -> None:
 @ledger_app.command("record-external")
 def record_external(
     ledger: Where,
-    name: str,
+    name: Name,
     who: Annotated[str, typer.Option(help="Who made the release.")],
     attributes: Annotated[list[str], typer.Option("--attribute", help="An attribute it read; repeat for more.")],
     pure: Annotated[float | None, typer.Option(help="Its pure ε.")] = None,
     rho: Annotated[float | None, typer.Option(help="Its concentrated ρ.")] = None,
+    cdp: Annotated[float | None, typer.Option(help="Its concentrated ε0 (ρ = ε0²/2).")] = None,
     note: Annotated[str, typer.Option(help="Anything worth keeping.")] = "",
     json: Json = False,
 ) -> None:
@@ -143,7 +164,7 @@ def record_external(
     with answering(json):
         from nabladp.release.books import book_external
 
-        entry = book_external(ledger, name, who, attributes, pure, rho, note)
+        entry = book_external(ledger, name, who, attributes, pure, rho, cdp, note)
         if json:
             print_json(entry.to_json())
             return

@@ -57,6 +57,10 @@ def privacy_table(figures: Row) -> Table:
     for adversary in figures["adversaries"]:
         add(f"{adversary['name']} ({' + '.join(adversary['attributes'])})", adversary)
     add("anyone curious about the whole person", figures["person"], "bold")
+    if figures["public"]:
+        table.add_row(printable(f"Public, so not protected: {', '.join(figures['public'])}."))
+    for name, sources in figures["derived"].items():
+        table.add_row(printable(f"{name} counts as {' and '.join(sources)}."))
     return table
 
 
@@ -65,7 +69,9 @@ def limits_plot(lines: Sequence[Row]) -> Table:
     table = _table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
     for line in sorted(lines, key=lambda line: line["fits"])[:MOST_ROWS]:
         fits, asked = line["fits"], f"{line['measure']} {shown(line['requested'])}"
-        after = shown(line["left"] - line["requested"], up=False) if fits else "OVER"
+        after = (
+            shown(line["left"] - line["requested"], up=False) if fits else f"OVER: {shown(line['left'], up=False)} left"
+        )
         bar = Text(_bar(line), "green" if fits else "red")
         table.add_row(printable(line["limit"]), bar, asked, Text(after, "" if fits else "bold red"))
     _more(table, len(lines) - MOST_ROWS, "limits")
@@ -140,6 +146,9 @@ def explanation(told: Row) -> Table:
     """One set of attributes: its figures, and what they mean with what that assumes."""
     table = _table(f"Someone curious about {printable(' + '.join(told['attributes']))}", ["", ""])
     table.show_header = False
+    if told["public"]:
+        table.add_row("ε", f"Nothing is promised: {printable(', '.join(told['public']))} is public.")
+        return table
     pairs = [
         ("ε tight", shown(told["epsilon"])),
         ("ε exact", shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "not for this mix of noise"),

@@ -61,7 +61,7 @@ class Mechanism(Protocol):
         """The columns it reads."""
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
-        """A bound for every set of attributes. No data, no randomness."""
+        """A bound for every set of attributes. No data, no randomness. n = 0: a bound for any number of rows."""
 
     def expected_error(self, schema: Schema, n: int) -> Any:
         """What to expect before anything is spent."""

@@ -26,7 +26,12 @@ class Limit:
 
     @classmethod
     def of(cls, name: str, attributes: Iterable[str], value: BudgetValue) -> Limit:
-        return cls(name, frozenset(attributes), value, value.pure, limit_units(value))
+        units = limit_units(value)
+        if units < 1:
+            raise BudgetError(
+                f"The limit {name!r} is too small to be counted.", fix="Leave out what must not be released."
+            )
+        return cls(name, frozenset(attributes), value, value.pure, units)
 
     @property
     def measure(self) -> str:

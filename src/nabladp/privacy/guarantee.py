@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from nabladp.errors import GuaranteeError
 from nabladp.privacy.conversion import check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm
 from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, is_whole, sorted_weights
-from nabladp.privacy.units import exact, root_double, to_float, units_up
+from nabladp.privacy.units import exact, half_square, root_double, rounded, to_float, units_up
 from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, cost_units
 
@@ -42,7 +42,11 @@ class Figure:
     """What the guarantee says about one set: ρ, the pure ε (∞ if none) and any (ε, δ) on request."""
 
     attributes: tuple[str, ...]
-    guarantee: Guarantee
+    guarantee: Guarantee = field(repr=False)
+
+    def __repr__(self) -> str:
+        pure = "" if math.isinf(self.pure) else f", pure ε = {rounded(self.pure, 4, up=True)}"
+        return f"Figure({' + '.join(self.attributes)}: ρ = {rounded(self.rho, 4, up=True)}{pure})"
 
     @property
     def rho(self) -> float:
@@ -208,6 +212,8 @@ class Guarantee:
         return cls(universe, tuple(sorted(counted.items(), key=lambda item: item[0].sort_key())))
 
     def __add__(self, other: Guarantee) -> Guarantee:
+        if not isinstance(other, Guarantee):
+            return NotImplemented
         return Guarantee.compose(self.universe, (self, other))
 
     def for_rows(self, rows: int) -> Guarantee:
@@ -317,9 +323,11 @@ class Guarantee:
         """What group privacy alone would say of this set: (Σ√ρ_j)² and Σε_j over its attributes. Never below the
         tight figures; shown beside them."""
         sources = sorted(self.universe.sources(attributes))
-        roots = [math.sqrt(self.rho(name)) for name in sources]
-        slack = 1 + 1e-12
-        return math.fsum(roots) ** 2 * slack, math.fsum(self.epsilon(name) for name in sources) * slack
+        if len(sources) == 1:
+            return self.rho(sources), self.epsilon(sources)
+        rho, pure = [self.rho_units(name) for name in sources], [self.pure_units(name) for name in sources]
+        together = None if None in rho else half_square(sum(root_double(units) for units in rho if units is not None))
+        return _float(together), _float(None if None in pure else sum(units for units in pure if units is not None))
 
     def worst_subset(self, size: int) -> WorstSubset:
         """The costliest ``size`` attributes: exact where affordable, otherwise the best found and an upper bound."""

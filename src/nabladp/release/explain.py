@@ -18,6 +18,7 @@ def explain(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior
     return {
         "attributes": list(attributes),
         "delta": delta,
+        "public": sorted(guarantee.universe.sources(attributes) & guarantee.universe.public),
         **figure(guarantee, attributes, delta),
         "epsilon_exact": _exact(guarantee, attributes, delta),
         "group_privacy": {"rho": finite(rho), "pure_epsilon": finite(pure)},

@@ -17,9 +17,7 @@ from pathlib import Path
 
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Ledger
-from nabladp.release.record import RECORD, VALUES, Release
-
-DIGESTS = "digests.txt"  # appears last and whole: digest, ledger entry and place of every record
+from nabladp.release.record import DIGESTS, RECORD, VALUES, Release
 
 
 class Pending:
@@ -101,6 +99,22 @@ def recover(folder: str | Path, ledger: Ledger) -> Path:
     return goal
 
 
+def check_published(folder: str | Path, ledger: Ledger) -> list[Release]:
+    """The releases of a published folder, each the very one that the ledger has bound; an error otherwise."""
+    where = Path(folder)
+    records = sorted([*where.glob(RECORD), *where.glob(f"*/{RECORD}")])
+    if not records:
+        raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
+    found = [Release.load(record) for record in records]
+    for release in found:
+        if not _is_booked(release, ledger) or ledger.bound(release.name) != release.digest:
+            raise ReleaseError(
+                f"{release.name!r} is not the release that the ledger has bound.",
+                fix="Name its own ledger; if that is the one, the release was changed: fetch it again.",
+            )
+    return found
+
+
 def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[int, str, bool]]:
     """Ledger entry, digest and whether it is seeded, for every release of a hidden folder that is as it was written."""
     try:
@@ -112,7 +126,7 @@ def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[int, str, bool]]:
             if not same or int(entry) != release.ledger["entry"] or not _is_booked(release, ledger):
                 raise ValueError
             yield int(entry), digest, release.stamp is not None
-    except (OSError, ValueError):
+    except (OSError, ValueError, ReleaseError):
         raise ReleaseError(
             f"{hidden.name!r} was changed, or is of another ledger.",
             fix="Name its own ledger, or void its reservation.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
@@ -22,9 +23,10 @@ from nabladp.schema import Schema
 FORMAT = 1
 KIND = "nabladp release"
 RECORD, VALUES = "release.json", "values.parquet"
+DIGESTS = "digests.txt"  # digest, ledger entry and place of every record of a published folder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """One mechanism's output. ``stamp`` is "TEST — NOT PRIVATE" when the noise was seeded, otherwise None."""
 
@@ -43,6 +45,18 @@ class Release:
     delta: float = DELTA
     rows_per_person: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Release) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        stamp = f", {self.stamp}" if self.stamp else ""
+        return (
+            f"Release({self.name!r}, {self.mechanism} of {self.n:,} rows, ledger entry {self.ledger['entry']}{stamp})"
+        )
 
     def __getitem__(self, names: Any) -> Any:
         """A part of the output, e.g. ``release["region", "income"]``."""
@@ -99,6 +113,8 @@ class Release:
         try:
             text = record.read_bytes()
             data = json.loads(text)
+            if _listed_digest(record) not in (None, hashlib.sha256(text).hexdigest()):
+                raise ReleaseError(f"{RECORD} is not the record that {DIGESTS} names.", fix="Fetch it again.")
             values = record.parent / VALUES
             if values.exists() and hashlib.sha256(values.read_bytes()).hexdigest() != data["files"][VALUES]:
                 raise ReleaseError(f"{VALUES} is not the file that {RECORD} names.", fix="Fetch both again.")
@@ -134,6 +150,17 @@ class Release:
             rows_per_person=data["rows_per_person"],
             versions=data["versions"],
         )
+
+
+def _listed_digest(record: Path) -> str | None:
+    """What the list of digests beside the record, or beside its folder, says of it."""
+    for folder, place in ((record.parent, ""), (record.parent.parent, record.parent.name)):
+        with suppress(OSError, ValueError):
+            for line in (folder / DIGESTS).read_text(encoding="utf-8").removesuffix("\n").split("\n"):
+                digest, _, listed = line.split(" ", 2)
+                if listed == place:
+                    return digest
+    return None
 
 
 def versions() -> dict[str, str]:

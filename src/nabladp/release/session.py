@@ -72,12 +72,15 @@ class Session:
         else:
             self.ledger = Ledger.open(ledger, schema, budget, test=self.noise.is_seeded)
 
+    def __repr__(self) -> str:
+        return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
+
     # ---- before -------------------------------------------------------------------------------------------------
 
     def cost(self, *mechanisms: Mechanism) -> Cost:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
         named = [(f"{type(m).__name__} {i}", m) for i, m in enumerate(mechanisms, 1)]
-        guarantee, errors = price(named, self.schema, self.table.n, self.rows_per_person)
+        guarantee, errors = price(named, self.schema, self.table.known_rows or 0, self.rows_per_person)
         return Cost(guarantee, errors, limit_lines(self.ledger.spent(), guarantee), self.adversaries, self.delta)
 
     def left(self) -> dict[str, float]:
@@ -115,9 +118,11 @@ class Session:
             raise
 
     def _pay_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
-        tell("counting rows", 0, 0)
+        if self.table.known_rows is None:  # limits come first: a request that breaks one does not even count the rows
+            self.ledger.check_fits((self._promise(mechanism, 0), name) for name, _, mechanism in parts)
+            tell("counting rows", 0, 0)
         n = self.table.n
-        promises = [mechanism.guarantee(self.schema, n).for_rows(self.rows_per_person) for *_, mechanism in parts]
+        promises = [self._promise(mechanism, n) for *_, mechanism in parts]
         errors = [mechanism.expected_error(self.schema, n) for *_, mechanism in parts]
         details: dict[str, Any] = {}
         if pending is not None:
@@ -142,6 +147,9 @@ class Session:
                 pending.write([(place, release) for (_, place, _), release in zip(parts, releases, strict=True)])
             self._bind(entries, releases, pending)
         return releases
+
+    def _promise(self, mechanism: Mechanism, n: int) -> Guarantee:
+        return mechanism.guarantee(self.schema, n).for_rows(self.rows_per_person)
 
     def _bind(self, entries: Sequence[Entry], releases: Sequence[Release], pending: Pending | None) -> None:
         bindings: list[tuple[int, str, dict[str, Any]]] = [

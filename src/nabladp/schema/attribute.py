@@ -34,7 +34,8 @@ class Attribute:
       ``midpoint``, ``uniform`` (anywhere in the bin), ``lower``, ``upper``, or one number per bin.
     - ``boolean``: nothing; code 0 is false, 1 is true.
 
-    ``null`` is ``refuse`` or ``category``; ``unknown`` (a value outside the domain) is ``refuse``, ``other`` (a
+    ``null`` is ``refuse`` or ``category``; ``null_values`` are values that mean "missing" besides an empty field, such
+    as "?" or 999. ``unknown`` (a value outside the domain) is ``refuse``, ``other`` (a
     category labelled by ``other``) or, for numbers, ``clamp`` (the nearest end of the domain).
     """
 
@@ -46,6 +47,7 @@ class Attribute:
     edges: tuple[float, ...] = ()
     decode: str | tuple[float, ...] = "midpoint"
     null: str = "refuse"
+    null_values: tuple[str | int | float, ...] = ()
     unknown: str = "refuse"
     other: str = "other"
     derived_from: tuple[str, ...] = ()

@@ -16,7 +16,8 @@ _HEADER = f"""\
 #
 # kind      categorical: values = ["a", "b"]     ordered: values, lowest first     boolean: nothing
 #           integer: low, high (both inside)     real: edges = [0.0, 10.0, 20.0] (bins [0, 10), [10, 20])
-# null      "refuse" (default), or "category": an empty field is a category of its own
+# null      "refuse" (default), or "category": an empty field is a category of its own, and so is what
+#           null_values = ["?"] lists
 # unknown   "refuse" (default), or "other": a value outside the domain is a category of its own,
 #           or "clamp" (integer, real): it goes to the nearest end of the domain
 # also      derived_from = ["age"] for a column computed from others; public = true promises nothing for it

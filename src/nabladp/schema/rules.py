@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -73,6 +74,7 @@ def check(attribute: Attribute) -> dict[str, Any]:
         normal["edges"] = edges = _edges(name, attribute.edges)
         normal["decode"] = _decode(name, attribute.decode, edges)
     _check_missing_and_unknown(attribute)
+    normal["null_values"] = _null_values(attribute, normal.get("values", ()))
     _check_labels_differ(attribute, normal)
     _check_public(attribute, normal["derived_from"])
     return normal
@@ -98,6 +100,39 @@ _EXAMPLES = {
     "high": "Give the smallest and largest integer: low = 0, high = 99.",
     "edges": "Give increasing bin edges: edges = [0.0, 10.0, 20.0].",
 }
+
+
+def _null_values(attribute: Attribute, values: tuple[str | int | float, ...]) -> tuple[str | int | float, ...]:
+    """Values that mean "missing". Where the domain is of numbers, so are those that can be."""
+    name, given = attribute.name, attribute.null_values
+    if not _is_list(given):
+        raise refusal(name, "'null_values' must be a list", 'Write null_values = ["?"].')
+    if given and attribute.null != "category":
+        raise refusal(name, "'null_values' needs null = 'category'", 'Write null = "category", or remove them.')
+    found: list[str | int | float] = []
+    for value in given:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)) or value in ("", *found):
+            raise refusal(name, "'null_values' are different texts or numbers", "Remove the one that is not.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise refusal(name, "'null_values' must be finite", "Remove the one that is not.")
+        if value in values:
+            raise refusal(
+                name, "a value is declared both as a value and as missing", "Remove it from one of the lists."
+            )
+        found.append(value)
+    texts_only = bool(values) and isinstance(values[0], str)
+    return tuple(value if texts_only else _as_number(value) for value in found)
+
+
+def _as_number(value: str | int | float) -> str | int | float:
+    """As a number where a text is one, so that "999" and 999 mean the same in every kind of table."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return number if math.isfinite(number) and value.isascii() and "_" not in value else value
 
 
 def _values(name: str, values: Any, increasing: bool) -> tuple[str | int | float, ...]:

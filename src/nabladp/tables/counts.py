@@ -75,7 +75,8 @@ class CodedRows(ABC):
         if total is None or seen != rows:
             raise DataError(
                 "The table does not have the number of rows it was said to have.",
-                fix="Do not change it while it is read; give a query that always returns the same rows.",
+                fix="Correct or remove 'rows'; do not change the table while it is read; give a query that always "
+                "returns the same rows.",
             )
         return total
 

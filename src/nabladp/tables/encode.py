@@ -73,10 +73,21 @@ def _apply_rules(attribute: Attribute, raw: NDArray[np.int64]) -> list[Finding]:
         raw[raw == BELOW] = 0
         raw[raw == ABOVE] = attribute.ordered_size - 1
     elif outside.any():
-        clamp = ' or "clamp"' if attribute.kind in ("integer", "real") else ""
-        fix = f'Widen the domain from public knowledge, or write unknown = "other"{clamp} for it in the schema.'
-        faults.append(Finding(attribute.name, "holds values outside its declared domain", fix))
+        faults.append(Finding(attribute.name, "holds values outside its declared domain", _outside_fix(attribute, raw)))
     return faults
+
+
+def _outside_fix(attribute: Attribute, raw: NDArray[np.int64]) -> str:
+    if attribute.kind == "boolean":
+        return 'Declare it "categorical" with its two values, or write unknown = "other" for it in the schema.'
+    numeric = attribute.kind in ("integer", "real")
+    if numeric and (raw == FOREIGN).any():
+        what = "whole numbers" if attribute.kind == "integer" else "numbers"
+        return (
+            f'Not all are {what}: mend them, name those that mean "missing" in null_values, or write unknown = "other".'
+        )
+    clamp = ' or "clamp"' if numeric else ""
+    return f'Widen the domain from public knowledge, or write unknown = "other"{clamp} for it in the schema.'
 
 
 @dataclass(frozen=True)

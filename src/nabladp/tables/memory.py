@@ -34,6 +34,9 @@ class Frame(ABC):
     def count(self) -> int:
         return len(self.frame)
 
+    def known_count(self) -> int:
+        return self.count()
+
     def batches(self, names: tuple[str, ...]) -> Batches:
         places = {name: i for i, name in enumerate(self._names())}
         rows = batch_rows(len(names))

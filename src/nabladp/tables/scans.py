@@ -33,6 +33,7 @@ class Scan:
     typed: str
     header_is_text: bool = False  # a first line of text, which might be a row by mistake
     folder: str = ""  # where the paths inside a query start
+    rows: int | None = None  # where the file says so without being read
 
 
 def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
@@ -124,9 +125,10 @@ def _split(lines: list[str], delimiter: str) -> tuple[str, ...]:
 
 
 def _parquet(path: Path, what: str) -> Scan:
-    columns = tuple(pq.read_schema(path).names)
+    facts = pq.read_metadata(path)
+    columns = tuple(facts.schema.to_arrow_schema().names)
     relation = f"read_parquet({_location(path)}, binary_as_string=true)"
-    return Scan(what, relation, columns, relation)
+    return Scan(what, relation, columns, relation, rows=facts.num_rows)
 
 
 def _json(path: Path, what: str) -> Scan:

@@ -30,6 +30,10 @@ class Source(Protocol):
         ...
 
     def type_words(self) -> list[str]: ...
+    def known_count(self) -> int | None:
+        """How many rows there are, if that can be told without reading any."""
+        ...
+
     def count(self) -> int: ...
     def batches(self, names: tuple[str, ...]) -> Batches: ...
 
@@ -47,8 +51,13 @@ class ScanSource:
     def type_words(self) -> list[str]:
         return scans.type_words(self.scans[0])
 
+    def known_count(self) -> int | None:
+        known = [scan.rows for scan in self.scans]
+        return None if None in known else sum(rows for rows in known if rows is not None)
+
     def count(self) -> int:
-        return scans.count(self.scans)
+        known = self.known_count()
+        return scans.count(self.scans) if known is None else known
 
     def batches(self, names: tuple[str, ...]) -> Batches:
         return scans.rows(self.scans, names)

@@ -34,6 +34,12 @@ class Table(CodedRows):
     def __repr__(self) -> str:
         return f"Table({len(self.schema)} attributes)"
 
+    @property
+    def known_rows(self) -> int | None:
+        """The number of rows where it is declared, or known without reading any; otherwise None."""
+        known = self._source.known_count()
+        return known if self._declared_rows is None else self._declared_rows
+
     @cached_property
     def n(self) -> int:
         """How many rows there are. Public, as differential privacy here hides what a row says, not that it exists."""
@@ -82,6 +88,10 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
     opened = open_source(source, frozenset(schema.names), str(folder))
     for what, columns, is_text in opened.headers():
         _check_columns(what, columns, is_text, schema)
+    if rows is not None and opened.known_count() not in (None, rows):
+        raise DataError(
+            "The table does not have the number of rows it was said to have.", fix="Correct or remove 'rows'."
+        )
     return Table(opened, schema, rows)
 
 

@@ -18,14 +18,14 @@ BELOW = -3  # a number under the domain
 ABOVE = -4  # a number over the domain
 
 Raw = NDArray[np.int64]
-_TRUTH = {"true": 1.0, "t": 1.0, "yes": 1.0, "false": 0.0, "f": 0.0, "no": 0.0}
+_TRUTH = {"true": 1.0, "t": 1.0, "yes": 1.0, "y": 1.0, "false": 0.0, "f": 0.0, "no": 0.0, "n": 0.0}
 
 
 def plain_codes(attribute: Attribute, column: pa.Array) -> NDArray[np.integer] | None:
     """The common case, at the speed of memory: a column of integers without gaps, all inside an integer range."""
     if attribute.low is None or attribute.high is None or not pa.types.is_integer(column.type):
         return None
-    if column.null_count or not len(column):
+    if column.null_count or not len(column) or attribute.null_values:
         return None
     values: NDArray[np.integer] = column.to_numpy()
     if int(values.min()) < attribute.low or int(values.max()) > attribute.high:
@@ -59,7 +59,9 @@ def _spread(codes: Raw, indices: pa.Array) -> Raw:
 
 def _of_numbers(attribute: Attribute, numbers: NDArray[np.float64]) -> Raw:
     """NaN stands for null."""
-    null = np.isnan(numbers)
+    null = np.isnan(numbers) | np.isin(
+        numbers, [value for value in attribute.null_values if not isinstance(value, str)]
+    )
     numbers = np.where(null, 0.0, numbers)
     if attribute.kind == "real":
         edges = np.asarray(attribute.edges)
@@ -101,9 +103,14 @@ def _of_texts(attribute: Attribute, texts: pa.Array) -> Raw:
         numbers, foreign = _parse(texts, words=_TRUTH if attribute.kind == "boolean" else {})
         codes = _of_numbers(attribute, numbers)
         codes[foreign] = FOREIGN
-    empty = pc.fill_null(pc.equal(texts, ""), True).to_numpy(zero_copy_only=False)
-    codes[empty] = NULL
+    nothing = pa.array(["", *(_null_text(value) for value in attribute.null_values)], pa.string())
+    empty = pc.fill_null(pc.is_in(texts, value_set=nothing), True).to_numpy(zero_copy_only=False)
+    codes[empty | texts.is_null().to_numpy(zero_copy_only=False)] = NULL
     return np.asarray(codes, dtype=np.int64)
+
+
+def _null_text(value: str | int | float) -> str:
+    return value if isinstance(value, str) else number_label(value)
 
 
 def _parse(texts: pa.Array, words: dict[str, float]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -18,7 +18,7 @@ from nabladp.privacy.ledger.entry import FORMAT, Draft, Entry, Row, now
 from nabladp.privacy.ledger.pen import Pen, checked_details, checked_name, checked_text
 from nabladp.privacy.ledger.rules import check_limits, check_same_budget, same_budget, spending, widened
 from nabladp.privacy.ledger.standing import Standing, after_budget, standing_guarantees
-from nabladp.privacy.ledger.totals import cost_of, keys_of, total_of
+from nabladp.privacy.ledger.totals import Tally, cost_of, keys_of, total_of
 from nabladp.privacy.ledger.view import View, Which
 from nabladp.privacy.universe import HasAttributes, Universe
 
@@ -143,11 +143,7 @@ class Ledger(View):
             for guarantee, *_ in asked:
                 pen.learn(guarantee.universe)
             pen.check_names([name for _, name, _ in asked])
-            # a plan may ask for the same guarantee many times: each is priced once
-            prices = {guarantee: cost_of(guarantee, standing.keys) for guarantee in {g for g, *_ in asked}}
-            whole = total_of(prices[guarantee] for guarantee, *_ in asked)
-            what = f"The release {asked[0][1]!r}" if len(asked) == 1 else f"The plan of {len(asked)} releases"
-            check_limits(standing.spending, whole, standing.keys, what)
+            prices = _checked_prices([(guarantee, name) for guarantee, name, _ in asked], standing)
             return [
                 pen.add(
                     Draft("reserve", name, {"guarantee": guarantee.to_json(), "details": details, "seeded": seeded}),
@@ -157,6 +153,11 @@ class Ledger(View):
             ]
 
         return self._write(work) if asked else []
+
+    def check_fits(self, requests: Iterable[tuple[Guarantee, str]]) -> None:
+        """Refuse what would break a limit as things stand. Books nothing: only a reservation is sure to hold."""
+        if asked := list(requests):
+            _checked_prices(asked, self._standing())
 
     def bind(
         self, which: Which, digest: str, details: Mapping[str, Any] | None = None, *, seeded: bool = False
@@ -263,6 +264,15 @@ class Ledger(View):
 
 def _budget_payload(budget: Budget, limits: Iterable[Limit]) -> dict[str, Any]:
     return {"budget": budget.to_json(), "limits": [limit.to_json() for limit in limits]}
+
+
+def _checked_prices(asked: Sequence[tuple[Guarantee, str]], standing: Standing) -> dict[Guarantee, dict[str, Tally]]:
+    """What each guarantee costs (a plan may ask for the same one many times), if all of them fit together."""
+    prices = {guarantee: cost_of(guarantee, standing.keys) for guarantee in {g for g, _ in asked}}
+    whole = total_of(prices[guarantee] for guarantee, _ in asked)
+    what = f"The release {asked[0][1]!r}" if len(asked) == 1 else f"The plan of {len(asked)} releases"
+    check_limits(standing.spending, whole, standing.keys, what)
+    return prices
 
 
 def _guarantee(reservation: Entry) -> Guarantee:

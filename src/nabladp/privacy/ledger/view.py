@@ -77,6 +77,15 @@ class View:
         """The reservation or external release of this name."""
         return self._store.read(lambda transaction: self._find(transaction, name))
 
+    def bound(self, name: str) -> str | None:
+        """The digest of the release that was bound to this reservation, if one was."""
+
+        def find(transaction: Transaction) -> str | None:
+            end = transaction.end_of(self._find(transaction, name).seq)
+            return None if end is None else end.entry().digest
+
+        return self._store.read(find)
+
     def unfinished(self) -> list[Entry]:
         """Reservations that are neither bound nor voided: a release under way, or one that crashed."""
         return [row.entry() for row in self._store.read(lambda transaction: transaction.unfinished())]

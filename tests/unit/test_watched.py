@@ -1,0 +1,39 @@
+"""What a mechanism sees of a table under watch: the table's own counts, and someone is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nabladp.release.session import Watched
+
+
+class Source:
+    n, schema = 7, "the schema"
+
+    def marginals(self, sets: Any, progress: Any) -> list[Any]:
+        progress(3, 7)
+        return [np.array([len(chosen)]) for chosen in sets]
+
+    def fold(self, kernel: Any, progress: Any) -> Any:
+        progress(7, 7)
+        return np.array([kernel])
+
+
+def test_counts_pass_through_unchanged_and_progress_is_told() -> None:
+    told: list[tuple[str, int, int]] = []
+    watched = Watched(Source(), "first", lambda *stage: told.append(stage))  # type: ignore[arg-type]
+    assert (watched.n, watched.schema) == (7, "the schema")
+    assert [int(counts[0]) for counts in watched.marginals([["a"], ["a", "b"]])] == [1, 2]
+    assert watched.fold(5).tolist() == [5]  # type: ignore[arg-type]
+    assert told[:2] == [("first: counting", 3, 7), ("first: adding noise", 0, 0)]
+    assert told[2:] == [("first: counting", 7, 7), ("first: adding noise", 0, 0)]
+
+
+def test_a_progress_of_ones_own_is_used_instead() -> None:
+    seen: list[tuple[int, int]] = []
+    watched = Watched(Source(), "first", lambda *_: None)  # type: ignore[arg-type]
+    watched.marginals([["a"]], lambda *rows: seen.append(rows))
+    watched.fold(5, lambda *rows: seen.append(rows))  # type: ignore[arg-type]
+    assert seen == [(3, 7), (7, 7)]
