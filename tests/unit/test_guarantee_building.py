@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 
@@ -35,3 +36,9 @@ def test_many_rows_per_person() -> None:
     assert g.for_rows(1000).rho("a") == 10**6 and g.for_rows(10**6).epsilon("b") == 10**6
     with pytest.raises(GuaranteeError):
         g.for_rows(10**6 + 1)
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.3, 1000.1, 1 / 3])
+def test_curve_never_books_less_than_the_double_given(rho: float) -> None:
+    units = Guarantee.curve("a", {"a": 1}, [0, rho]).rho_units("a")
+    assert units is not None and Fraction(units, 2**60) >= Fraction(rho)

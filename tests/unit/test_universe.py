@@ -19,7 +19,6 @@ U = Universe(("age", "sex", "region"), {"band": ("age",), "profile": ("age", "se
         (["band", "region"], {"age", "region"}),
         ([], set()),
     ],
-    ids=str,
 )
 def test_sources_of_plain_and_derived_names_together(names: list[str] | str, sources: set[str]) -> None:
     assert U.sources(names) == sources

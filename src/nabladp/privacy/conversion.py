@@ -19,7 +19,10 @@ _SLACK = 1e-12  # relative: covers the rounding of the few floating-point operat
 def epsilon_from_rho(rho: float, delta: float, conversion: str = "tight") -> float:
     """ε such that ρ-zCDP implies (ε, δ)-DP, rounded up. ρ = ∞ gives ∞."""
     if conversion not in CONVERSIONS:
-        raise BudgetError(f"There is no conversion {conversion!r}.", fix="Use 'tight' or 'paper'.")
+        raise BudgetError(
+            f"There is no conversion {conversion!r}.",
+            fix="Use 'tight' or 'paper'; a guarantee also knows 'discrete_gaussian'.",
+        )
     check_delta(delta)
     if rho == 0:
         return 0.0

@@ -134,7 +134,7 @@ class Guarantee:
         for name, count in columns.items():
             for source in universe.sources(name):
                 held[source] += count
-        return cls(universe, ((CurveTerm(sorted_weights(held), tuple(units_up(exact(v)) for v in table)), 1),))
+        return cls(universe, ((CurveTerm(sorted_weights(held), tuple(units_up(exact(v, up=True)) for v in table)), 1),))
 
     @classmethod
     def from_graph(

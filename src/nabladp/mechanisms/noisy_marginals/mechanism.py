@@ -56,6 +56,8 @@ class NoisyMarginals:
     def __post_init__(self) -> None:
         if self.noise not in NOISE:
             raise MechanismError(f"There is no noise {self.noise!r}.", fix="Use 'gaussian' or 'laplace'.")
+        if (self.sets is None) == (self.k is None):
+            raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
         if self.sets is not None:
             listed = _listing(self.sets, "sets")
             object.__setattr__(

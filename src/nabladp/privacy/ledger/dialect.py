@@ -82,7 +82,8 @@ class SQLite:
             raise SourceError(f"The ledger {self.label!r} is a folder.", fix="Give the path of a file.")
         if not self.path.exists() and not create:
             raise SourceError(
-                f"There is no ledger {self.label!r}.", fix="Check the path; a release creates the ledger."
+                f"There is no ledger {self.label!r}.",
+                fix="Check the path; a release creates the ledger, and so does Ledger.open with a schema and a budget.",
             )
         target = self.path if self.path.exists() else folder
         if not os.access(target, os.R_OK):
