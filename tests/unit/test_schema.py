@@ -202,3 +202,11 @@ def test_a_draft_says_why_and_is_refused_until_filled_in():
                 Schema.parse(with_one)
     filled = draft([("age", "integer")]).replace('"FILL IN: smallest"', "0").replace('"FILL IN: largest"', "99")
     assert Schema.parse(filled)["age"].size == 100
+
+
+def test_all_that_a_draft_leaves_open_is_named_at_once():
+    from nabladp.schema import draft
+
+    text = draft([("age", "integer"), ("job", "text"), ("sick", "boolean")])
+    with pytest.raises(SchemaError, match="2 attributes are still marked FILL IN: 'age', 'job'"):
+        Schema.parse(text)

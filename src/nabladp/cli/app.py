@@ -54,7 +54,7 @@ def top(
 
 @app.command()
 def init(
-    source: Annotated[str, typer.Argument(help="A CSV, Parquet or JSON file.")],
+    source: Annotated[str, typer.Argument(help="A CSV, Parquet or JSON file, a glob or a DuckDB query.")],
     schema: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("schema.toml"),
     json: Json = False,
 ) -> None:

@@ -50,10 +50,25 @@ def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
     for key, value in data.items():
         if key not in known:
             raise refusal(str(data.get("name", "?")), f"there is no key {key!r}", nearest(key, known))
-        if any(isinstance(part, str) and part.startswith(MARKER) for part in _parts(value)):
-            rule = f"{key!r} is still marked {MARKER}"
-            fix = "Replace the mark by the domain you know from public sources; never read it off the data."
-            raise refusal(str(data.get("name", "?")), rule, fix)
+        if _is_marked(value):
+            raise refusal(str(data.get("name", "?")), f"{key!r} is still marked {MARKER}", _FILL_IN)
+
+
+_FILL_IN = "Replace the mark by the domain you know from public sources; never read it off the data."
+
+
+def refuse_marks(entries: Sequence[Mapping[str, Any]]) -> None:
+    """All attributes of a draft that are not filled in yet, in one refusal."""
+    marked = [str(entry.get("name", "?")) for entry in entries if any(map(_is_marked, entry.values()))]
+    if len(marked) > 1:
+        listed = ", ".join(map(repr, marked[:12])) + (f" and {len(marked) - 12} more" if len(marked) > 12 else "")
+        raise SchemaError(
+            f"{len(marked)} attributes are still marked {MARKER}: {listed}.", fix=_FILL_IN, attributes=marked
+        )
+
+
+def _is_marked(value: Any) -> bool:
+    return any(isinstance(part, str) and part.startswith(MARKER) for part in _parts(value))
 
 
 def check(attribute: Attribute) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from nabladp.errors import SchemaError, UnknownAttribute
 from nabladp.schema import files
 from nabladp.schema.attribute import Attribute
-from nabladp.schema.rules import nearest, refusal
+from nabladp.schema.rules import nearest, refusal, refuse_marks
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ class Schema:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        return cls(tuple(Attribute.from_json(entry) for entry in files.entries(data)))
+        entries = list(files.entries(data))
+        refuse_marks(entries)
+        return cls(tuple(Attribute.from_json(entry) for entry in entries))
 
     def fingerprint(self) -> str:
         """SHA-256 of everything but the notes, which are for people."""

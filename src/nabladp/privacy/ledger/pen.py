@@ -90,7 +90,7 @@ def checked_name(name: Any, what: str = "name") -> str:
 
 def checked_text(text: Any, what: str) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise LedgerError(f"A {what} is needed and goes on record.", fix=f"Say {what} in a few words.")
+        raise LedgerError(f"A {what} is needed and goes on record.", fix=f"Give the {what} in a few words.")
     return text
 
 
