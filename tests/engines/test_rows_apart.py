@@ -29,6 +29,9 @@ ATTRIBUTES = {
     "integer": Attribute("v", "integer", low=0, high=3, null="category", unknown="other"),
     "real": Attribute("v", "real", edges=(0, 1, 2, 3), null="category", unknown="other"),
     "boolean": Attribute("v", "boolean", null="category", unknown="other"),
+    "missing by name": Attribute(
+        "v", "integer", low=0, high=3, null="category", null_values=(2, "unknown"), unknown="other"
+    ),
 }
 VALUES: list[Any] = [
     1.0,

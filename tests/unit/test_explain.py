@@ -54,3 +54,9 @@ def test_sets_are_named_with_a_plus_and_misspellings_are_met() -> None:
 )
 def test_numbers_for_people_round_the_safe_way(value: float, up: str, down: str) -> None:
     assert (rounded(value, 4, up=True), rounded(value, 4, up=False)) == (up, down)
+
+
+def test_where_everything_is_public_the_person_has_no_bound() -> None:
+    from nabladp.release.cost import figures
+
+    assert figures(GAUSSIAN.with_public(NAMES), {}, 1e-6)["person"]["rho"] is None

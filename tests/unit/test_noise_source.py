@@ -88,7 +88,6 @@ def in_forked_child(action):
     return text
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_forked_children_share_no_randomness():
     noise = NoiseSource()

@@ -310,3 +310,21 @@ def test_a_wrong_number_of_rows_is_met_before_anything_is_spent_where_it_can_be(
     with pytest.raises(DataError, match="remove 'rows'"):
         Session(tmp_path / "people.parquet", SCHEMA, BUDGET, tmp_path / "rows.db", rows=7)
     assert not (tmp_path / "rows.db").exists()
+
+
+def test_a_release_that_was_bound_is_kept_even_if_the_ledger_then_fails(
+    people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = session(people)
+    bind = Ledger.bind_all
+
+    def bound_but_reported_as_failed(*given: Any, **options: Any) -> None:
+        bind(*given, **options)
+        raise LedgerError("the answer was lost on its way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "bind_all", bound_but_reported_as_failed)
+        with pytest.raises(LedgerError, match="lost on its way"):
+            s.release(PAIRS, name="paid", to=tmp_path / "out")
+    (hidden,) = tmp_path.glob(".out.pending-*")
+    assert Release.load(recover(hidden, s.ledger)).name == "paid"

@@ -103,7 +103,7 @@ def figures(guarantee: Guarantee, adversaries: Mapping[str, Sequence[str]], delt
             {"name": name, "attributes": list(chosen), **figure(guarantee, chosen, delta)}
             for name, chosen in adversaries.items()
         ],
-        "person": figure(guarantee, guarantee.universe.protected, delta),
+        "person": figure(guarantee, guarantee.per_person().attributes, delta),
     }
 
 

@@ -118,10 +118,8 @@ class Plan:
 
     def _check_affordable(self) -> None:
         """A plan beyond its own budget makes no ledger, which would put that budget on record for good."""
-        standing, (guarantee, _) = (
-            self._unspent(),
-            price(self.releases, self.schema, self.rows or 0, self.rows_per_person),
-        )
+        guarantee, _ = price(self.releases, self.schema, self.rows or 0, self.rows_per_person)
+        standing = self._unspent()
         keys = keys_of(Universe.of(self.schema), [line.limit for line in standing])
         check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
 

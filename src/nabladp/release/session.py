@@ -158,10 +158,13 @@ class Session:
         try:
             self.ledger.bind_all(bindings, seeded=self.noise.is_seeded)
         except LedgerError:
-            waiting = {entry.seq for entry in self.ledger.unfinished()}
-            if pending is not None and not waiting.issuperset(entry.seq for entry in entries):
+            if pending is not None and any(self._is_voided(entry) for entry in entries):
                 pending.destroy()  # voided while it ran: its cost was given back, so nothing of it may stay
             raise
+
+    def _is_voided(self, entry: Entry) -> bool:
+        waiting = {unfinished.seq for unfinished in self.ledger.unfinished()}
+        return entry.seq not in waiting and self.ledger.bound(entry.name) is None
 
     def _record(
         self, name: str, mechanism: Mechanism, guarantee: Guarantee, error: Any, output: Any, booked: Mapping[str, Any]
