@@ -151,7 +151,10 @@ def explanation(told: Row) -> Table:
         return table
     pairs = [
         ("ε tight", shown(told["epsilon"])),
-        ("ε exact", shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "not for this mix of noise"),
+        (
+            "ε exact",
+            shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "not for costs of this kind",
+        ),
         ("ε paper", shown(told["epsilon_paper"])),
         ("ε pure", shown(told["pure_epsilon"])),
         ("ρ", f"{shown(told['rho'])} (group privacy alone: {shown(told['group_privacy']['rho'])})"),
@@ -167,7 +170,8 @@ def explanation(told: Row) -> Table:
 def worst_sentence(found: Row) -> str:
     names = " + ".join(found["attributes"])
     if found["exact"]:
-        return f"The costliest {len(found['attributes'])} attributes are {names}: ρ = {shown(found['rho'])}."
+        many = f"{len(found['attributes'])} attributes are" if len(found["attributes"]) > 1 else "attribute is"
+        return f"The costliest {many} {names}: ρ = {shown(found['rho'])}."
     return (
         f"Among the costliest: {names}, ρ = {shown(found['rho'])}; no set as large exceeds {shown(found['at_most'])}."
     )
