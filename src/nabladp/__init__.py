@@ -8,12 +8,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from nabladp.audit import exact_audit as exact_audit
     from nabladp.errors import NablaDPError as NablaDPError
+    from nabladp.mechanisms.mwem import MWEM as MWEM
     from nabladp.mechanisms.noisy_marginals import NoisyMarginals as NoisyMarginals
+    from nabladp.mechanisms.projection import Projection as Projection
     from nabladp.noise import NoiseSource as NoiseSource
     from nabladp.privacy import CDP as CDP
     from nabladp.privacy import Approx as Approx
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from nabladp.schema import Attribute as Attribute
     from nabladp.schema import Schema as Schema
     from nabladp.tables import open_table as open_table
+    from nabladp.workloads import Conjunctions as Conjunctions
+    from nabladp.workloads import LinearQueries as LinearQueries
+    from nabladp.workloads import LinearQuery as LinearQuery
+    from nabladp.workloads import Marginals as Marginals
+    from nabladp.workloads import Parities as Parities
 
 _HOME = {
     "Attribute": "nabladp.schema",
@@ -42,6 +49,13 @@ _HOME = {
     "NoiseSource": "nabladp.noise",
     "open_table": "nabladp.tables",
     "NoisyMarginals": "nabladp.mechanisms.noisy_marginals",
+    "Projection": "nabladp.mechanisms.projection",
+    "Marginals": "nabladp.workloads",
+    "Conjunctions": "nabladp.workloads",
+    "Parities": "nabladp.workloads",
+    "LinearQueries": "nabladp.workloads",
+    "LinearQuery": "nabladp.workloads",
+    "MWEM": "nabladp.mechanisms.mwem",
     "Session": "nabladp.release",
     "Plan": "nabladp.release",
     "Release": "nabladp.release",

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import nabladp
 from nabladp import Release
 
 HEAVY = ("opendp", "numba", "sklearn", "pandas", "polars", "jax", "pyspark", "altair")
@@ -111,6 +112,21 @@ def test_cost_that_does_not_fit(desk: Any) -> None:
     assert desk.names() == {"schema.toml", "plan.toml", "people.csv"}
 
 
+def test_cost_shows_the_error_of_any_mechanism(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Summed:
+        def to_json(self) -> dict[str, Any]:
+            return {"summary": {"mean squared error": 0.0123456, "rounds": 40}, "per_query": [1.5]}
+
+    monkeypatch.setattr("nabladp.mechanisms.noisy_marginals.NoisyMarginals.expected_error", lambda *_: Summed())
+    text = desk.run("cost", "plan.toml")
+    assert text.code == 0 and "of a cell" not in text.words and "per_query" not in text.words
+    assert "Expected error of pairs mean squared error 0.01235 rounds 40 Nothing was spent." in text.words
+    told = desk.run("cost", "plan.toml", "--json").json["expected_error"]
+    assert told == {"pairs": Summed().to_json()}
+    assert desk.run("release", "plan.toml").code == 0
+    assert Release.load(desk.folder / "plan-release" / "pairs").expected_error == Summed().to_json()
+
+
 def test_cost_agrees_with_the_ledger_to_the_last_unit(desk: Any) -> None:
     """A limit that is used up exactly fits; one more unit does not."""
     used_up = (
@@ -158,7 +174,7 @@ def test_wrong_use_is_answered_in_json_too(desk: Any, arguments: list[str]) -> N
 
 def test_help_and_version(desk: Any) -> None:
     assert "release" in desk.run("--help").out
-    assert desk.run("--version").out.strip() == "0.1.0"
+    assert desk.run("--version").out.strip() == nabladp.__version__
     for command in ("init", "check", "cost", "release", "ledger", "demo"):
         assert "--help" in desk.run(command, "--help").out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -13,6 +14,8 @@ import time
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
 from nabladp.cli import answer, show
 
@@ -51,13 +54,55 @@ def test_progress_in_rows_goes_to_stderr(busy: Any) -> None:
     with (busy.folder / "answer.json").open("wb") as file:
         code, seen = on_a_terminal(busy, "release", "plan.toml", "--json", stdout=file.fileno())
     assert code == 0
-    done = [int(rows.replace(",", "")) for rows in re.findall(r"pairs: counting.*?([\d,]+) of 300,000 rows", seen)]
+    done = [int(rows.replace(",", "")) for rows in re.findall(r"pairs: counting rows.*?([\d,]+) of 300,000\b", seen)]
     assert len(set(done)) > 2 and done == sorted(done) and 0 < done[0] < done[-1]
     assert (busy.folder / "answer.json").read_bytes().startswith(b"{\n")
 
 
+ROUNDS = """
+import time
+from nabladp.mechanisms import report_progress
+from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+whole = NoisyMarginals.run
+def run(self, counts, noise):
+    for done in range(5):
+        report_progress(counts, "round", done, 40)
+        time.sleep(0.25)
+    report_progress(counts, "fitting", 0, 0)
+    time.sleep(0.25)
+    return whole(self, counts, noise)
+NoisyMarginals.run = run
+"""
+
+
+def test_a_mechanism_shows_how_far_its_own_work_is(desk: Any) -> None:
+    desk.before = ROUNDS
+    code, seen = on_a_terminal(desk, "release", "plan.toml")
+    assert code == 0
+    rounds = [int(done) for done in re.findall(r"pairs: round +\S+ (\d) of 40 \d:", seen)]
+    assert len(set(rounds)) > 2 and rounds == sorted(rounds)
+    assert re.search(r"pairs: fitting +━{24} +\d:", seen), "where no share is known, none is shown"
+
+
+def test_the_bar_goes_back_to_waiting_and_never_stops_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer, "err", Console(file=io.StringIO(), force_terminal=True, width=80))
+    made: list[Any] = []
+    build = Progress.add_task
+    monkeypatch.setattr(
+        Progress, "add_task", lambda bar, *given, **named: (made.append(bar), build(bar, *given, **named))[1]
+    )
+    with answer.working("opening") as tell:
+        (shown,) = made[0].tasks
+        tell("counting rows", 7, 7)
+        assert (shown.completed, shown.total, shown.fields["share"]) == (7, 7, "7 of 7") and shown.finished
+        tell("adding noise")
+        assert (shown.completed, shown.total, shown.fields["share"]) == (0, None, "") and not shown.finished
+        tell("round", 1_234, 40_000)
+        assert (shown.percentage, shown.fields["share"]) == (pytest.approx(3.085), "1,234 of 40,000")
+
+
 def test_ctrl_c_at_the_bar(busy: Any) -> None:
-    code, seen = on_a_terminal(busy, "release", "plan.toml", until=r"of 300,000 rows")
+    code, seen = on_a_terminal(busy, "release", "plan.toml", until=r"of 300,000\b")
     assert code == 130 and "Interrupted." in seen and "nabladp ledger" in seen
     assert len(busy.unfinished()) == 1 and busy.hidden() == []
 

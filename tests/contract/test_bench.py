@@ -16,6 +16,26 @@ KEYS = {
     "guarantee": {"microseconds", "ratio_vs_scan"},
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
     "tables": {"speedup_vs_polars", "rss_ratio_10x", "time_ratio_10x"},
+    "projection": {
+        "mse_over_bound_max",
+        "mse_over_width_max",
+        "ratio_deviation_max",
+        "never_worse",
+        "gap_over_noise_max",
+        "runs",
+    },
+    "mwem": {
+        "error_ratio_l1_over_joint_k2",
+        "error_ratio_l1_over_joint_k3",
+        "error_over_bound_max",
+        "speedup_vs_naive",
+        "speedup_joint_vs_naive",
+        "select_ms_d16",
+        "paper_over_fit",
+        "paper_over_fit_own_rounds",
+        "overshoot_probability",
+    },
+    "error_by_dimension": {f"{u}_growth_{m}" for u in ("attribute", "person") for m in ("projection", "mwem")},
     "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
 }
 

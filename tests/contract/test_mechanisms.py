@@ -10,11 +10,14 @@ import pytest
 
 from nabladp.errors import BudgetError, NablaDPError
 from nabladp.mechanisms import MECHANISMS, Mechanism, mechanism_class
+from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+from nabladp.mechanisms.projection import Projection
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable
+from nabladp.workloads import Conjunctions, LinearQueries, LinearQuery, Marginals, Parities
 
 SCHEMA = Schema(
     (
@@ -31,6 +34,27 @@ INSTANCES: list[Mechanism] = [
     NoisyMarginals(Rho(0.1), sets=(("region", "income"), ("band", "sick"))),
     NoisyMarginals(Approx(1, 1e-6), sets=(("age",),), weights=(2,)),
     NoisyMarginals(Pure(1), sets=(("region",), ("income", "sick")), noise="laplace", budgets={"sick": Pure(0.2)}),
+    Projection(CDP(0.5), Marginals(2, over=("region", "age", "income", "sick"))),
+    Projection(Rho(0.1), Conjunctions(2, over=("region", "band", "sick")) + 2 * Parities(2, over=("age", "sick"))),
+    Projection(
+        Approx(1, 1e-6),
+        LinearQueries(
+            (
+                LinearQuery(("age",), tuple(i / 9 for i in range(10)), "average age"),
+                LinearQuery(("region", "sick"), (0, 1, 0, 1, 1, 1)),
+            )
+        ),
+        budgets={"sick": Rho(0.01)},
+    ),
+    Projection(CDP(0.3), Conjunctions(2, signed=True, over=("region", "age", "income", "sick", "band")), hull="blocks"),
+    MWEM(CDP(0.5), Marginals(1, over=("region", "age", "sick")), rounds=3),
+    MWEM(CDP(1), Conjunctions(2, over=("region", "sick", "age")), rounds=2, update="paper", output="average", rows=0),
+    MWEM(Rho(0.2), Marginals(sets=(("region", "income"), ("band", "sick"))), per_round=1, rounds=2, rows=7),
+    MWEM(
+        Approx(2, 1e-6),
+        Parities(2, over=("age", "sick")) + 2 * Marginals(1, over=("region",)),
+        budgets={"sick": Rho(0.01)},
+    ),
 ]
 every = pytest.mark.parametrize("mechanism", INSTANCES, ids=lambda m: f"{type(m).__name__}-{INSTANCES.index(m)}")
 

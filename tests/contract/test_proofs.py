@@ -1,7 +1,8 @@
 """A proof note that no longer matches its code fails here.
 
-The fingerprint covers the code of the mechanism's folder without comments, docstrings and layout. When it changes, read
-the proof again against the new code, mend it, and only then write the new fingerprint into PROOF.md.
+The fingerprint covers the code of the mechanism's folder, and the modules beside it that it imports (how budgets are
+shared out, what noise they buy), without comments, docstrings and layout. When it changes, read the proof again against
+the new code, mend it, and only then write the new fingerprint into PROOF.md.
 """
 
 from __future__ import annotations
@@ -44,10 +45,17 @@ def comments(text: str) -> str:
     )
 
 
+def shared(folder: Path) -> list[Path]:
+    """The modules of the room that the folder's code imports, apart from the interface of all mechanisms."""
+    text = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    beside = (path for path in folder.parent.glob("*.py") if path.stem not in ("__init__", "mechanism"))
+    return sorted(path for path in beside if f"nabladp.mechanisms.{path.stem} import" in text)
+
+
 def fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode())
+    for path in [*sorted(folder.rglob("*.py")), *shared(folder)]:
+        digest.update(path.relative_to(folder.parent).as_posix().encode())
         digest.update(bare_code(path.read_text(encoding="utf-8")).encode())
     return digest.hexdigest()[:16]
 

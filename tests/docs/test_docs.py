@@ -260,6 +260,14 @@ def test_picture_is_current() -> None:
     assert made.TARGET.read_text(encoding="utf-8") == made.draw(made.demo_figures()), "run docs/make_picture.py"
 
 
+def test_error_figure_is_current_and_follows_what_was_measured() -> None:
+    made = script("make_error_figure")
+    found = made.measured()
+    assert made.TARGET.read_text(encoding="utf-8") == made.draw(found), "run docs/make_error_figure.py"
+    found["curves"]["mwem"]["person"][3]["mean"] *= 1.01
+    assert made.TARGET.read_text(encoding="utf-8") != made.draw(found)
+
+
 def test_command_line_reference_is_current() -> None:
     made = script("make_cli_reference")
     assert made.TARGET.read_text(encoding="utf-8") == made.page(), "run docs/make_cli_reference.py"

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nabladp.mechanisms.noisy_marginals.allocation import allocate
+from nabladp.mechanisms.allocation import allocate
 
 NAMES = "abcdef"
 requests = st.lists(st.frozensets(st.sampled_from(NAMES), min_size=1), min_size=1, max_size=12)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from nabladp.mechanisms.noisy_marginals.mechanism import least_scale
+from nabladp.mechanisms.scales import least_scale
 from nabladp.privacy.units import UNIT
 
 UNITS = [
@@ -37,3 +37,15 @@ def test_gaussian_noise_costs_at_most_what_was_paid(units: int) -> None:
     """ρ = 2/(2·scale²)."""
     scale = least_scale("gaussian", units)
     assert Fraction(math.nextafter(scale, 0)) ** 2 * units < UNIT <= Fraction(scale) ** 2 * units
+
+
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize("moved", [1, Fraction(1, 3), 78, 2**40, Fraction(5, 2**40)], ids=str)
+def test_any_squared_distance(units: int, moved: int | Fraction) -> None:
+    """ρ = moved/(2·scale²), exactly, and a hair less noise would cost more."""
+    scale = least_scale("gaussian", units, moved)
+
+    def cost(s: float) -> Fraction:
+        return Fraction(moved) * UNIT / (2 * Fraction(s) ** 2)
+
+    assert cost(scale) <= units < cost(math.nextafter(scale, 0))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nabladp.mechanisms import report_progress
 from nabladp.release.session import Watched
 
 
@@ -27,8 +28,8 @@ def test_counts_pass_through_unchanged_and_progress_is_told() -> None:
     assert (watched.n, watched.schema) == (7, "the schema")
     assert [int(counts[0]) for counts in watched.marginals([["a"], ["a", "b"]])] == [1, 2]
     assert watched.fold(5).tolist() == [5]  # type: ignore[arg-type]
-    assert told[:2] == [("first: counting", 3, 7), ("first: adding noise", 0, 0)]
-    assert told[2:] == [("first: counting", 7, 7), ("first: adding noise", 0, 0)]
+    assert told[:2] == [("first: counting rows", 3, 7), ("first: adding noise", 0, 0)]
+    assert told[2:] == [("first: counting rows", 7, 7), ("first: adding noise", 0, 0)]
 
 
 def test_a_progress_of_ones_own_is_used_instead() -> None:
@@ -37,3 +38,11 @@ def test_a_progress_of_ones_own_is_used_instead() -> None:
     watched.marginals([["a"]], lambda *rows: seen.append(rows))
     watched.fold(5, lambda *rows: seen.append(rows))  # type: ignore[arg-type]
     assert seen == [(3, 7), (7, 7)]
+
+
+def test_a_mechanism_tells_of_its_own_work() -> None:
+    told: list[tuple[str, int, int]] = []
+    watched = Watched(Source(), "first", lambda *stage: told.append(stage))  # type: ignore[arg-type]
+    report_progress(watched, "round", 3, 40)
+    report_progress(Source(), "round", 4, 40)  # type: ignore[arg-type]  # nobody waits
+    assert told == [("first: round", 3, 40)]

@@ -60,23 +60,25 @@ def print_json(answer: Any) -> None:
 
 @contextmanager
 def working(text: str) -> Iterator[Tell]:
-    """A spinner on stderr, with a bar while rows are counted; silent where nobody watches."""
+    """A spinner on stderr, with a bar while it is known how much there is to do; silent where nobody watches."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    rows = TextColumn("{task.fields[rows]}", markup=False)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(24),
-        rows,
+        TextColumn("{task.fields[share]}", markup=False),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task(text, total=None, rows="")
+        task = progress.add_task(text, total=None, share="")
+        bar = progress.tasks[0]
 
         def tell(what: str, done: int = 0, total: int = 0) -> None:
-            rows = f"{done:,} of {total:,} rows" if total else ""
-            progress.update(task, description=printable(what), completed=done, total=total or None, rows=rows)
+            """``what`` is shown before the figures, so its last word is their unit: "round", then "3 of 40"."""
+            share = f"{done:,} of {total:,}" if total else ""
+            bar.total, bar.finished_time = total or None, None  # an update alone takes no total back, nor restarts
+            progress.update(task, description=printable(what), completed=done, share=share)
 
         yield tell
 

@@ -126,8 +126,8 @@ def cost(
         if json:
             print_json(answer)
         else:
-            errors = show.error_table(answer["expected_error"])
-            say_tables(show.privacy_table(answer), show.limits_plot(answer["limits"]), errors)
+            errors = show.error_tables(answer["expected_error"])
+            say_tables(show.privacy_table(answer), show.limits_plot(answer["limits"]), *errors)
             for explained in answer.get("sets", []):
                 say_tables(show.explanation(explained))
             if "worst" in answer:

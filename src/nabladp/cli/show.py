@@ -89,7 +89,33 @@ def _bar(line: Row) -> str:
     return ("█" * before + "▓" * now).ljust(BAR, "·")[:BAR]
 
 
-def error_table(expected: Mapping[str, Sequence[Row]]) -> Table:
+def error_tables(expected: Mapping[str, Sequence[Row] | Row]) -> list[Table]:
+    """One table for all lists of marginals, then one for each release that sums its error up in its own words."""
+    marginals = {name: error for name, error in expected.items() if not isinstance(error, Mapping)}
+    summaries = [_summary(name, error) for name, error in expected.items() if isinstance(error, Mapping)]
+    return [*([_marginal_errors(marginals)] if marginals else []), *summaries]
+
+
+def _summary(name: str, error: Row) -> Table:
+    table = _table(f"Expected error of {printable(name)}", ["", ""])
+    table.show_header = False
+    lines = list(error.get("summary", {"its figures": "see --json"}).items())
+    for label, value in lines[:MOST_ROWS]:
+        table.add_row(printable(str(label)), printable(_worded(value)))
+    _more(table, len(lines) - MOST_ROWS, "figures")
+    return table
+
+
+def _worded(value: Any) -> str:
+    """Numbers with four digits, but whole ones in full; what JSON has no number for is no bound."""
+    if value is None:
+        return shown(None)
+    if isinstance(value, bool | str):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def _marginal_errors(expected: Mapping[str, Sequence[Row]]) -> Table:
     table = _table("Expected error of a cell", ["marginal"], ["cells", "noise scale", "mean error", "95% within ±"])
     left = MOST_ROWS
     for name, parts in expected.items():

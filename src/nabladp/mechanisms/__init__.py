@@ -6,9 +6,13 @@ import difflib
 from importlib import import_module
 
 from nabladp.errors import PlanError
-from nabladp.mechanisms.mechanism import Law, Mechanism, Output, Records
+from nabladp.mechanisms.mechanism import Branch, Law, Mechanism, Output, Records, report_progress
 
-_HOME = {"NoisyMarginals": "nabladp.mechanisms.noisy_marginals"}
+_HOME = {
+    "NoisyMarginals": "nabladp.mechanisms.noisy_marginals",
+    "Projection": "nabladp.mechanisms.projection",
+    "MWEM": "nabladp.mechanisms.mwem",
+}
 MECHANISMS = tuple(_HOME)
 
 
@@ -22,4 +26,13 @@ def mechanism_class(name: str) -> type[Mechanism]:
     return found
 
 
-__all__ = ["MECHANISMS", "Law", "Mechanism", "Output", "Records", "mechanism_class"]
+__all__ = [
+    "MECHANISMS",
+    "Branch",
+    "Law",
+    "Mechanism",
+    "Output",
+    "Records",
+    "mechanism_class",
+    "report_progress",
+]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.errors import MechanismError
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
@@ -26,16 +27,44 @@ Records = list[tuple[dict[str, int], dict[str, int]]]
 class Law:
     """The exact output law on a tiny instance: independent parts, each as log-probabilities over its outcomes.
 
-    Two laws of one mechanism and the same number of rows list the same outcomes in the same order. Parts with endless
-    support are cut where no order up to ``largest_order`` could notice.
+    A part whose outcome decides what comes next is a :class:`Branch`. Two laws of one mechanism and the same number of
+    rows list the same outcomes in the same order. Parts with endless support are cut where no order up to
+    ``largest_order`` could notice; it is never larger than that of a law that follows.
     """
 
-    parts: tuple[NDArray[np.float64], ...]
+    parts: tuple[NDArray[np.float64] | Branch, ...]
     largest_order: float = math.inf
+
+    def __post_init__(self) -> None:
+        following = [law.largest_order for part in self.parts if isinstance(part, Branch) for law in part.then]
+        object.__setattr__(self, "largest_order", min(self.largest_order, *following, math.inf))
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """A step whose outcome decides what comes next: outcome i is followed by ``then[which[i]]``.
+
+    Two laws of one mechanism list the same outcomes, the same ``which`` and as many ``then``. What follows an outcome
+    that is impossible on either side is never looked at.
+    """
+
+    outcomes: NDArray[np.float64]  # log-probabilities
+    which: NDArray[np.int64]  # for each outcome, which law follows
+    then: tuple[Law, ...]
+
+    def __post_init__(self) -> None:
+        if self.outcomes.ndim != 1 or self.which.shape != self.outcomes.shape or self.which.dtype.kind not in "iu":
+            raise MechanismError("A branch says for each outcome which law follows.", fix="Give one number for each.")
+        if self.which.size and not 0 <= self.which.min() <= self.which.max() < len(self.then):
+            raise MechanismError("A branch names a law that it does not hold.", fix="Count its laws from 0.")
 
 
 class Output(Protocol):
-    """What a mechanism returns; all of it may be published."""
+    """What a mechanism returns; all of it may be published.
+
+    It may also offer ``extra_tables(schema)``: further tables by name, a plain lowercase word each, such as
+    "synthetic". Each is published as a Parquet file of that name beside the values.
+    """
 
     def to_json(self) -> dict[str, Any]: ...
     def to_arrow(self, schema: Schema) -> pa.Table: ...
@@ -64,7 +93,11 @@ class Mechanism(Protocol):
         """A bound for every set of attributes. No data, no randomness. n = 0: a bound for any number of rows."""
 
     def expected_error(self, schema: Schema, n: int) -> Any:
-        """What to expect before anything is spent."""
+        """What to expect before anything is spent: a tuple of errors, one for each marginal, or one object.
+
+        Each has ``to_json``. That of one object holds a "summary" for people, labels with a text or a number each,
+        beside whatever is for machines. ``cells`` of each, where there is one, says how much will be written.
+        """
 
     def run(self, counts: Counts, noise: NoiseSource) -> Output:
         """May ask counts many times; sees no row."""
@@ -74,3 +107,10 @@ class Mechanism(Protocol):
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes, hardest to hide."""
+
+
+def report_progress(counts: Counts, what: str, done: int, total: int) -> None:
+    """Tell whoever waits how far a mechanism's own work is, e.g. ``("round", 3, 40)``; nothing where nobody does."""
+    working = getattr(counts, "working", None)
+    if working is not None:
+        working(what, done, total)

@@ -12,6 +12,7 @@ from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
 from nabladp.noise.bits import SeededBits, SystemBits
 from nabladp.noise.draws import Draws, Integers
+from nabladp.noise.packings import Packings
 from nabladp.noise.parameters import (
     Real,
     Size,
@@ -125,3 +126,10 @@ class NoiseSource:
         if array.ndim != 1 or array.size == 0:
             raise MechanismError("Scores must be a list of at least one integer.", fix="Score every candidate.")
         return choices.select_exponential(self._draws, array, selection_scale(scale))
+
+    def select_packing(self, packings: Packings, log_weights: ArrayLike) -> tuple[int, ...]:
+        """Pairwise disjoint members (indices, sorted), P ∝ exp(sum of their log weights).
+
+        Each probability is that one up to a factor exp(±``packings.slack(largest |log weight|)``), and never zero.
+        """
+        return packings.draw(self._draws, log_weights)

@@ -124,4 +124,5 @@ def finite(value: float) -> float | None:
 
 
 def error_json(error: Any) -> Any:
+    """A list for a tuple of errors, one for each marginal; an object with a "summary" for any other mechanism."""
     return [part.to_json() for part in error] if isinstance(error, tuple) else error.to_json()

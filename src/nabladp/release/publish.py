@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Ledger
-from nabladp.release.record import DIGESTS, RECORD, VALUES, Release
+from nabladp.release.record import DIGESTS, RECORD, Release
 
 
 class Pending:
@@ -122,7 +122,8 @@ def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[int, str, bool]]:
             digest, entry, place = line.split(" ", 2)
             record = hidden / place / RECORD
             release = Release.load(record)
-            same = hashlib.sha256(record.read_bytes()).hexdigest() == digest and (hidden / place / VALUES).exists()
+            whole = all((hidden / place / name).exists() for name in release.hashes)
+            same = whole and hashlib.sha256(record.read_bytes()).hexdigest() == digest
             if not same or int(entry) != release.ledger["entry"] or not _is_booked(release, ledger):
                 raise ValueError
             yield int(entry), digest, release.stamp is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from platform import python_version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nabladp import __version__
 from nabladp.errors import NablaDPError, ReleaseError
@@ -20,9 +21,13 @@ from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
 from nabladp.schema import Schema
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 FORMAT = 1
 KIND = "nabladp release"
 RECORD, VALUES = "release.json", "values.parquet"
+TABLE = re.compile(r"[a-z]+\.parquet")  # the values, and what else an output offers
 DIGESTS = "digests.txt"  # digest, ledger entry and place of every record of a published folder
 
 
@@ -65,12 +70,29 @@ class Release:
     @cached_property
     def parquet(self) -> bytes:
         """The values as a Parquet file."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        return _parquet(self.output.to_arrow(self.schema))
 
-        sink = pa.BufferOutputStream()
-        pq.write_table(self.output.to_arrow(self.schema), sink, compression="zstd")
-        return bytes(sink.getvalue())
+    @cached_property
+    def extra(self) -> dict[str, bytes]:
+        """What else the output offers, as Parquet files by name."""
+        offers = getattr(self.output, "extra_tables", None)
+        if offers is None:
+            return {}
+        found = {f"{name}.parquet": _parquet(table) for name, table in offers(self.schema).items()}
+        if VALUES in found or not all(TABLE.fullmatch(name) for name in found):
+            raise ReleaseError(
+                f"{self.mechanism} offers a table whose name is no file name.", fix="Use one plain lowercase word."
+            )
+        return found
+
+    @cached_property
+    def hashes(self) -> dict[str, str]:
+        """Every file beside the record, with its SHA-256."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self._tables.items()}
+
+    @property
+    def _tables(self) -> dict[str, bytes]:
+        return {VALUES: self.parquet, **self.extra}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -86,7 +108,7 @@ class Release:
             "figures": figures(self.guarantee, self.adversaries, self.delta),
             "expected_error": self.expected_error,
             "values": self.output.to_json(),
-            "files": {VALUES: hashlib.sha256(self.parquet).hexdigest()},
+            "files": self.hashes,
             "guarantee": self.guarantee.to_json(),
             "schema": self.schema.to_json(),
             "ledger": dict(self.ledger),
@@ -103,11 +125,11 @@ class Release:
         return hashlib.sha256(self.text).hexdigest()
 
     def files(self) -> dict[str, bytes]:
-        return {VALUES: self.parquet, RECORD: self.text}
+        return {**self._tables, RECORD: self.text}
 
     @classmethod
     def load(cls, where: str | Path) -> Release:
-        """From its folder or its release.json; refuses a record or values that were changed or cut short."""
+        """From its folder or its release.json; refuses a record or a file beside it that was changed or cut short."""
         path = Path(where)
         record = path / RECORD if path.is_dir() else path
         try:
@@ -115,10 +137,11 @@ class Release:
             data = json.loads(text)
             if _listed_digest(record) not in (None, hashlib.sha256(text).hexdigest()):
                 raise ReleaseError(f"{RECORD} is not the record that {DIGESTS} names.", fix="Fetch it again.")
-            values = record.parent / VALUES
-            if values.exists() and hashlib.sha256(values.read_bytes()).hexdigest() != data["files"][VALUES]:
-                raise ReleaseError(f"{VALUES} is not the file that {RECORD} names.", fix="Fetch both again.")
-            return cls._of(data)
+            _check_files(record.parent, data["files"])
+            release = cls._of(data)
+            # As written: a table that was drawn, or packed by another version, need not come out the same again.
+            vars(release)["hashes"] = data["files"]
+            return release
         except OSError:
             raise ReleaseError(f"There is no readable release at {str(where)!r}.", fix="Give its folder.") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -150,6 +173,27 @@ class Release:
             rows_per_person=data["rows_per_person"],
             versions=data["versions"],
         )
+
+
+def _parquet(table: pa.Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
+    """Those that are there are those that the record names; a record may travel alone."""
+    if VALUES not in listed or not all(TABLE.fullmatch(name) for name in listed):
+        raise ValueError  # and nothing outside the folder is looked at
+    for name, expected in listed.items():
+        path = folder / name
+        if path.exists():
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                    raise ReleaseError(f"{name} is not the file that {RECORD} names.", fix="Fetch both again.")
 
 
 def _listed_digest(record: Path) -> str | None:

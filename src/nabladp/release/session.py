@@ -26,7 +26,7 @@ from nabladp.release.record import Release, versions
 from nabladp.schema import Schema
 from nabladp.tables import Counts, Kernel, Progress, Table, open_table
 
-Stage = Callable[[str, int, int], None]  # what is going on, rows done, rows in all (0: not a matter of rows)
+Stage = Callable[[str, int, int], None]  # what is going on, how much is done, how much there is (0: not known)
 Part = tuple[str, str, Mechanism]  # name in the ledger, place in the folder, mechanism
 _BYTES_PER_CELL, _SPARE_BYTES = 64, 1 << 20
 
@@ -214,8 +214,12 @@ class Watched:
         self.tell(f"{self.name}: adding noise", 0, 0)
         return counts
 
+    def working(self, what: str, done: int, total: int) -> None:
+        """How far a mechanism is with work of its own; ``what`` names the unit, e.g. "round"."""
+        self.tell(f"{self.name}: {what}", done, total)
+
     def _counting(self, done: int, rows: int) -> None:
-        self.tell(f"{self.name}: counting", done, rows)
+        self.working("counting rows", done, rows)
 
 
 @contextmanager
@@ -231,6 +235,7 @@ def _spent(entries: Sequence[Entry], pending: Pending | None) -> Iterator[None]:
 
 
 def _bytes_needed(errors: Sequence[Any]) -> int:
+    """About what the files take, from the cells that each expected error, or each part of it, speaks of."""
     cells = sum(
         getattr(part, "cells", 0) for error in errors for part in (error if isinstance(error, tuple) else (error,))
     )

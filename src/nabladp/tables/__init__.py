@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nabladp.tables.check import check_table
 from nabladp.tables.counts import CodedTable, Counts, Kernel, Progress
+from nabladp.tables.decode import decode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.marginals import Marginals
 from nabladp.tables.table import Table, column_types, open_table
@@ -19,5 +20,6 @@ __all__ = [
     "Table",
     "check_table",
     "column_types",
+    "decode",
     "open_table",
 ]

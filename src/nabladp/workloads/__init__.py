@@ -1,5 +1,26 @@
 """What is asked of a table."""
 
+from nabladp.workloads.families import Conjunctions, Marginals, Parities
+from nabladp.workloads.family import Union, Workload
+from nabladp.workloads.linear import LinearQueries, LinearQuery
 from nabladp.workloads.marginals import marginal_sets
+from nabladp.workloads.plan import as_workload
+from nabladp.workloads.queries import GRID, Group, Queries
+from nabladp.workloads.shift import Curve, Shift
 
-__all__ = ["marginal_sets"]
+__all__ = [
+    "GRID",
+    "Conjunctions",
+    "Curve",
+    "Group",
+    "LinearQueries",
+    "LinearQuery",
+    "Marginals",
+    "Parities",
+    "Queries",
+    "Shift",
+    "Union",
+    "Workload",
+    "as_workload",
+    "marginal_sets",
+]

@@ -36,9 +36,9 @@ def _listed(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
     for chosen in found:
         if not chosen:
             raise MechanismError("A marginal needs at least one attribute.", fix="Remove the empty set.")
+        schema.sizes(chosen)  # refuses unknown names
         if len(set(chosen)) != len(chosen):
             raise MechanismError(f"{'+'.join(chosen)} names an attribute twice.", fix="Name each attribute once.")
-        schema.sizes(chosen)  # refuses unknown names
     if len({frozenset(chosen) for chosen in found}) != len(found):
         raise MechanismError("A marginal is asked for twice.", fix="Ask once, and raise its weight instead.")
     return found
@@ -47,6 +47,10 @@ def _listed(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
 def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
     names = schema.roots if over is None else tuple(over)
     schema.sizes(names)
+    if len(set(names)) != len(names):
+        raise MechanismError("'over' names an attribute twice.", fix="Name each attribute once.")
+    if not names:
+        raise MechanismError("'over' names no attribute.", fix="Leave it out to ask about all.")
     if not 1 <= k <= len(names):
         raise MechanismError(
             f"There is no {k}-way marginal of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
@@ -62,14 +66,15 @@ def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
 
 def _check_size(schema: Schema, sets: Sets) -> None:
     together = 0
+    sizes = {attribute.name: attribute.size for attribute in schema}
     for chosen in sets:
-        cells = schema.cells(chosen)
+        cells = math.prod([sizes[name] for name in chosen])
         together += cells
         if cells > MOST_CELLS:
-            sizes = ", ".join(f"{name}: {schema[name].size:,}" for name in chosen)
+            listed = ", ".join(f"{name}: {sizes[name]:,}" for name in chosen)
             raise DomainTooLarge(
                 f"The marginal {'+'.join(chosen)} has {cells:,} cells ({8 * cells:,} bytes); the most is "
-                f"{MOST_CELLS:,}. Its columns' sizes are {sizes}.",
+                f"{MOST_CELLS:,}. Its columns' sizes are {listed}.",
                 fix="Declare coarser bins for the largest column, or leave it out.",
                 cells=str(cells),
                 columns=list(chosen),

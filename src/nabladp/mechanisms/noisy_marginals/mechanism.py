@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.errors import BudgetError, MechanismError, PlanError
+from nabladp.errors import BudgetError, MechanismError
+from nabladp.mechanisms.allocation import allocate, limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.noisy_marginals.allocation import allocate
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
+from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact
 from nabladp.privacy.universe import Universe
-from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value, limit_units
+from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value
 from nabladp.schema import Schema
 from nabladp.workloads import marginal_sets
 
@@ -100,27 +100,18 @@ class NoisyMarginals:
         """Every marginal with its cost in units of 2⁻⁶⁰: ρ for Gaussian noise, ε for Laplace."""
         sets = self.marginals(schema)
         universe = Universe.of(schema)
-        touched = [universe.sources(chosen) for chosen in sets]  # [sources]
-        # Nothing is promised for public attributes, so they limit no marginal that also holds a protected one.
-        bound_by = [sources - universe.public or sources for sources in touched]
+        touched = [limited_by(universe, chosen) for chosen in sets]  # [sources]
         weights = [exact(weight) for weight in self.weights] if self.weights else [Fraction(1)] * len(sets)
         if len(weights) != len(sets):
             raise MechanismError(f"There are {len(weights)} weights for {len(sets)} sets.", fix="Give one per set.")
-        amounts = allocate(bound_by, weights, self._attribute_units(universe))  # [allocation]
+        budgets = source_units(universe, self.budget, self.budgets)
+        amounts = allocate(touched, weights, budgets)  # [allocation]
         if min(amounts) < 1 << 12:  # the noise would be of scale 10⁷ (Gaussian) or 10¹⁴ (Laplace)
             raise BudgetError("The budget is too small for so many marginals.", fix="Raise it or ask for fewer sets.")
         return tuple(zip(sets, amounts, strict=True))
 
-    def _attribute_units(self, universe: Universe) -> dict[str, int]:
-        """What every source attribute may pay; an exception for a derived column holds for all its sources."""
-        exceptions: dict[str, int] = {}
-        for name, value in self.budgets.items():
-            for source in universe.sources(name):
-                exceptions[source] = min(exceptions.get(source, limit_units(value)), limit_units(value))
-        return dict.fromkeys(universe.roots, limit_units(self.budget)) | exceptions
-
     def _scale(self, units: int) -> float:
-        return least_scale(self.noise, units)
+        return least_scale(self.noise, units, 2)  # [gaussian-scale] [laplace-scale]: one row moves two cells by one
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         universe = Universe.of(schema)
@@ -187,15 +178,7 @@ class NoisyMarginals:
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> NoisyMarginals:
-        known = [f.name for f in fields(cls)]
-        for name in options:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                fix = f"Did you mean {near[0]!r}?" if near else f"Options: {', '.join(known)}."
-                raise PlanError(f"NoisyMarginals has no option {name!r}.", fix=fix)
-        if "budget" not in options:
-            raise PlanError("NoisyMarginals needs a budget.", fix="Add, for instance, budget = { cdp = 0.2 }.")
-        return cls(**options)
+        return cls(**plan_options(cls, options, "budget"))
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"budget": self.budget.to_json(), "noise": self.noise}
@@ -222,22 +205,3 @@ def _listing(value: Any, what: str) -> tuple[Any, ...]:
             f"{what!r} must be a list.", fix='Write, for instance, sets = [["age", "sex"], ["income"]].'
         )
     return tuple(value)
-
-
-@lru_cache(maxsize=4096)
-def least_scale(noise: str, units: int) -> float:
-    """The smallest double whose noise costs at most so many units of 2⁻⁶⁰ (ρ for Gaussian, ε for Laplace noise).
-
-    One row moves between two cells, so a table moves by 2 in L1 and by √2 in L2.
-    """
-    if noise == "gaussian":
-        return _round_up(math.sqrt(UNIT / units), lambda s: s * s * units >= UNIT)  # [gaussian-scale]
-    return _round_up(2 * UNIT / units, lambda s: s * units >= 2 * UNIT)  # [laplace-scale]
-
-
-def _round_up(guess: float, enough: Any) -> float:
-    """The guess, moved up until the exact inequality holds: rounding never makes noise too small."""
-    scale = math.nextafter(guess, 0.0)
-    while not enough(Fraction(scale)):
-        scale = math.nextafter(scale, math.inf)
-    return scale

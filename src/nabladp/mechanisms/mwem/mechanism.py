@@ -1,0 +1,358 @@
+"""MWEM for per-attribute budgets: each round picks several attribute-disjoint queries jointly. Proof in PROOF.md."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import AuditError, DomainTooLarge, MechanismError
+from nabladp.mechanisms.allocation import source_units
+from nabladp.mechanisms.mechanism import Branch, Law, Records, report_progress
+from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, ExpectedError
+from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
+from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
+from nabladp.mechanisms.mwem.selection import Scores, Selector
+from nabladp.mechanisms.mwem.updates import UPDATES, gibbs, update_named
+from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.scales import least_scale
+from nabladp.noise import NoiseSource, gaussian_log_pmf
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT, exact
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue
+from nabladp.schema import Schema
+from nabladp.workloads import Queries, Workload, as_workload
+from nabladp.workloads.cube import Cube
+
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+MOST_RECORDS = 1 << 22
+MOST_ROWS = 1 << 40  # numerators on the grid stay whole numbers of 63 bits
+MOST_DRAWN = 10_000_000  # rows of a synthetic table that nobody asked to be larger
+_SMALLEST_SCALE = 1e-6  # what the noise source draws
+_BYTES_A_RECORD = 64  # the distribution and what a round needs beside it
+OUTPUTS = ("average", "last")
+_AUDIT_ORDER, _AUDIT_OUTCOMES = 16.0, 4_000_000
+
+
+@dataclass(frozen=True)
+class MWEM:
+    """A distribution over all records, learned by asking in each round the queries on which it is most wrong.
+
+    ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``) is what every source attribute may pay. ``per_round`` is
+    ℓ, how many attribute-disjoint queries a round picks (default: as many as fit; 1 is classic MWEM); ``rounds`` is T
+    (default: best by the bound of `thm:pdp-mwem`, for "fit" no more than measure every query once). ``selection`` is
+    the share of the budget that picks queries, the rest answers them. ``update`` is "fit" (to all measurements) or
+    "paper" (the literal step), ``output`` the "last" distribution or the "average" (default: last of fit, average of
+    paper). ``rows`` is the size of the synthetic table (default: as many as the table has; 0 for none). Past 16
+    attributes, rounds pick inside blocks cut by ``seed``.
+
+    Guarantee, for every set of attributes: in each round and block, ``linear`` for the pick and ``squares`` for the
+    answers, each limited to the queries picked. Assumed: the number of rows is public and one row is one person.
+    """
+
+    budget: BudgetValue
+    workload: Workload
+    per_round: int | None = None
+    rounds: int | None = None
+    selection: float | Fraction = 0.5
+    update: str = "fit"
+    output: str | None = None
+    rows: int | None = None
+    seed: int = 0
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workload", as_workload(self.workload))
+        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
+        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
+        for name, low, high in (("per_round", 1, 1 << 20), ("rounds", 1, MOST_ROUNDS), ("rows", 0, 1 << 28)):
+            value = getattr(self, name)
+            if value is not None and not _whole_between(value, low, high):
+                raise MechanismError(
+                    f"{name!r} is a whole number.", fix=f"Between {low} and {high:,}, or leave it out."
+                )
+        if not _whole_between(self.seed, 0, 1 << 62):
+            raise MechanismError("'seed' is a whole number of at least 0.", fix="It only says how blocks are cut.")
+        if not 0 < exact(self.selection, "'selection'") < 1:
+            raise MechanismError("'selection' is a share between 0 and 1.", fix="Half is selection = 0.5.")
+        object.__setattr__(self, "selection", float(self.selection))  # as a plan file has it
+        if self.update not in UPDATES:
+            raise MechanismError(f"There is no update {self.update!r}.", fix="Use 'fit' or 'paper'.")
+        if self.output is not None and self.output not in OUTPUTS:
+            raise MechanismError(f"There is no output {self.output!r}.", fix="Use 'last' or 'average'.")
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def queries(self, schema: Schema) -> Queries:
+        """The workload's queries; refuses a domain that memory could not hold."""
+        found = self.workload.bind(schema)
+        if found.cells > MOST_RECORDS:
+            raise DomainTooLarge(
+                f"MWEM keeps a probability for every possible record, and there are {found.cells:,} "
+                f"({_BYTES_A_RECORD * found.cells:,} bytes); the most is {MOST_RECORDS:,}.",
+                fix="Use Projection or NoisyMarginals, which need no such list, or name fewer attributes in 'over'.",
+                cells=str(found.cells),
+                bytes=str(_BYTES_A_RECORD * found.cells),
+                instead=["Projection", "NoisyMarginals"],
+            )
+        return found
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return self.queries(schema).names
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        scope = Scope(self.queries(schema), Universe.of(schema))
+        if self.rounds is None and not n:
+            return self._any_rounds(scope)
+        return self._plan(scope, schema, n).guarantee()
+
+    def _any_rounds(self, scope: Scope) -> Guarantee:
+        """However many rounds there will be: blocks cost no more than one pick from all attributes would."""
+        (block,) = scope.block(scope.attributes, 1)
+        first = blocks_of_rounds(scope, self.per_round, 1, self.seed)[0]
+        most = self.per_round or len(scope.attributes) // scope.smallest
+        if first[0].attributes == scope.attributes and first[0].count > 1:
+            most = first[0].count
+        prices = Prices.any_rounds(self._budget_units(scope), exact(self.selection))
+        return prices.guarantee(scope.universe, Block(block.attributes, block.members, block.masks, most))
+
+    def _budget_units(self, scope: Scope) -> dict[str, int]:
+        """What every protected source attribute that is asked about may pay."""
+        units = source_units(scope.universe, self.budget, self.budgets)
+        return {name: units[name] for name in scope.attributes if name not in scope.universe.public}
+
+    def _plan(self, scope: Scope, schema: Schema, n: int) -> Rounds:
+        if n > MOST_ROWS:
+            raise DomainTooLarge(f"MWEM takes at most {MOST_ROWS:,} rows.", fix="Use NoisyMarginals.")
+        rounds = self.rounds or self._best_rounds(scope, schema, n)
+        prices = Prices.of(self._budget_units(scope), rounds, exact(self.selection))
+        return Rounds(scope, blocks_of_rounds(scope, self.per_round, rounds, self.seed), prices)
+
+    def _best_rounds(self, scope: Scope, schema: Schema, n: int) -> int:
+        """From the bound, which knows public facts only.
+
+        The paper's small steps need all the rounds that the bound asks for. The fit takes from a measurement all it
+        tells, so more measurements than there are queries would only make each of them noisier.
+        """
+        per_round = sum(block.count for block in blocks_of_rounds(scope, self.per_round, 1, self.seed)[0])
+        best = self._bound(scope, schema, n).best_rounds(per_round)
+        return best if self.update == "paper" else min(best, math.ceil(len(self.queries(schema)) / per_round))
+
+    def _bound(self, scope: Scope, schema: Schema, n: int) -> Bound:
+        queries = self.queries(schema)
+        rho = min(self._budget_units(scope).values(), default=UNIT) / UNIT
+        return Bound(rho, math.log(queries.cells), len(queries), float(self.selection), n)
+
+    def _promised(self, plan: Rounds, schema: Schema, n: int) -> Bound | None:
+        """The bound where the theorem speaks of it: queries that count alike, picked from all of them."""
+        queries = self.queries(schema)
+        alike = len({group.weight for group in queries.groups}) == 1 and plan.prices.alike
+        return self._bound(plan.scope, schema, n) if n and alike and not plan.in_blocks else None
+
+    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        """The bound of `eq:pdp-mwem-T` for this budget, and for the same budget held by the whole person (ℓ = 1)."""
+        queries = self.queries(schema)
+        scope = Scope(queries, Universe.of(schema))
+        if self.rounds is None and not n:
+            first = blocks_of_rounds(scope, self.per_round, 1, self.seed)[0]
+            return ExpectedError(len(queries), queries.cells, None, sum(block.count for block in first), self.rows or 0)
+        plan = self._plan(scope, schema, n)
+        scale = max(_scale(plan.prices.least(sources)[1], 1) for sources in scope.sources)
+        rows = self._synthetic_rows(n)
+        found = ExpectedError(len(queries), queries.cells, plan.count, plan.per_round, rows, scale)
+        bound = self._promised(plan, schema, n)
+        if bound is None:
+            return found
+        return replace(
+            found,
+            bound=bound.at(plan.count, plan.per_round),
+            bound_best_rounds=bound.at(bound.best_rounds(plan.per_round), plan.per_round),
+            bound_one_query=bound.at(bound.best_rounds(1), 1),
+        )
+
+    def _synthetic_rows(self, n: int) -> int:
+        return min(n, MOST_DRAWN) if self.rows is None else self.rows
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> FittedDistribution:
+        machine = _Machine(self, counts.schema, counts.n)
+        truth = machine.queries.counts(counts)  # the only look at the data
+        model = update_named(self.update, machine.cube, machine.plan.count)
+        steps: list[Step] = []
+        picked: list[Integers] = []
+        noisy: list[Integers] = []
+        for number in range(machine.plan.count):
+            scores = machine.scores.of(truth, machine.guess(model.theta))
+            chosen = [q for selector in machine.selectors(number) for q in selector.draw(scores, noise)]
+            picked.append(np.array(chosen, dtype=np.int64))
+            noisy.append(truth[picked[-1]] + machine.noise(picked[-1], noise))  # [answers]
+            before = model.theta.copy()
+            machine.learn(model, picked[-1], noisy[-1], last=number == machine.plan.count - 1)
+            changed = np.flatnonzero(model.theta != before)
+            steps.append(Step(changed, (model.theta - before)[changed]))
+            report_progress(counts, "learning, round", number + 1, machine.plan.count)
+        rounds = np.repeat(np.arange(len(picked)), [len(chosen) for chosen in picked])
+        query = np.concatenate(picked)
+        measured = Measured(rounds, query, np.concatenate(noisy), machine.scale[query])
+        return self._output(machine, tuple(steps), measured, noise)
+
+    def _output(
+        self, machine: _Machine, steps: tuple[Step, ...], measured: Measured, noise: NoiseSource
+    ) -> FittedDistribution:
+        """From here on everything is made from what was released."""
+        average = (self.output or ("last" if self.update == "fit" else "average")) == "average"
+        if not average:
+            steps = (Step.together(steps, len(machine.queries)),)
+        mass = model_distribution(machine.cube, steps, average)  # [post-processing]
+        bound = self._promised(machine.plan, machine.queries.schema, machine.n)
+        rows = self._synthetic_rows(machine.n)
+        return FittedDistribution(
+            workload=self.workload.to_json(),
+            schema=machine.queries.schema,
+            n=machine.n,
+            average=average,
+            steps=steps,
+            measured=measured,
+            answers=np.clip(machine.cube.answers(mass), 0, 1),
+            bound=bound.at(machine.plan.count, machine.plan.per_round) if bound else None,
+            rows=draw_rows(mass, rows, noise) if rows else None,
+        )
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        machine = _Machine(self, counts.schema, counts.n)
+        if machine.plan.count > 2:
+            raise AuditError("The exact law is worked out for one or two rounds.", fix="Audit with rounds = 2.")
+        return machine.law(
+            machine.queries.counts(counts), update_named(self.update, machine.cube, machine.plan.count), 0
+        )
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """Changing every attribute at once moves one query of each disjoint set."""
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> MWEM:
+        return cls(**plan_options(cls, options, "budget", "workload"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "workload": self.workload.to_json()}
+        body |= {"selection": self.selection, "update": self.update, "seed": self.seed}
+        for name in ("per_round", "rounds", "output", "rows"):
+            if (value := getattr(self, name)) is not None:
+                body[name] = value
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        return body
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> FittedDistribution:
+        return FittedDistribution.from_json(data, schema)
+
+
+class _Machine:
+    """What a run needs, all of it known before data is read."""
+
+    def __init__(self, mechanism: MWEM, schema: Schema, n: int) -> None:
+        self.n = n
+        self.queries = mechanism.queries(schema)
+        self.scope = Scope(self.queries, Universe.of(schema))
+        self.plan = mechanism._plan(self.scope, schema, n)
+        self.cube = Cube(self.queries)
+        self._selectors = {
+            block: Selector(block, self.queries) for block in {b for blocks in self.plan.blocks for b in blocks}
+        }
+        self.scores = Scores(self.queries, self.scope, self.plan.prices, list(self._selectors.values()), n)
+        own = [
+            _scale(self.plan.prices.least(sources)[1], group.grid**2)  # [scale]
+            for sources, group in zip(self.scope.sources, self.queries.groups, strict=True)
+        ]
+        self.scale = np.repeat(own, np.diff(self.queries.starts))
+
+    def selectors(self, number: int) -> list[Selector]:
+        return [self._selectors[block] for block in self.plan.blocks[number]]
+
+    def guess(self, theta: Floats) -> Floats:
+        return self.cube.answers(gibbs(self.cube, theta)[0])
+
+    def noise(self, chosen: Integers, noise: NoiseSource) -> Integers:
+        found = np.zeros(len(chosen), dtype=np.int64)
+        for scale in np.unique(self.scale[chosen]):
+            here = self.scale[chosen] == scale
+            found[here] = noise.discrete_gaussian(float(scale), int(here.sum()))
+        return found
+
+    def learn(self, model: Any, chosen: Integers, noisy: Integers, *, last: bool) -> None:
+        rows = self.queries.grids[chosen] * float(self.n)
+        model.learn(chosen, noisy / rows, self.scale[chosen] / rows, last=last)
+
+    # ---- the exact law, for tiny cases ----------------------------------------------------------------------------
+
+    def law(self, truth: Integers, model: Any, number: int) -> Law:
+        """A round is a pick; a pick is followed by its answers; the answers decide the next round."""
+        scores = self.scores.of(truth, self.guess(model.theta))
+        laws = [list(selector.law(scores)) for selector in self.selectors(number)]
+        picks, chances, then = [], [], []
+        for combined in itertools.product(*laws):
+            picks.append(np.array([q for queries, _ in combined for q in queries], dtype=np.int64))
+            chances.append(math.fsum(chance for _, chance in combined))
+        last = number == self.plan.count - 1
+        for chosen in picks:
+            parts = [self._answers(int(truth[q]), q) for q in chosen.tolist()]
+            then.append(Law(tuple(parts), _AUDIT_ORDER) if last else self._continued(truth, model, number, chosen))
+        return Law((Branch(np.array(chances), np.arange(len(picks)), tuple(then)),), _AUDIT_ORDER)
+
+    def _window(self, query: int) -> tuple[int, int]:
+        reach = math.ceil(_AUDIT_ORDER * int(self.queries.grids[query]) + 12 * float(self.scale[query]))
+        return -reach, self.n * int(self.queries.grids[query]) + reach
+
+    def _answers(self, true: int, query: int) -> Floats:
+        low, high = self._window(query)
+        return gaussian_log_pmf(float(self.scale[query]), low - true, high - true)
+
+    def _continued(self, truth: Integers, model: Any, number: int, chosen: Integers) -> Law:
+        """All answers to one pick, and the next round after each. The model only sees answers cut to [0, 1]."""
+        spans = [self._window(int(q)) for q in chosen]
+        lengths = [high - low + 1 for low, high in spans]
+        if math.prod(lengths) > _AUDIT_OUTCOMES:
+            raise AuditError(
+                "There are too many outcomes to enumerate.", fix="Use fewer queries a round or less noise."
+            )
+        joint = np.zeros(1)
+        which = np.zeros(1, dtype=np.int64)
+        seen: list[Integers] = []
+        for (low, high), q in zip(spans, chosen.tolist(), strict=True):
+            top = self.n * int(self.queries.grids[q])
+            cut = np.clip(np.arange(low, high + 1), 0, top)
+            joint = (joint[:, None] + self._answers(int(truth[q]), q)).ravel()
+            which = (which[:, None] * (top + 1) + cut).ravel()
+            seen.append(np.arange(top + 1))
+        then = []
+        for answers in itertools.product(*(values.tolist() for values in seen)):
+            after = model.fresh()
+            self.learn(after, chosen, np.array(answers, dtype=np.int64), last=False)
+            then.append(self.law(truth, after, number + 1))
+        return Law((Branch(joint, which, tuple(then)),), _AUDIT_ORDER)
+
+
+def _scale(units: int, moved: int) -> float:
+    return max(least_scale("gaussian", units, moved), _SMALLEST_SCALE)
+
+
+def _whole_between(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

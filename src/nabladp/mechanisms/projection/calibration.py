@@ -1,0 +1,126 @@
+"""How much noise the answers get, and what that costs every set of attributes. The proof is in PROOF.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import BudgetError
+from nabladp.mechanisms.allocation import allocate, limited_by, source_units
+from nabladp.mechanisms.scales import least_scale
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import exact
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue, Rho
+from nabladp.workloads import Group, Queries
+
+_FEWEST_UNITS = 1 << 12  # with less the noise would be of scale 10⁷
+_SMALLEST, _LARGEST = 1e-6, 1e15  # what the noise source draws
+_FINE = 1 << 64
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Queries with the scale of the integer noise on every group's numerators, exactly as it is drawn."""
+
+    queries: Queries
+    universe: Universe
+    scales: tuple[float, ...]
+    together: bool  # one scale for all, and the cost from all queries at once
+
+    @cached_property
+    def count_scales(self) -> NDArray[np.float64]:
+        """The noise of every query as a number of rows."""
+        scales = [scale / group.grid for scale, group in zip(self.scales, self.queries.groups, strict=True)]
+        return np.repeat(scales, np.diff(self.queries.starts))
+
+    def guarantee(self) -> Guarantee:
+        curve = self.queries.curve
+        if self.together and curve is not None:
+            spread = 2 * Fraction(self.scales[0]) ** 2
+            table = [squared / spread for squared in curve.table]  # [curve]
+            return Guarantee.curve(self.universe, dict.fromkeys(curve.attributes, 1), table)
+        parts = [self._cost(group, scale) for group, scale in zip(self.queries.groups, self.scales, strict=True)]
+        return Guarantee.compose(self.universe, parts)  # [composition]
+
+    def _cost(self, group: Group, scale: float) -> Guarantee:
+        """What one group of queries costs, column by column; the guarantee charges a column to its sources."""
+        spread = 2 * (Fraction(scale) / group.grid) ** 2
+        costs = {name: Rho(squared / spread) for name, squared in group.shift.amounts}  # [group]
+        if group.shift.shape == "linear":
+            return Guarantee.linear(self.universe, costs)
+        counts = group.is_identity and {squared for _, squared in group.shift.amounts} == {2}
+        return Guarantee.touch(self.universe, costs, gaussian_scale=scale if counts else None)
+
+    def diameter_squared(self, among: Iterable[str] | None = None) -> float:
+        """The largest squared distance, in units of the noise, between the answers of two records (times no n)."""
+        names = set(self.queries.names) if among is None else set(among)
+        curve = self.queries.curve
+        if self.together and curve is not None:
+            return curve.squared(names) / self.scales[0] ** 2
+        pairs = zip(self.queries.groups, self.scales, strict=True)
+        return math.fsum(group.shift.squared(names) * (group.grid / scale) ** 2 for group, scale in pairs)
+
+
+def calibrate(
+    queries: Queries, universe: Universe, budget: BudgetValue, budgets: Mapping[str, BudgetValue]
+) -> Calibration:
+    """The least noise that keeps every source attribute within its budget, shared by weight where queries compete."""
+    units = source_units(universe, budget, budgets)
+    if queries.curve is not None:
+        concerned = {units[name] for name in limited_by(universe, queries.curve.attributes)}
+        if len(concerned) == 1:
+            scale = _scale(concerned.pop(), queries.curve.table[1])  # [one-scale]
+            return Calibration(queries, universe, (scale,) * len(queries.groups), True)
+    return Calibration(queries, universe, _shared(queries.groups, universe, units), False)
+
+
+def _shared(groups: tuple[Group, ...], universe: Universe, units: Mapping[str, int]) -> tuple[float, ...]:
+    """A scale for every group. The noise of a query is then as small as its weight is large."""
+    moving = [number for number, group in enumerate(groups) if group.shift.amounts]
+    touched = [limited_by(universe, [name for name, _ in groups[number].shift.amounts]) for number in moving]
+    moved = [costliest(groups[number], universe, among) for number, among in zip(moving, touched, strict=True)]
+    shares = [exact(groups[number].weight) ** 2 * far for number, far in zip(moving, moved, strict=True)]
+    amounts = allocate(touched, shares, units) if moving else []  # [allocation]
+    scales: dict[int, float] = {}
+    for number, amount, far in zip(moving, amounts, moved, strict=True):
+        group = groups[number]
+        if group.shift.shape == "linear" and amount >= _FEWEST_UNITS:
+            # Distances are added up in rounded units of ε, two roundings a column: room is left for them.
+            amount = (math.isqrt(amount) - 2 * len(group.attributes)) ** 2  # [linear]
+        scales[number] = _scale(amount, far * group.grid**2)
+    # What no row can move costs nothing; it gets the least noise of all, so that every query is treated alike.
+    least = min((scale / groups[number].grid for number, scale in scales.items()), default=1.0)  # [constant]
+    return tuple(scales.get(number, least * group.grid) for number, group in enumerate(groups))
+
+
+def _scale(units: int, moved: Fraction) -> float:
+    """For numerators that one source attribute can move so far (squared), the double at which noise is drawn."""
+    scale = max(least_scale("gaussian", units, moved), _SMALLEST) if units >= _FEWEST_UNITS else math.inf  # [scale]
+    if scale > _LARGEST:
+        raise BudgetError("The budget is too small for so many queries.", fix="Raise it or ask for fewer.")
+    return scale
+
+
+def costliest(group: Group, universe: Universe, among: frozenset[str]) -> Fraction:
+    """The largest squared distance that one of these sources can move the group's answers, as the guarantee has it."""
+    columns: dict[str, list[Fraction]] = {}
+    for name, squared in group.shift.amounts:
+        for source in universe.sources(name) & among:
+            columns.setdefault(source, []).append(squared)
+    together = max if group.shift.shape == "touch" else _sum_of_roots_squared
+    return max(together(amounts) for amounts in columns.values())
+
+
+def _sum_of_roots_squared(amounts: list[Fraction]) -> Fraction:
+    """(Σ√a)², exactly for one number, rounded up for several."""
+    if len(amounts) == 1:
+        return amounts[0]
+    roots = [Fraction(math.isqrt(a.numerator * a.denominator * _FINE**2) + 1, a.denominator * _FINE) for a in amounts]
+    return sum(roots, Fraction(0)) ** 2

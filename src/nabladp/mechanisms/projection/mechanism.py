@@ -1,0 +1,177 @@
+"""Projection: noisy answers moved to the nearest answers that some table could give (`thm:projection_mechanism`).
+
+The proof is in PROOF.md beside this file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.mechanism import Law, Records, report_progress
+from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
+from nabladp.mechanisms.projection.calibration import Calibration, calibrate
+from nabladp.mechanisms.projection.error import ProjectionError, expected_error
+from nabladp.mechanisms.projection.relaxation import HULLS, Pieces, pieces_of, project
+from nabladp.noise import NoiseSource, gaussian_log_pmf
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue
+from nabladp.schema import Schema
+from nabladp.workloads import Workload, as_workload
+
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
+_SPACING = 16.0  # outcomes of wide noise that are listed for each unit of its scale
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Answers to all queries of a workload with Gaussian noise, moved to the nearest consistent ones.
+
+    ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` names exceptions. ``workload``
+    is a family of queries, a sum of families, or the plan-file form of one. ``hull``: "exact" lists all records,
+    "blocks" a relaxation that contains them, "auto" the first where it can be afforded.
+
+    Guarantee: ρ(T) = Δ_T²/(2s²), with s the noise scale of a count and Δ_T how far one row that changes on T moves all
+    counts in L2; with several scales, the sum over groups of queries. Assumed: the number of rows is public and one row
+    is one person (`thm:projection_mechanism`; PROOF.md).
+    """
+
+    budget: BudgetValue
+    workload: Workload
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    hull: str = "auto"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
+        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
+        object.__setattr__(self, "workload", as_workload(self.workload))
+        if self.hull not in HULLS:
+            raise MechanismError(f"There is no hull {self.hull!r}.", fix="Use 'auto', 'exact' or 'blocks'.")
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def _prepared(self, schema: Schema) -> tuple[Calibration, Pieces]:
+        """The queries with their noise, and the pieces of their hull; kept for the schema last asked about."""
+        known = self.__dict__.get("_known")
+        if known is None or known[0] is not schema:
+            queries = self.workload.bind(schema)
+            pieces = pieces_of(queries, self.hull)
+            known = schema, calibrate(queries, Universe.of(schema), self.budget, self.budgets), pieces
+            object.__setattr__(self, "_known", known)
+        return known[1], known[2]
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return self._prepared(schema)[0].queries.names
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self._prepared(schema)[0].guarantee()
+
+    def expected_error(self, schema: Schema, n: int) -> ProjectionError:
+        """Both terms of the theorem, for this budget per attribute and for the same per person."""
+        calibration, pieces = self._prepared(schema)
+        return expected_error(calibration, self.budget, pieces, n)
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> ProjectedAnswers:
+        calibration, pieces = self._prepared(counts.schema)
+        queries = calibration.queries
+        noisy = queries.counts(counts) + self._drawn(calibration, noise)  # [noise]: every query, whatever its count
+        rows = max(counts.n, 1)
+
+        def tell(done: int, total: int) -> None:
+            report_progress(counts, "projecting piece", done, total)
+
+        shares = noisy / (queries.grids * rows)
+        found = project(queries, shares, rows / calibration.count_scales, pieces, tell)  # [post-processing]
+        note = HullNote(pieces.exact, len(pieces.pieces), pieces.largest, found.moved, found.gap, found.unfinished)
+        return ProjectedAnswers(self.workload, queries, counts.n, noisy, found.answers, calibration.scales, note)
+
+    def _drawn(self, calibration: Calibration, noise: NoiseSource) -> Integers:
+        """Fresh noise for every query; one draw for all of a scale, as draws are cheap in bulk."""
+        scales = np.repeat(calibration.scales, np.diff(calibration.queries.starts))
+        each, which = np.unique(scales, return_inverse=True)
+        drawn = np.zeros(len(scales), dtype=np.int64)
+        ends = np.cumsum(np.bincount(which))
+        for scale, chosen in zip(each.tolist(), np.split(np.argsort(which, kind="stable"), ends[:-1]), strict=True):
+            drawn[chosen] = noise.discrete_gaussian(scale, len(chosen))
+        return drawn
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        """The law of the noisy answers; the projected ones are a function of them."""
+        calibration, _ = self._prepared(counts.schema)
+        queries = calibration.queries
+        matrix = queries.matrix.tocsr()
+        known: dict[tuple[float, int, int, int], Floats] = {}
+        parts = []
+        held = queries.counts(counts).tolist()
+        for query, (group, count) in enumerate(zip(queries.group_of.tolist(), held, strict=True)):
+            values = matrix.data[matrix.indptr[query] : matrix.indptr[query + 1]]
+            key = (calibration.scales[group], counts.n, int(values.max(initial=0)), count)
+            if key not in known:
+                known[key] = _log_law(*key)
+            parts.append(known[key])
+        return Law(tuple(parts), _AUDIT_ORDER)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """T all first values against all second ones, once with everything else at its first value and once at its
+        second: the worst pairs for marginals, and for unsigned conjunctions on bits."""
+        others = [name for name in _named(self.workload) if name not in attributes]
+        changed = dict.fromkeys(attributes, 1)
+        rest = dict.fromkeys(others, 1)
+        return [({}, changed), *([(rest, rest | changed)] if rest else [])]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> Projection:
+        return cls(**plan_options(cls, options, "budget", "workload"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "workload": self.workload.to_json()}
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        return body | ({"hull": self.hull} if self.hull != "auto" else {})
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> ProjectedAnswers:
+        return ProjectedAnswers.from_json(data, schema)
+
+
+def _log_law(scale: float, n: int, most: int, count: int) -> Floats:
+    """log P of a count of at most ``n·most`` with noise, over outcomes that are the same for every count.
+
+    Where the noise is wide, outcomes are so alike that every h-th stands for all: with h ≤ scale/16, sums over them
+    are what sums over all are, to far more digits than a double has (Poisson's formula).
+    """
+    window = math.ceil(_AUDIT_ORDER * most + 14 * scale)
+    step = max(1, math.floor(scale / _SPACING))
+    outcomes = np.arange(-window, n * most + window + 1, step, dtype=np.float64)
+    if step == 1:
+        return gaussian_log_pmf(scale, int(outcomes[0]) - count, int(outcomes[-1]) - count)
+    return -(((outcomes - count) / scale) ** 2) / 2 + math.log(step / (scale * math.sqrt(2 * math.pi)))
+
+
+def _named(workload: Any) -> Iterator[str]:
+    """The columns that a workload names itself."""
+    for part in getattr(workload, "parts", (workload,)):
+        yield from getattr(part, "over", None) or ()
+        for chosen in getattr(part, "sets", None) or ():
+            yield from chosen
+        for query in getattr(part, "each", ()):
+            yield from query.attributes

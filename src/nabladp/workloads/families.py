@@ -1,0 +1,194 @@
+"""What can be asked of every k attributes: marginals, conjunctions, parities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.schema import Schema
+from nabladp.workloads.family import Family
+from nabladp.workloads.marginals import Sets, marginal_sets
+from nabladp.workloads.options import checked_k, checked_weight, listing
+from nabladp.workloads.queries import Group, refuse_too_many
+from nabladp.workloads.shift import Curve, coverage, flips, touch
+
+
+@dataclass(frozen=True)
+class Marginals(Family):
+    """The share of rows in every cell of all k-way marginals (of ``over``, or of every source attribute), or of listed
+    sets, which may have ``weights`` of their own.
+
+    Δ_T² is 2 for each marginal that meets T: one row leaves a cell and enters another.
+    """
+
+    k: int | None = None
+    sets: Sets | None = None
+    over: tuple[str, ...] | None = None
+    weights: tuple[float, ...] | None = None
+    weight: float = 1
+    kind = "marginals"
+
+    def __post_init__(self) -> None:
+        if (self.sets is None) == (self.k is None):
+            raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either k or sets.")
+        if self.sets is not None and self.over is not None:
+            raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
+        _put(self, over=_over(self.over), weight=checked_weight(self.weight))
+        if self.sets is None:
+            _put(self, k=checked_k(self.k))
+        else:
+            _put(self, sets=_listed(self.sets))
+        if self.weights is not None:
+            _put(self, weights=tuple(checked_weight(weight) for weight in listing(self.weights, "'weights'")))
+            if self.sets is None or len(self.weights) != len(self.sets):
+                raise MechanismError(
+                    "'weights' has one number for each listed set.", fix="Use 'weight' for all at once."
+                )
+
+    def groups(self, schema: Schema) -> list[Group]:
+        sets = marginal_sets(schema, self.sets, self.k, self.over)
+        weights = self.weights or (1,) * len(sets)
+        sizes = _sizes(schema)
+        amounts = _amounts(sizes, lambda size: 2 if size > 1 else 0)
+        return [
+            Group(chosen, math.prod([sizes[name] for name in chosen]), self.weight * own, touch(chosen, amounts))
+            for chosen, own in zip(sets, weights, strict=True)
+        ]
+
+    def curve(self, schema: Schema) -> Curve | None:
+        if self.k is None or (found := _free(schema, self.over)) is None:
+            return None
+        free, fixed = found
+        return coverage(free, self.k, 2, fixed)
+
+
+@dataclass(frozen=True)
+class Conjunctions(Family):
+    """The share of rows with given values on k attributes at once.
+
+    ``signed``: every combination of values, as in the k-way marginals. Unsigned: only values other than each
+    attribute's first, which for bits leaves one conjunction "all are true" for every k attributes.
+    Δ_T² for bits, unsigned: C(d,k) − C(d−|T|,k); signed: twice that.
+    """
+
+    k: int
+    signed: bool = False
+    over: tuple[str, ...] | None = None
+    weight: float = 1
+    kind = "conjunctions"
+
+    def __post_init__(self) -> None:
+        _put(self, k=checked_k(self.k), over=_over(self.over), weight=checked_weight(self.weight))
+        if not isinstance(self.signed, bool):
+            raise MechanismError("'signed' is true or false.", fix="Leave it out for unsigned conjunctions.")
+
+    def groups(self, schema: Schema) -> list[Group]:
+        if self.signed:
+            return self._all_cells.groups(schema)
+        sizes = _sizes(schema)
+        sets = [c for c in marginal_sets(schema, None, self.k, self.over) if all(sizes[name] > 1 for name in c)]
+        refuse_too_many(sum(math.prod([sizes[name] - 1 for name in c]) for c in sets))
+        cells = cache(_without_first)
+        amounts = _amounts(sizes, _unsigned_move)
+        groups = []
+        for chosen in sets:
+            asked = cells(tuple(sizes[name] for name in chosen))
+            groups.append(Group(chosen, len(asked), self.weight, touch(chosen, amounts), cells=asked))
+        return groups
+
+    def curve(self, schema: Schema) -> Curve | None:
+        if self.signed:
+            return self._all_cells.curve(schema)
+        free, _ = _free(schema, self.over) or ((), 0)  # nothing is asked about an attribute with one value
+        moved = {_unsigned_move(schema[name].size) for name in free}
+        return coverage(free, self.k, moved.pop()) if len(moved) == 1 else None
+
+    @property
+    def _all_cells(self) -> Marginals:
+        return Marginals(self.k, over=self.over, weight=self.weight)
+
+
+@dataclass(frozen=True)
+class Parities(Family):
+    """Whether an odd number of k attributes have an odd code (for bits: are true), for every k attributes.
+
+    Δ_T² is the largest number of parities that T can flip: those that hold an odd number of flipped attributes.
+    """
+
+    k: int
+    over: tuple[str, ...] | None = None
+    weight: float = 1
+    kind = "parities"
+
+    def __post_init__(self) -> None:
+        _put(self, k=checked_k(self.k), over=_over(self.over), weight=checked_weight(self.weight))
+
+    def groups(self, schema: Schema) -> list[Group]:
+        sizes = _sizes(schema)
+        values = cache(_odd_sum)
+        amounts = _amounts(sizes, lambda size: int(size > 1))
+        groups = []
+        for chosen in marginal_sets(schema, None, self.k, self.over):
+            odd = values(tuple(sizes[name] for name in chosen))
+            text = f"parity of {', '.join(chosen)}"
+            groups.append(Group(chosen, 1, self.weight, touch(chosen, amounts), odd, texts=(text,)))
+        return groups
+
+    def curve(self, schema: Schema) -> Curve | None:
+        if (found := _free(schema, self.over)) is None:
+            return None
+        free, fixed = found
+        return flips(free, self.k, fixed)
+
+
+def _put(family: Family, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(family, name, value)
+
+
+def _over(names: Any) -> tuple[str, ...] | None:
+    return None if names is None else listing(names, "'over'")
+
+
+def _listed(sets: Any) -> Sets:
+    return tuple((s,) if isinstance(s, str) else listing(s, "A set") for s in listing(sets, "'sets'"))
+
+
+def _sizes(schema: Schema) -> dict[str, int]:
+    return {attribute.name: attribute.size for attribute in schema}
+
+
+def _amounts(sizes: Mapping[str, int], squared: Callable[[int], int]) -> dict[str, Fraction]:
+    """How far the queries on one set move when this attribute changes, in squared L2; one with one value cannot."""
+    return {name: Fraction(amount) for name, size in sizes.items() if (amount := squared(size))}
+
+
+def _unsigned_move(size: int) -> int:
+    """Between two values that are both asked for, two answers move; a bit has only one such value."""
+    return min(size - 1, 2)
+
+
+def _without_first(sizes: tuple[int, ...]) -> NDArray[np.int64]:
+    """The cells of a marginal where no attribute has its first value."""
+    return np.flatnonzero(reduce(np.logical_and.outer, [np.arange(size) > 0 for size in sizes]))
+
+
+def _odd_sum(sizes: tuple[int, ...]) -> NDArray[np.int64]:
+    """For each cell of a marginal, whether an odd number of codes is odd: one row."""
+    odd = reduce(np.logical_xor.outer, [np.arange(size) % 2 == 1 for size in sizes])
+    return np.reshape(odd, (1, -1)).astype(np.int64)
+
+
+def _free(schema: Schema, over: tuple[str, ...] | None) -> tuple[tuple[str, ...], int] | None:
+    """The attributes with more than one value, and how many others; None where one is not its own source."""
+    names = schema.roots if over is None else over
+    free = tuple(name for name in names if schema[name].size > 1)
+    return (free, len(names) - len(free)) if free and set(schema.roots).issuperset(names) else None

@@ -1,0 +1,110 @@
+"""Queries given by their values: anything between 0 and 1 for each combination of values of some attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.schema import Schema
+from nabladp.workloads.family import Family
+from nabladp.workloads.options import checked_weight, listing, made
+from nabladp.workloads.queries import GRID, Group
+from nabladp.workloads.shift import measured
+
+
+@dataclass(frozen=True)
+class LinearQuery:
+    """One query: its value in [0, 1] for every combination of values of ``attributes``, the last one fastest."""
+
+    attributes: tuple[str, ...]
+    values: Any
+    name: str = ""
+    weight: float = 1
+
+    def __post_init__(self) -> None:
+        names = (self.attributes,) if isinstance(self.attributes, str) else listing(self.attributes, "'attributes'")
+        object.__setattr__(self, "attributes", names)
+        object.__setattr__(self, "weight", checked_weight(self.weight))
+        if not isinstance(self.name, str):
+            raise MechanismError("A query's name is a text.", fix='Write name = "share of the old".')
+        object.__setattr__(self, "values", tuple(self._numbers().ravel().tolist()))
+
+    def _numbers(self) -> NDArray[np.float64]:
+        try:
+            given = np.asarray(self.values)
+            values = None if given.dtype.kind in "USMmc" else given.astype(np.float64)  # "0.5" is no number
+        except (TypeError, ValueError):
+            values = None
+        if values is None:
+            raise MechanismError(f"The values of {self._told} are not numbers.", fix="Give one for each combination.")
+        if not np.all((values >= 0) & (values <= 1)):  # also refuses NaN
+            raise MechanismError(
+                f"A value of {self._told} lies outside [0, 1].",
+                fix="Shift the values and divide them by their largest.",
+                query=self.name,
+            )
+        return values
+
+    @property
+    def _told(self) -> str:
+        return f"the query {self.name!r}" if self.name else f"a query on {'+'.join(map(str, self.attributes))}"
+
+    def numerators(self, schema: Schema) -> tuple[NDArray[np.int64], int]:
+        """The values as whole numbers over a grid: 1 where all are 0 or 1."""
+        cells = schema.cells(self.attributes)  # refuses unknown names
+        if not self.attributes or len(set(self.attributes)) != len(self.attributes):
+            raise MechanismError(f"Each attribute of {self._told} must be named once.", fix="List what it depends on.")
+        values = np.array(self.values)
+        if cells != len(values):
+            raise MechanismError(
+                f"There are {len(values):,} values for the {cells:,} combinations of {self._told}.",
+                fix="Give one value for every combination, the last attribute fastest.",
+            )
+        grid = 1 if np.all(values % 1 == 0) else GRID
+        return np.rint(values * grid).astype(np.int64), grid
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"attributes": list(self.attributes), "values": list(self.values)}
+        return body | ({"name": self.name} if self.name else {}) | ({"weight": self.weight} if self.weight != 1 else {})
+
+
+@dataclass(frozen=True)
+class LinearQueries(Family):
+    """Any queries with values in [0, 1], each given by its attributes and its values on them.
+
+    Values other than 0 and 1 are rounded to a grid of 2⁻²⁰. Δ_T is measured from the values (every pair of cells where
+    a set has at most 1,024), and summed over sets of attributes: a bound. Queries on the same attributes, with the same
+    weight and grid, stand together where the first of them was.
+    """
+
+    each: tuple[LinearQuery, ...]
+    weight: float = 1
+    kind = "linear"
+
+    def __post_init__(self) -> None:
+        given = [
+            q if isinstance(q, LinearQuery) else made(LinearQuery, q, "A linear query")
+            for q in listing(self.each, "'each'")
+        ]
+        if not given:
+            raise MechanismError("The workload is empty.", fix="List at least one query.")
+        object.__setattr__(self, "each", tuple(given))
+        object.__setattr__(self, "weight", checked_weight(self.weight))
+
+    def groups(self, schema: Schema) -> list[Group]:
+        kept: dict[tuple[Any, ...], list[tuple[NDArray[np.int64], str]]] = {}
+        for number, query in enumerate(self.each):
+            values, grid = query.numerators(schema)
+            text = query.name or f"linear query {number + 1}"
+            kept.setdefault((query.attributes, query.weight, grid), []).append((values, text))
+        groups = []
+        for (attributes, weight, grid), together in kept.items():
+            values = np.stack([values for values, _ in together])
+            shift = measured(attributes, schema.sizes(attributes), values, grid)
+            texts = tuple(text for _, text in together)
+            groups.append(Group(attributes, len(values), weight * self.weight, shift, values, grid, texts))
+        return groups

@@ -1,0 +1,52 @@
+"""How the parameters of a workload are read and checked, from Python and from a plan alike."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from numbers import Integral, Real
+from typing import Any
+
+from nabladp.errors import MechanismError
+
+_LARGEST = 1e12  # products and ratios of weights then neither overflow nor vanish
+
+
+def made(kind: type[Any], given: Any, what: str) -> Any:
+    """A dataclass from its options; a misspelt one gets the nearest suggested."""
+    if not isinstance(given, Mapping):
+        raise MechanismError(f"{what} is written as a table.", fix="Write { attributes = […], values = […] }.")
+    known = [field.name for field in fields(kind)]
+    for name in given:
+        if name not in known:
+            raise MechanismError(f"{what} has no option {name!r}.", fix=nearest(name, known))
+    for field in fields(kind):
+        if field.default is MISSING and field.name not in given:
+            raise MechanismError(f"{what} lacks the option {field.name!r}.", fix=f"Options: {', '.join(known)}.")
+    return kind(**given)
+
+
+def nearest(name: Any, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    return f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(known)}."
+
+
+def listing(value: Any, what: str) -> tuple[Any, ...]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise MechanismError(f"{what} must be a list.", fix='Write, for instance, ["age", "sex"].')
+    return tuple(value)
+
+
+def checked_weight(weight: Any) -> float:
+    number: Any = weight
+    if isinstance(weight, bool) or not isinstance(weight, Real) or not 1 / _LARGEST <= number <= _LARGEST:
+        raise MechanismError("A weight is a number between 1e-12 and 1e12.", fix="Leave out what is unwanted.")
+    return int(number) if isinstance(weight, Integral) else float(number)
+
+
+def checked_k(k: Any) -> int:
+    if isinstance(k, bool) or not isinstance(k, Integral) or int(k) < 1:
+        raise MechanismError("k must be a whole number of at least 1.", fix="For all pairs write k = 2.")
+    return int(k)
