@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
-from nabladp.mechanisms.mwem import MWEM, rounds, selection
-from nabladp.mechanisms.mwem import mechanism as mwem
+from nabladp.mechanisms.mwem import MWEM, machine, rounds, selection
 from nabladp.mechanisms.scales import least_scale
 from nabladp.privacy import CDP, Guarantee
 from nabladp.privacy.universe import Universe
@@ -30,7 +29,7 @@ def refuted(mechanism: MWEM, schema: Schema, n: int = 1, **more: Any) -> bool:
 
 
 def less_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(mwem, "least_scale", lambda *given: 0.7 * least_scale(*given))
+    patch.setattr(machine, "least_scale", lambda *given: 0.7 * least_scale(*given))
 
 
 def louder_scores(factor: float) -> Plant:
@@ -51,14 +50,14 @@ def richest_pays(patch: pytest.MonkeyPatch) -> None:
 
 def data_in_the_model(patch: pytest.MonkeyPatch) -> None:
     """The model learns from exact answers: the next pick depends on the data twice."""
-    true = mwem._Machine.law
+    true = machine.Machine.law
 
     def law(self: Any, truth: Any, model: Any, number: int) -> Any:
         if number:
             self.scores.coefficients = self.scores.coefficients * (1 + 9 * truth[0])
         return true(self, truth, model, number)
 
-    patch.setattr(mwem._Machine, "law", law)
+    patch.setattr(machine.Machine, "law", law)
 
 
 def test_the_sound_mechanisms_pass() -> None:
@@ -106,7 +105,7 @@ def test_the_limit_of_a_pick_is_not_one() -> None:
 def test_rounding_before_the_row_is_seen() -> None:
     """Half-even rounding of a sum moves it by 2 where one row moves it by 1: the score must not be rounded that way."""
     assert np.rint(1.5) - np.rint(0.5) == 2
-    machine = mwem._Machine(PICKS, THREE, 3)
+    machine = PICKS._machine(THREE, 3)
     for before in range(3):
         steps = [machine.scores.of(np.full(3, before + step), np.array([0.5 / 3] * 3)) for step in (0, 1)]
         assert np.abs(steps[1] - steps[0]).max() <= machine.scores.coefficients[0] * (1 + 1e-12)

@@ -12,7 +12,7 @@ import pytest
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.mwem import MWEM
-from nabladp.mechanisms.mwem.mechanism import _Machine
+from nabladp.mechanisms.mwem.machine import Machine
 from nabladp.mechanisms.mwem.rounds import Prices
 from nabladp.privacy import CDP, Guarantee, Rho
 from nabladp.privacy.units import UNIT
@@ -25,14 +25,14 @@ def bits(d: int, **options: Any) -> Schema:
     return Schema(tuple(Attribute(name, "boolean", **options) for name in "abcdefgh"[:d]))
 
 
-def machine_of(mechanism: MWEM, schema: Schema, n: int) -> _Machine:
-    return _Machine(mechanism, schema, n)
+def machine_of(mechanism: MWEM, schema: Schema, n: int) -> Machine:
+    return mechanism._machine(schema, n)
 
 
 # ---- picks ---------------------------------------------------------------------------------------------------------
 
 
-def enumerated(machine: _Machine, scores: np.ndarray[Any, Any], count: int) -> dict[tuple[int, ...], float]:
+def enumerated(machine: Machine, scores: np.ndarray[Any, Any], count: int) -> dict[tuple[int, ...], float]:
     """Every choice of ``count`` queries with disjoint attributes, P ∝ exp(Σ scores), without any recursion."""
     queries = machine.queries
     found: dict[tuple[int, ...], float] = {}

@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import chisquare
 
 from nabladp import CDP, MWEM, NoiseSource, Schema
-from nabladp.mechanisms.mwem.mechanism import _Machine
 from nabladp.mechanisms.mwem.updates import update_named
 from nabladp.noise import gaussian_log_pmf
 from nabladp.schema import Attribute
@@ -22,7 +21,7 @@ RUNS = 800
 
 
 def laws(mechanism: MWEM, louder: float = 1.0) -> dict[tuple[int, ...], float]:
-    machine = _Machine(mechanism, BITS, ROWS.n)
+    machine = mechanism._machine(BITS, ROWS.n)
     guess = machine.guess(update_named("fit", machine.cube, 1).theta)
     (selector,) = machine.selectors(0)
     scores = louder * machine.scores.of(machine.queries.counts(ROWS), guess)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,22 +13,20 @@ from numpy.typing import NDArray
 
 from nabladp.errors import AuditError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import source_units
-from nabladp.mechanisms.mechanism import Branch, Law, Records, report_progress
+from nabladp.mechanisms.mechanism import Law, Records, report_progress
 from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, ExpectedError
+from nabladp.mechanisms.mwem.machine import Machine, answer_scale
 from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
-from nabladp.mechanisms.mwem.selection import Scores, Selector
-from nabladp.mechanisms.mwem.updates import UPDATES, gibbs, update_named
+from nabladp.mechanisms.mwem.updates import UPDATES, update_named
 from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
-from nabladp.mechanisms.scales import least_scale
-from nabladp.noise import NoiseSource, gaussian_log_pmf
+from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
 from nabladp.workloads import Queries, Workload, as_workload
-from nabladp.workloads.cube import Cube
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -39,10 +36,8 @@ Integers = NDArray[np.int64]
 MOST_RECORDS = 1 << 22
 MOST_ROWS = 1 << 40  # numerators on the grid stay whole numbers of 63 bits
 MOST_DRAWN = 10_000_000  # rows of a synthetic table that nobody asked to be larger
-_SMALLEST_SCALE = 1e-6  # what the noise source draws
 _BYTES_A_RECORD = 64  # the distribution and what a round needs beside it
 OUTPUTS = ("average", "last")
-_AUDIT_ORDER, _AUDIT_OUTCOMES = 16.0, 4_000_000
 
 
 @dataclass(frozen=True)
@@ -168,7 +163,7 @@ class MWEM:
             first = blocks_of_rounds(scope, self.per_round, 1, self.seed)[0]
             return ExpectedError(len(queries), queries.cells, None, sum(block.count for block in first), self.rows or 0)
         plan = self._plan(scope, schema, n)
-        scale = max(_scale(plan.prices.least(sources)[1], 1) for sources in scope.sources)
+        scale = max(answer_scale(plan.prices.least(sources)[1], 1) for sources in scope.sources)
         rows = self._synthetic_rows(n)
         found = ExpectedError(len(queries), queries.cells, plan.count, plan.per_round, rows, scale)
         bound = self._promised(plan, schema, n)
@@ -184,10 +179,14 @@ class MWEM:
     def _synthetic_rows(self, n: int) -> int:
         return min(n, MOST_DRAWN) if self.rows is None else self.rows
 
+    def _machine(self, schema: Schema, n: int) -> Machine:
+        queries = self.queries(schema)
+        return Machine(queries, self._plan(Scope(queries, Universe.of(schema)), schema, n), n)
+
     # ---- on data --------------------------------------------------------------------------------------------------
 
     def run(self, counts: Counts, noise: NoiseSource) -> FittedDistribution:
-        machine = _Machine(self, counts.schema, counts.n)
+        machine = self._machine(counts.schema, counts.n)
         truth = machine.queries.counts(counts)  # the only look at the data
         model = update_named(self.update, machine.cube, machine.plan.count)
         steps: list[Step] = []
@@ -209,7 +208,7 @@ class MWEM:
         return self._output(machine, tuple(steps), measured, noise)
 
     def _output(
-        self, machine: _Machine, steps: tuple[Step, ...], measured: Measured, noise: NoiseSource
+        self, machine: Machine, steps: tuple[Step, ...], measured: Measured, noise: NoiseSource
     ) -> FittedDistribution:
         """From here on everything is made from what was released."""
         average = (self.output or ("last" if self.update == "fit" else "average")) == "average"
@@ -233,7 +232,7 @@ class MWEM:
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
-        machine = _Machine(self, counts.schema, counts.n)
+        machine = self._machine(counts.schema, counts.n)
         if machine.plan.count > 2:
             raise AuditError("The exact law is worked out for one or two rounds.", fix="Audit with rounds = 2.")
         return machine.law(
@@ -263,95 +262,6 @@ class MWEM:
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> FittedDistribution:
         return FittedDistribution.from_json(data, schema)
-
-
-class _Machine:
-    """What a run needs, all of it known before data is read."""
-
-    def __init__(self, mechanism: MWEM, schema: Schema, n: int) -> None:
-        self.n = n
-        self.queries = mechanism.queries(schema)
-        self.scope = Scope(self.queries, Universe.of(schema))
-        self.plan = mechanism._plan(self.scope, schema, n)
-        self.cube = Cube(self.queries)
-        self._selectors = {
-            block: Selector(block, self.queries) for block in {b for blocks in self.plan.blocks for b in blocks}
-        }
-        self.scores = Scores(self.queries, self.scope, self.plan.prices, list(self._selectors.values()), n)
-        own = [
-            _scale(self.plan.prices.least(sources)[1], group.grid**2)  # [scale]
-            for sources, group in zip(self.scope.sources, self.queries.groups, strict=True)
-        ]
-        self.scale = np.repeat(own, np.diff(self.queries.starts))
-
-    def selectors(self, number: int) -> list[Selector]:
-        return [self._selectors[block] for block in self.plan.blocks[number]]
-
-    def guess(self, theta: Floats) -> Floats:
-        return self.cube.answers(gibbs(self.cube, theta)[0])
-
-    def noise(self, chosen: Integers, noise: NoiseSource) -> Integers:
-        found = np.zeros(len(chosen), dtype=np.int64)
-        for scale in np.unique(self.scale[chosen]):
-            here = self.scale[chosen] == scale
-            found[here] = noise.discrete_gaussian(float(scale), int(here.sum()))
-        return found
-
-    def learn(self, model: Any, chosen: Integers, noisy: Integers, *, last: bool) -> None:
-        rows = self.queries.grids[chosen] * float(self.n)
-        model.learn(chosen, noisy / rows, self.scale[chosen] / rows, last=last)
-
-    # ---- the exact law, for tiny cases ----------------------------------------------------------------------------
-
-    def law(self, truth: Integers, model: Any, number: int) -> Law:
-        """A round is a pick; a pick is followed by its answers; the answers decide the next round."""
-        scores = self.scores.of(truth, self.guess(model.theta))
-        laws = [list(selector.law(scores)) for selector in self.selectors(number)]
-        picks, chances, then = [], [], []
-        for combined in itertools.product(*laws):
-            picks.append(np.array([q for queries, _ in combined for q in queries], dtype=np.int64))
-            chances.append(math.fsum(chance for _, chance in combined))
-        last = number == self.plan.count - 1
-        for chosen in picks:
-            parts = [self._answers(int(truth[q]), q) for q in chosen.tolist()]
-            then.append(Law(tuple(parts), _AUDIT_ORDER) if last else self._continued(truth, model, number, chosen))
-        return Law((Branch(np.array(chances), np.arange(len(picks)), tuple(then)),), _AUDIT_ORDER)
-
-    def _window(self, query: int) -> tuple[int, int]:
-        reach = math.ceil(_AUDIT_ORDER * int(self.queries.grids[query]) + 12 * float(self.scale[query]))
-        return -reach, self.n * int(self.queries.grids[query]) + reach
-
-    def _answers(self, true: int, query: int) -> Floats:
-        low, high = self._window(query)
-        return gaussian_log_pmf(float(self.scale[query]), low - true, high - true)
-
-    def _continued(self, truth: Integers, model: Any, number: int, chosen: Integers) -> Law:
-        """All answers to one pick, and the next round after each. The model only sees answers cut to [0, 1]."""
-        spans = [self._window(int(q)) for q in chosen]
-        lengths = [high - low + 1 for low, high in spans]
-        if math.prod(lengths) > _AUDIT_OUTCOMES:
-            raise AuditError(
-                "There are too many outcomes to enumerate.", fix="Use fewer queries a round or less noise."
-            )
-        joint = np.zeros(1)
-        which = np.zeros(1, dtype=np.int64)
-        seen: list[Integers] = []
-        for (low, high), q in zip(spans, chosen.tolist(), strict=True):
-            top = self.n * int(self.queries.grids[q])
-            cut = np.clip(np.arange(low, high + 1), 0, top)
-            joint = (joint[:, None] + self._answers(int(truth[q]), q)).ravel()
-            which = (which[:, None] * (top + 1) + cut).ravel()
-            seen.append(np.arange(top + 1))
-        then = []
-        for answers in itertools.product(*(values.tolist() for values in seen)):
-            after = model.fresh()
-            self.learn(after, chosen, np.array(answers, dtype=np.int64), last=False)
-            then.append(self.law(truth, after, number + 1))
-        return Law((Branch(joint, which, tuple(then)),), _AUDIT_ORDER)
-
-
-def _scale(units: int, moved: int) -> float:
-    return max(least_scale("gaussian", units, moved), _SMALLEST_SCALE)
 
 
 def _whole_between(value: Any, low: int, high: int) -> bool:
