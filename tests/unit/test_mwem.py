@@ -102,6 +102,36 @@ def test_a_set_that_fits_no_block_is_still_picked_and_no_round_is_empty() -> Non
     assert made.measured.query.max() >= 4  # a cell of the wide set
 
 
+@pytest.mark.parametrize(
+    ("workload", "d", "per_round", "largest"),
+    [
+        (Marginals(sets=[("b0", f"b{i}") for i in range(1, 20)]), 20, 3, 1),  # all share b0
+        (Conjunctions(2), 18, 9, 8),  # two blocks of nine
+    ],
+)
+def test_more_than_the_blocks_hold_is_refused(workload: Any, d: int, per_round: int, largest: int) -> None:
+    with pytest.raises(MechanismError, match=f"at most {largest}"):
+        MWEM(CDP(1), workload, per_round=per_round, rounds=4).guarantee(bits(d), 50)
+    assert MWEM(CDP(1), workload, per_round=largest, rounds=4).expected_error(bits(d), 50).per_round == largest
+
+
+def test_columns_with_one_value_cost_nothing_and_are_not_asked_about() -> None:
+    schema = Schema((Attribute("one", "categorical", values=("x",)), *bits(2).attributes))
+    mechanism = MWEM(CDP(1), Marginals(2), rounds=2)
+    assert mechanism.guarantee(schema, 10).rho("one") == 0
+    assert mechanism.expected_error(schema, 10).per_round == 2  # b0 with "one", b1 with "one"
+    rows = CodedTable(schema, {"one": np.zeros(9, int), "b0": np.ones(9, int), "b1": np.ones(9, int)})
+    assert np.isfinite(mechanism.run(rows, NoiseSource.seeded(1)).answers).all()
+    with pytest.raises(MechanismError, match="No row can move"):
+        MWEM(CDP(1), Marginals(1, over=("one",))).guarantee(schema, 10)
+
+
+def test_very_many_columns_with_one_value_are_refused_before_anything_is_booked() -> None:
+    ones = tuple(Attribute(f"c{i}", "categorical", values=("x",)) for i in range(70))
+    with pytest.raises(DomainTooLarge, match="60 columns"):
+        MWEM(CDP(1), Marginals(2)).guarantee(Schema((*bits(2).attributes, *ones)), 10)
+
+
 def test_the_bound_is_told_only_where_the_theorem_speaks() -> None:
     schema = bits(4)
     assert MWEM(CDP(1), Conjunctions(2)).expected_error(schema, 99).bound is not None
@@ -126,8 +156,9 @@ def test_budgets_far_off_neither_break_a_run_nor_its_price(budget: Any) -> None:
 def test_too_many_rows_and_too_small_budgets_are_refused_before_anything_is_booked() -> None:
     with pytest.raises(DomainTooLarge, match="rows"):
         MWEM(CDP(1), Conjunctions(1)).guarantee(bits(2), 1 << 41)
-    with pytest.raises(BudgetError, match="too small"):
-        MWEM(Rho(3e-18), Conjunctions(1)).guarantee(bits(2), 0)
+    for n in (0, 10):
+        with pytest.raises(BudgetError, match="too small"):
+            MWEM(CDP(1e-9), Conjunctions(1)).guarantee(bits(2), n)
 
 
 # ---- learning --------------------------------------------------------------------------------------------------------
@@ -238,6 +269,10 @@ def test_answers_come_from_the_distribution(output: FittedDistribution) -> None:
     assert output.marginal("sick", "region").shape == (3, 3)
     assert np.allclose(output.marginal("sick", "region").T, output.distribution.sum(axis=1))
     assert output["age", "region"]["region = n, age = 2"] == pytest.approx(output.marginal("region", "age")[0, 2])
+
+
+def test_the_output_tells_itself_in_a_line(output: FittedDistribution) -> None:
+    assert repr(output) == "FittedDistribution(39 answers, 5 measurements, 250 synthetic rows)"
 
 
 def test_unknown_parts_of_the_output_are_refused_by_name(output: FittedDistribution) -> None:

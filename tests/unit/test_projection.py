@@ -390,3 +390,24 @@ def test_errors_never_hold_data() -> None:
     with pytest.raises(NablaDPError) as caught:
         Projection(Rho(1e-15), Marginals(1)).run(table(MIXED), NoiseSource.seeded(1))
     assert "400" not in str(caught.value)
+
+
+def test_very_many_columns_with_one_value() -> None:
+    ones = tuple(Attribute(f"c{i}", "categorical", values=("x",)) for i in range(70))
+    schema = Schema((*bits(2).attributes, *ones))
+    made = output(Marginals(2), schema)
+    assert np.isfinite(made.answers).all() and len(made) == len(made.noisy)
+    with pytest.raises(DomainTooLarge, match="most is 60"):
+        Projection(CDP(1), Marginals(sets=[schema.names])).guarantee(schema, 10)
+
+
+def test_the_person_beside_unequal_budgets_has_the_least_of_them() -> None:
+    error = Projection(CDP(0.5), Conjunctions(2), budgets={"x0": CDP(0.05)}).expected_error(bits(6), 1000)
+    assert error.person.scale > error.attribute.scale and error.person.least is not None
+    assert error.attribute.least is not None and error.attribute.least < error.person.least <= 1
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.5])
+def test_a_level_that_is_none(level: float) -> None:
+    with pytest.raises(MechanismError):
+        output(Marginals(1)).error_bound(level)

@@ -19,6 +19,7 @@ from nabladp.schema import Schema
 
 MOST_CELLS = 1 << 27  # of one marginal: a gigabyte
 MOST_CELLS_IN_ALL = 1 << 28
+MOST_AXES = 60  # of a joint histogram; arrays have at most 64
 CACHED_CELLS = 1 << 15  # a joint histogram this small stays in cache while it is counted
 Counts = NDArray[np.int64]
 
@@ -110,7 +111,7 @@ def cover(
 def _grown(joint: list[int], size: NDArray[np.float64], shared: NDArray[np.float64], most: int) -> list[int]:
     cells = float(np.prod(size[joint]))
     gain = shared[joint].sum(axis=0)
-    while len(gain):
+    while len(gain) and len(joint) < MOST_AXES:
         possible = np.where(size * cells <= most, gain, 0.0)
         possible[joint] = 0.0
         best = int(possible.argmax())

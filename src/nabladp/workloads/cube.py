@@ -55,8 +55,7 @@ class Cube:
 
     def records(self, cells: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """The codes of some records, by column."""
-        codes = np.unravel_index(cells, self.sizes)
-        return {name: np.asarray(code, dtype=np.int64) for name, code in zip(self.names, codes, strict=True)}
+        return dict(zip(self.names, unravelled(cells, self.sizes), strict=True))
 
     def uniform(self) -> Floats:
         return np.full(self.cells, 1 / self.cells)
@@ -78,6 +77,15 @@ class Cube:
         mix = csr_array(scaled @ (block_diag(blocks, format="csr") @ merge.tocsr()))
         mix.eliminate_zeros()
         return slots, mix
+
+
+def unravelled(cells: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray[np.int64]]:
+    """The codes of each column; as numpy's own, for any number of columns."""
+    codes, rest = [], np.asarray(cells, dtype=np.int64)
+    for size in reversed(sizes):
+        rest, code = np.divmod(rest, size)
+        codes.append(code)
+    return codes[::-1]
 
 
 def _axes(sizes: tuple[int, ...], inner: int) -> list[tuple[int, int, int]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nabladp.errors import MechanismError
 from nabladp.schema import Schema
 from nabladp.workloads.family import Family
+from nabladp.workloads.marginals import refuse_too_wide
 from nabladp.workloads.options import checked_weight, listing, made
 from nabladp.workloads.queries import GRID, Group
 from nabladp.workloads.shift import measured
@@ -58,6 +59,7 @@ class LinearQuery:
         cells = schema.cells(self.attributes)  # refuses unknown names
         if not self.attributes or len(set(self.attributes)) != len(self.attributes):
             raise MechanismError(f"Each attribute of {self._told} must be named once.", fix="List what it depends on.")
+        refuse_too_wide(self.attributes)
         values = np.array(self.values)
         if cells != len(values):
             raise MechanismError(

@@ -10,6 +10,7 @@ from nabladp.errors import DomainTooLarge, MechanismError
 from nabladp.schema import Schema
 
 MOST_SETS = 200_000
+MOST_TOGETHER = 60  # attributes of one set; arrays have at most 64 axes
 MOST_CELLS = 1 << 24  # of one marginal: 128 MiB of counts
 MOST_CELLS_TOGETHER = 1 << 26
 
@@ -53,7 +54,7 @@ def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
         raise MechanismError("'over' names no attribute.", fix="Leave it out to ask about all.")
     if not 1 <= k <= len(names):
         raise MechanismError(
-            f"There is no {k}-way marginal of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
+            f"There are no {k}-way combinations of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
         )
     if (count := math.comb(len(names), k)) > MOST_SETS:
         raise DomainTooLarge(
@@ -64,12 +65,21 @@ def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
     return tuple(itertools.combinations(names, k))
 
 
+def refuse_too_wide(attributes: Sequence[str]) -> None:
+    if len(attributes) > MOST_TOGETHER:
+        raise DomainTooLarge(
+            f"A set of {len(attributes)} attributes is too large; the most is {MOST_TOGETHER}.",
+            fix="Leave out those with one value.",
+        )
+
+
 def _check_size(schema: Schema, sets: Sets) -> None:
     together = 0
     sizes = {attribute.name: attribute.size for attribute in schema}
     for chosen in sets:
         cells = math.prod([sizes[name] for name in chosen])
         together += cells
+        refuse_too_wide(chosen)
         if cells > MOST_CELLS:
             listed = ", ".join(f"{name}: {sizes[name]:,}" for name in chosen)
             raise DomainTooLarge(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.errors import AuditError, DomainTooLarge, MechanismError
+from nabladp.errors import AuditError, BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.mechanism import Law, Records, report_progress
 from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, ExpectedError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 MOST_RECORDS = 1 << 22
+MOST_COLUMNS = 60  # more could only have one value each, and arrays have at most 64 axes
 MOST_ROWS = 1 << 40  # numerators on the grid stay whole numbers of 63 bits
 MOST_DRAWN = 10_000_000  # rows of a synthetic table that nobody asked to be larger
 _BYTES_A_RECORD = 64  # the distribution and what a round needs beside it
@@ -75,11 +76,11 @@ class MWEM:
             value = getattr(self, name)
             if value is not None and not _whole_between(value, low, high):
                 raise MechanismError(
-                    f"{name!r} is a whole number.", fix=f"Between {low} and {high:,}, or leave it out."
+                    f"{name!r} must be a whole number from {low} to {high:,}.", fix="Correct it, or leave it out."
                 )
         if not _whole_between(self.seed, 0, 1 << 62):
             raise MechanismError("'seed' is a whole number of at least 0.", fix="It only says how blocks are cut.")
-        if not 0 < exact(self.selection, "'selection'") < 1:
+        if isinstance(self.selection, (str, bool)) or not 0 < self.selection < 1:
             raise MechanismError("'selection' is a share between 0 and 1.", fix="Half is selection = 0.5.")
         object.__setattr__(self, "selection", float(self.selection))  # as a plan file has it
         if self.update not in UPDATES:
@@ -100,6 +101,12 @@ class MWEM:
                 cells=str(found.cells),
                 bytes=str(_BYTES_A_RECORD * found.cells),
                 instead=["Projection", "NoisyMarginals"],
+            )
+        if len(found.names) > MOST_COLUMNS:
+            raise DomainTooLarge(
+                f"MWEM takes at most {MOST_COLUMNS} columns.",
+                fix="Leave out those with one value.",
+                columns=len(found.names),
             )
         return found
 
@@ -147,6 +154,8 @@ class MWEM:
     def _bound(self, scope: Scope, schema: Schema, n: int) -> Bound:
         queries = self.queries(schema)
         rho = min(self._budget_units(scope).values(), default=UNIT) / UNIT
+        if not rho:
+            raise BudgetError("The budget is too small for even one round.", fix="Raise it.")
         return Bound(rho, math.log(queries.cells), len(queries), float(self.selection), n)
 
     def _promised(self, plan: Rounds, schema: Schema, n: int) -> Bound | None:

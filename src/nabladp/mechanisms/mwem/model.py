@@ -57,7 +57,7 @@ class Step:
         return cls(known, theta[known])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedDistribution:
     """A distribution over all records, fitted to noisy answers; ``answers`` are the workload's, as shares of rows."""
 
@@ -70,6 +70,10 @@ class FittedDistribution:
     answers: Floats
     bound: float | None  # of the expected error; see ``MWEM.expected_error``
     rows: tuple[Integers, Integers] | None = None  # of the synthetic table: record numbers and how often each occurs
+
+    def __repr__(self) -> str:
+        drawn = "" if self.rows is None else f", {int(self.rows[1].sum()):,} synthetic rows"
+        return f"FittedDistribution({len(self.answers):,} answers, {len(self.measured.query):,} measurements{drawn})"
 
     @cached_property
     def queries(self) -> Queries:

@@ -8,7 +8,7 @@ import itertools
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -36,21 +36,27 @@ class Block:
 
 
 class Scope:
-    """The queries of a workload as sets of source attributes: two queries are disjoint when their sources are."""
+    """The queries of a workload as sets of source attributes: two queries are disjoint when their sources are.
+
+    Only attributes that can move an answer count. Queries that nothing moves are never picked.
+    """
 
     def __init__(self, queries: Queries, universe: Universe) -> None:
         self.universe = universe
-        self.sources = [universe.sources(group.attributes) for group in queries.groups]  # [sources]
+        moving = [[name for name, _ in group.shift.amounts] for group in queries.groups]
+        self.sources = [universe.sources(names) for names in moving]  # [sources]
         used = frozenset().union(*self.sources)
+        if not used:
+            raise MechanismError("No row can move an answer of this workload.", fix="Ask about columns with values.")
         self.attributes = tuple(name for name in universe.roots if name in used)
-        self.smallest = min(len(sources) for sources in self.sources)
+        self.smallest = min(len(sources) for sources in self.sources if sources)
         self.largest = max(len(sources) for sources in self.sources)
 
     def block(self, attributes: tuple[str, ...], at_most: int | None) -> tuple[Block, ...]:
         """All groups inside these attributes, with the largest packing or ``at_most``; nothing where there are none."""
         place = {name: 1 << i for i, name in enumerate(attributes)}
-        inside = [i for i, sources in enumerate(self.sources) if sources <= place.keys()]
-        if not inside or at_most == 0:
+        inside = [i for i, sources in enumerate(self.sources) if sources and sources <= place.keys()]
+        if not inside:
             return ()
         masks = tuple(sum(place[name] for name in self.sources[i]) for i in inside)
         if at_most == 1:
@@ -78,19 +84,24 @@ def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int
         return (block,) * rounds
     pieces = math.ceil(d / WIDEST_BLOCK)
     mixed = _chance_inside(d, pieces, scope.largest) < _RARELY
-    return tuple(
+    found = tuple(
         everything if mixed and number % 2 else _cut_round(scope, pieces, per_round, seed, number) or everything
         for number in range(rounds)
     )
+    largest = max(sum(block.count for block in blocks) for blocks in found)
+    if per_round is not None and largest < per_round:
+        raise _no_packing(per_round, largest)
+    return found
 
 
 def _cut_round(scope: Scope, pieces: int, per_round: int | None, seed: int, number: int) -> tuple[Block, ...]:
-    left, made = per_round, list[Block]()
-    for i, cut in enumerate(_cut(_shuffled(scope.attributes, seed, number), pieces)):  # [blocks]
-        found = scope.block(cut, None if left is None else math.ceil(left / (pieces - i)))
-        left = None if left is None else left - sum(block.count for block in found)
-        made += found
-    return tuple(made)
+    """As many disjoint sets from every block as there are, but no more than ``per_round`` in all."""
+    cuts = _cut(_shuffled(scope.attributes, seed, number), pieces)  # [blocks]
+    made = [block for cut in cuts for block in scope.block(cut, None)]
+    while per_round is not None and sum(block.count for block in made) > per_round:
+        fullest = max(range(len(made)), key=lambda i: made[i].count)
+        made[fullest] = replace(made[fullest], count=made[fullest].count - 1)
+    return tuple(block for block in made if block.count)
 
 
 def _chance_inside(d: int, pieces: int, size: int) -> float:
@@ -101,9 +112,9 @@ def _chance_inside(d: int, pieces: int, size: int) -> float:
 
 def _no_packing(wanted: int, largest: int) -> MechanismError:
     return MechanismError(
-        f"There are no {wanted} attribute-disjoint queries in the workload: at most {largest} are, as sets that share "
-        "an attribute, or the source of a derived one, overlap.",
-        fix=f"Set per_round to {largest} or less, or leave it out.",
+        f"There are no {wanted} attribute-disjoint queries for a round; at most {largest} can be picked together. "
+        "Sets that share an attribute, or the source of a derived one, overlap; past 16 attributes, blocks are cut.",
+        fix=f"Set per_round to at most {largest}, or leave it out.",
         per_round=wanted,
         largest=largest,
     )
@@ -138,7 +149,8 @@ class Prices:
             answers[name] = (units - for_selection) // rounds
             if min(each, answers[name]) < _LEAST_UNITS:
                 raise BudgetError(
-                    f"The budget of {name!r} is too small for {rounds:,} rounds.", fix="Raise it or ask for fewer."
+                    f"The budget of {name!r} is too small for so many rounds ({rounds:,}).",
+                    fix="Raise it or ask for fewer.",
                 )
             selection[name] = math.isqrt(2 * UNIT * each)  # [prices]
         return cls(selection, answers)

@@ -125,6 +125,8 @@ class ProjectedAnswers:
 
         Where queries have noise of different scales, the mean weighs each by 1/scale².
         """
+        if not 0 < level < 1:
+            raise MechanismError("A level lies strictly between 0 and 1.", fix="The usual one is 0.95.")
         weights = self.deviations**-2.0
         allowed = math.log(1 / (1 - level))
         noise = len(self) + 2 * math.sqrt(len(self) * allowed) + 2 * allowed

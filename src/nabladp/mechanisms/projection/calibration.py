@@ -93,7 +93,7 @@ def _shared(groups: tuple[Group, ...], universe: Universe, units: Mapping[str, i
         group = groups[number]
         if group.shift.shape == "linear" and amount >= _FEWEST_UNITS:
             # Distances are added up in rounded units of ε, two roundings a column: room is left for them.
-            amount = (math.isqrt(amount) - 2 * len(group.attributes)) ** 2  # [linear]
+            amount = max(0, math.isqrt(amount) - 2 * len(group.attributes)) ** 2  # [linear]
         scales[number] = _scale(amount, far * group.grid**2)
     # What no row can move costs nothing; it gets the least noise of all, so that every query is treated alike.
     least = min((scale / groups[number].grid for number, scale in scales.items()), default=1.0)  # [constant]

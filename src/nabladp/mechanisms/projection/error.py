@@ -9,7 +9,6 @@ from typing import Any
 from nabladp.mechanisms.projection.calibration import Calibration
 from nabladp.mechanisms.projection.relaxation import Pieces
 from nabladp.privacy.units import exact
-from nabladp.privacy.values import BudgetValue
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,8 @@ class Bound:
 
     @property
     def least(self) -> float | None:
-        return min((term for term in (self.noise, self.hull) if term is not None), default=None)
+        """Shares lie in [0, 1], and so do projected ones: no error is above 1."""
+        return None if self.noise is None else min(1.0, self.noise, math.inf if self.hull is None else self.hull)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "least": self.least}
@@ -82,12 +82,13 @@ class ProjectionError:
         return lines | {"… were the budget per person, at most": math.sqrt(self.person.least)}
 
 
-def expected_error(calibration: Calibration, budget: BudgetValue, pieces: Pieces, n: int) -> ProjectionError:
+def expected_error(calibration: Calibration, rho: float, pieces: Pieces, n: int) -> ProjectionError:
+    """``rho`` is what the person would have: the least budget of any attribute that is asked about."""
     queries = calibration.queries
     log_records = math.log(queries.cells)
     widest = float(calibration.count_scales.max())
     apart = calibration.diameter_squared()
-    person_scale, person_apart = _per_person(calibration, float(budget.amount()))
+    person_scale, person_apart = _per_person(calibration, rho)
 
     def bound(scale: float, apart_squared: float) -> Bound:
         if not n:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import MechanismError
+from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Records, report_progress
 from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
 from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
@@ -22,6 +23,7 @@ from nabladp.mechanisms.projection.error import ProjectionError, expected_error
 from nabladp.mechanisms.projection.relaxation import HULLS, Pieces, pieces_of, project
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
@@ -82,7 +84,10 @@ class Projection:
     def expected_error(self, schema: Schema, n: int) -> ProjectionError:
         """Both terms of the theorem, for this budget per attribute and for the same per person."""
         calibration, pieces = self._prepared(schema)
-        return expected_error(calibration, self.budget, pieces, n)
+        universe = calibration.universe
+        units = source_units(universe, self.budget, self.budgets)
+        least = min(units[name] for name in limited_by(universe, calibration.queries.names))
+        return expected_error(calibration, least / UNIT, pieces, n)
 
     # ---- on data --------------------------------------------------------------------------------------------------
 
