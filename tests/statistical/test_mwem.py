@@ -22,7 +22,7 @@ RUNS = 800
 
 def laws(mechanism: MWEM, louder: float = 1.0) -> dict[tuple[int, ...], float]:
     machine = mechanism._machine(BITS, ROWS.n)
-    guess = machine.guess(update_named("fit", machine.cube, 1).theta)
+    guess = update_named("fit", machine.cube, 1).answers()
     (selector,) = machine.selectors(0)
     scores = louder * machine.scores.of(machine.queries.counts(ROWS), guess)
     return {tuple(sorted(chosen)): float(np.exp(chance)) for chosen, chance in selector.law(scores)}

@@ -12,7 +12,7 @@ from nabladp.errors import AuditError
 from nabladp.mechanisms.mechanism import Branch, Law
 from nabladp.mechanisms.mwem.rounds import Rounds
 from nabladp.mechanisms.mwem.selection import Scores, Selector
-from nabladp.mechanisms.mwem.updates import Update, gibbs
+from nabladp.mechanisms.mwem.updates import Update
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.workloads import Queries
@@ -43,9 +43,6 @@ class Machine:
     def selectors(self, number: int) -> list[Selector]:
         return [self._selectors[block] for block in self.plan.blocks[number]]
 
-    def guess(self, theta: Floats) -> Floats:
-        return self.cube.answers(gibbs(self.cube, theta)[0])
-
     def noise(self, chosen: Integers, noise: NoiseSource) -> Integers:
         found = np.zeros(len(chosen), dtype=np.int64)
         for scale in np.unique(self.scale[chosen]):
@@ -61,7 +58,7 @@ class Machine:
 
     def law(self, truth: Integers, model: Update, number: int) -> Law:
         """A round is a pick; a pick is followed by its answers; the answers decide the next round."""
-        scores = self.scores.of(truth, self.guess(model.theta))
+        scores = self.scores.of(truth, model.answers())
         laws = [list(selector.law(scores)) for selector in self.selectors(number)]
         picks, chances, then = [], [], []
         for combined in itertools.product(*laws):

@@ -202,7 +202,7 @@ class MWEM:
         picked: list[Integers] = []
         noisy: list[Integers] = []
         for number in range(machine.plan.count):
-            scores = machine.scores.of(truth, machine.guess(model.theta))
+            scores = machine.scores.of(truth, model.answers())
             chosen = [q for selector in machine.selectors(number) for q in selector.draw(scores, noise)]
             picked.append(np.array(chosen, dtype=np.int64))
             noisy.append(truth[picked[-1]] + machine.noise(picked[-1], noise))  # [answers]

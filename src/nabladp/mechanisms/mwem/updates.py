@@ -21,6 +21,7 @@ _TRUST = 0.5  # how strongly noisy measurements are smoothed towards the flattes
 class Update(Protocol):
     theta: Floats
 
+    def answers(self) -> Floats: ...
     def fresh(self) -> Update: ...
     def learn(self, chosen: Integers, shares: Floats, deviations: Floats, *, last: bool) -> None: ...
 
@@ -36,25 +37,36 @@ def gibbs(cube: Cube, theta: Floats) -> tuple[Floats, float]:
     return mass, peak + float(np.log(total))
 
 
-class PaperUpdate:
+class Model:
+    """The coefficients, and the answers of their distribution while these stay as they are."""
+
+    def __init__(self, cube: Cube) -> None:
+        self.cube = cube
+        self.theta = np.zeros(len(cube.queries))
+        self._answers: Floats | None = None
+
+    def answers(self) -> Floats:
+        """To every query, as shares."""
+        if self._answers is None:
+            self._answers = self.cube.answers(gibbs(self.cube, self.theta)[0])
+        return self._answers
+
+
+class PaperUpdate(Model):
     """The literal step of `alg:pdp-mwem`: θ_q rises by ½·(a − q(A_t)) for each query of the round.
 
     All steps of a round start from the same A_t. Where A_t has strongly dependent attributes they add up and overshoot.
     """
 
-    def __init__(self, cube: Cube) -> None:
-        self.cube = cube
-        self.theta = np.zeros(len(cube.queries))
-
     def fresh(self) -> PaperUpdate:
         return PaperUpdate(self.cube)
 
     def learn(self, chosen: Integers, shares: Floats, deviations: Floats, *, last: bool) -> None:
-        guess = self.cube.answers(gibbs(self.cube, self.theta)[0])[chosen]
-        np.add.at(self.theta, chosen, (np.clip(shares, 0, 1) - guess) / 2)
+        np.add.at(self.theta, chosen, (np.clip(shares, 0, 1) - self.answers()[chosen]) / 2)
+        self._answers = None
 
 
-class EntropicFit:
+class EntropicFit(Model):
     """The flattest distribution that agrees with all measurements so far, as far as their noise deserves.
 
     Minimises ln Z(θ) − Σ θ_q·a_q + (λ/2)·Σ (σ_q·θ_q)², a convex function, so no step can overshoot. a_q is the mean of
@@ -63,8 +75,8 @@ class EntropicFit:
     """
 
     def __init__(self, cube: Cube, rounds: int) -> None:
-        self.cube, self.rounds = cube, rounds
-        self.theta = np.zeros(len(cube.queries))
+        super().__init__(cube)
+        self.rounds = rounds
         self._sum = np.zeros(len(cube.queries))
         self._precision = np.zeros(len(cube.queries))
 
@@ -100,6 +112,7 @@ class EntropicFit:
         with _blas().limit(limits=1, user_api="blas"):  # its matrices are tiny: threads would only wait for each other
             found = minimize(objective, self.theta[known], jac=True, method="L-BFGS-B", options=options)
         self.theta[known] = found.x
+        self._answers = None
 
 
 @cache
