@@ -8,11 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from nabladp.audit import exact_audit as exact_audit
     from nabladp.errors import NablaDPError as NablaDPError
+    from nabladp.mechanisms.distribution_estimate import DistributionEstimate as DistributionEstimate
+    from nabladp.mechanisms.gram_matrix import GramMatrix as GramMatrix
+    from nabladp.mechanisms.heavy_hitters import HeavyHitters as HeavyHitters
+    from nabladp.mechanisms.learners.points import PointLearner as PointLearner
+    from nabladp.mechanisms.learners.thresholds import ThresholdLearner as ThresholdLearner
     from nabladp.mechanisms.mwem import MWEM as MWEM
     from nabladp.mechanisms.noisy_marginals import NoisyMarginals as NoisyMarginals
     from nabladp.mechanisms.projection import Projection as Projection
@@ -56,6 +61,11 @@ _HOME = {
     "LinearQueries": "nabladp.workloads",
     "LinearQuery": "nabladp.workloads",
     "MWEM": "nabladp.mechanisms.mwem",
+    "HeavyHitters": "nabladp.mechanisms.heavy_hitters",
+    "DistributionEstimate": "nabladp.mechanisms.distribution_estimate",
+    "PointLearner": "nabladp.mechanisms.learners.points",
+    "ThresholdLearner": "nabladp.mechanisms.learners.thresholds",
+    "GramMatrix": "nabladp.mechanisms.gram_matrix",
     "Session": "nabladp.release",
     "Plan": "nabladp.release",
     "Release": "nabladp.release",

@@ -96,3 +96,7 @@ class AuditError(NablaDPError, ValueError):
 def _listing(names: list[str], most: int = 12) -> str:
     shown = ", ".join(repr(n) for n in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+class MissingPart(NablaDPError, ImportError):
+    """A feature needs a package that is not installed."""

@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabladp.errors import BudgetError, NablaDPError
+from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms import MECHANISMS, Mechanism, mechanism_class
+from nabladp.mechanisms.distribution_estimate import DistributionEstimate
+from nabladp.mechanisms.gram_matrix import GramMatrix
+from nabladp.mechanisms.heavy_hitters import HeavyHitters
+from nabladp.mechanisms.learners.points import PointLearner
+from nabladp.mechanisms.learners.thresholds import ThresholdLearner
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.projection import Projection
@@ -55,6 +60,18 @@ INSTANCES: list[Mechanism] = [
         Parities(2, over=("age", "sick")) + 2 * Marginals(1, over=("region",)),
         budgets={"sick": Rho(0.01)},
     ),
+    HeavyHitters(CDP(2), over=("region", "age", "income", "sick")),
+    HeavyHitters(Pure(4), over=("region", "sick", "band"), notion="pure", lists=True),
+    HeavyHitters(Rho(3), over=("age", "region"), failure=0.2, frequency=0.1, budgets={"age": CDP(2)}),
+    DistributionEstimate(CDP(2), over=("region", "age", "sick")),
+    DistributionEstimate(Pure(4), over=("region", "sick"), notion="pure"),
+    PointLearner(CDP(2), "sick", over=("region", "age")),
+    PointLearner(Pure(4), "sick", over=("region", "band"), notion="pure"),
+    ThresholdLearner(CDP(1), "band", over=("region", "income", "sick"), search="probes"),
+    ThresholdLearner(Pure(1), "sick", over=("age", "region", "income"), notion="pure", search="pick"),
+    GramMatrix(CDP(0.5), over=("region", "age", "income", "sick")),
+    GramMatrix(Rho(0.1), over=("region", "band", "sick"), label="sick", budgets={"sick": CDP(2)}),
+    GramMatrix(CDP(1), over=("region", "age"), encode={"age": "thermometer"}),
 ]
 every = pytest.mark.parametrize("mechanism", INSTANCES, ids=lambda m: f"{type(m).__name__}-{INSTANCES.index(m)}")
 
@@ -138,7 +155,13 @@ def test_hard_pairs_differ_on_the_attributes_asked(mechanism: Mechanism) -> None
 
 @every
 def test_tables_of_one_row_and_extreme_values_never_raise(mechanism: Mechanism) -> None:
+    """What cannot promise anything for one row says so in ``guarantee``, before anything is spent."""
     lone = CodedTable(SCHEMA, {a.name: np.array([a.size - 1]) for a in SCHEMA})
+    try:
+        mechanism.guarantee(SCHEMA, 1)
+    except MechanismError as refused:
+        assert "certified" in str(refused)
+        return
     mechanism.run(lone, NoiseSource.seeded(1))
 
 

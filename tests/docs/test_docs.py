@@ -268,6 +268,20 @@ def test_error_figure_is_current_and_follows_what_was_measured() -> None:
     assert made.TARGET.read_text(encoding="utf-8") != made.draw(found)
 
 
+def test_heavy_hitters_figure_and_tables_are_current_and_follow_what_was_measured() -> None:
+    made = script("make_heavy_figures")
+    found = made.measured()
+    assert made.TARGET.read_text(encoding="utf-8") == made.draw(found), "run docs/make_heavy_figures.py"
+    page = made.PAGE.read_text(encoding="utf-8")
+    assert page == made.filled(page, found), "run docs/make_heavy_figures.py"
+    found["by_d"]["pure"][2]["certified"] += 5
+    assert page != made.filled(page, found)
+    changed = made.draw(found)
+    assert made.TARGET.read_text(encoding="utf-8") != changed
+    found["hard_instance"]["cdp"]["curve"][-3]["success"] = 0.123
+    assert changed != made.draw(found)
+
+
 def test_command_line_reference_is_current() -> None:
     made = script("make_cli_reference")
     assert made.TARGET.read_text(encoding="utf-8") == made.page(), "run docs/make_cli_reference.py"

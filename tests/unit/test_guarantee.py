@@ -122,7 +122,7 @@ def test_touch_takes_the_largest_weight() -> None:
 
 
 def test_unequal_budgets_take_the_largest_weights() -> None:
-    """THEORY §1: selection (sum of the m largest e_j)²/2, answers (sum of the m largest e_j²)/2."""
+    """Selection (sum of the m largest e_j)²/2, answers (sum of the m largest e_j²)/2."""
     weights = {"a": CDP(1), "b": CDP(2), "c": CDP(3)}
     assert Guarantee.linear(NAMES, weights, limit=2).rho([*"abc"]) == pytest.approx((3 + 2) ** 2 / 2)
     assert Guarantee.squares(NAMES, weights, limit=2).rho([*"abc"]) == pytest.approx((9 + 4) / 2)

@@ -103,6 +103,24 @@ def test_the_reservation_is_durable_before_the_first_row_is_read(people: Path, m
     assert not (people.parent / "out").exists() and not list(people.parent.glob(".out*"))
 
 
+def test_another_table_is_paid_from_the_same_ledger(people: Path) -> None:
+    import pyarrow as pa
+
+    s = session(people, adversaries={"both": ["a", "b"]}, delta=1e-5, rows_per_person=2)
+    other = s.with_table(pa.table({"a": ["x", "y"], "b": [0, 4]}))
+    small = NoisyMarginals(CDP(0.2), k=1)
+    s.release(small, name="first")
+    release = other.release(small, name="second")
+    assert other.ledger is s.ledger and other.noise is s.noise and release.n == 2
+    assert (release.delta, release.rows_per_person) == (1e-5, 2) and release.adversaries == {"both": ("a", "b")}
+    assert [entry.name for entry in s.ledger.entries() if entry.kind == "reserve"] == ["first", "second"]
+    assert s.left() == other.left()
+    with pytest.raises(BudgetExceeded):
+        other.release(NoisyMarginals(CDP(0.45), k=1))  # two rows a person: four times 0.45²/2
+    with pytest.raises(DataError):
+        s.with_table(pa.table({"a": ["x"]}))
+
+
 def test_ten_tenths_fit_exactly(people: Path) -> None:
     s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), people.parent / "tenths.db")
     for _ in range(10):

@@ -12,6 +12,11 @@ _HOME = {
     "NoisyMarginals": "nabladp.mechanisms.noisy_marginals",
     "Projection": "nabladp.mechanisms.projection",
     "MWEM": "nabladp.mechanisms.mwem",
+    "HeavyHitters": "nabladp.mechanisms.heavy_hitters",
+    "DistributionEstimate": "nabladp.mechanisms.distribution_estimate",
+    "PointLearner": "nabladp.mechanisms.learners.points",
+    "ThresholdLearner": "nabladp.mechanisms.learners.thresholds",
+    "GramMatrix": "nabladp.mechanisms.gram_matrix",
 }
 MECHANISMS = tuple(_HOME)
 

@@ -10,7 +10,7 @@ from typing import Any
 from nabladp.errors import BudgetError, PlanError
 from nabladp.privacy.values import BudgetValue, as_value
 
-EXAMPLES = {"budget": "{ cdp = 0.2 }", "workload": '{ queries = "conjunctions", k = 2 }'}
+EXAMPLES = {"budget": "{ cdp = 0.2 }", "workload": '{ queries = "conjunctions", k = 2 }', "label": '"sick"'}
 
 
 def plan_options(kind: type[Any], options: Mapping[str, Any], *needed: str) -> Mapping[str, Any]:

@@ -75,6 +75,20 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
 
+    def with_table(self, table: Any, rows: int | None = None) -> Session:
+        """The same schema, ledger and noise for another table: what is released from either adds up."""
+        return Session(
+            table,
+            self.schema,
+            None,
+            self.ledger,
+            noise=self.noise,
+            delta=self.delta,
+            adversaries=self.adversaries,
+            rows=rows,
+            rows_per_person=self.rows_per_person,
+        )
+
     # ---- before -------------------------------------------------------------------------------------------------
 
     def cost(self, *mechanisms: Mechanism) -> Cost:
@@ -203,6 +217,10 @@ class Watched:
     @property
     def schema(self) -> Schema:
         return self.table.schema
+
+    @property
+    def one_process(self) -> bool:
+        return bool(getattr(self.table, "one_process", False))
 
     def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
         counts = self.table.marginals(sets, progress or self._counting)

@@ -7,6 +7,7 @@ from nabladp.tables.counts import CodedTable, Counts, Kernel, Progress
 from nabladp.tables.decode import decode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.marginals import Marginals
+from nabladp.tables.parts import PartOfRows
 from nabladp.tables.table import Table, column_types, open_table
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Finding",
     "Kernel",
     "Marginals",
+    "PartOfRows",
     "Progress",
     "Table",
     "check_table",

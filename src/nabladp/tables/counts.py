@@ -17,7 +17,7 @@ from nabladp.tables.duck import Batches
 from nabladp.tables.encode import code_type
 from nabladp.tables.marginals import Marginals
 
-Kernel = Callable[[pa.RecordBatch], NDArray[np.int64]]
+Kernel = Callable[..., NDArray[np.int64]]  # of a batch, and where asked for the number of its first row
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
 
@@ -36,6 +36,7 @@ class CodedRows(ABC):
     """Both ways to count, over anything that can hand out its rows as batches of codes."""
 
     schema: Schema
+    one_process = True  # batches come one after the other, in this process
 
     @property
     @abstractmethod
@@ -43,8 +44,8 @@ class CodedRows(ABC):
         """How many rows there are: a public number."""
 
     @abstractmethod
-    def _batches(self, names: tuple[str, ...]) -> Batches:
-        """All rows as codes of these attributes."""
+    def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
+        """All rows as codes of these attributes; ``ordered``: in the same order each time, as far as there is one."""
 
     def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
         """Counts of every combination of values, for each set of attributes, all in one pass over the rows.
@@ -58,17 +59,19 @@ class CodedRows(ABC):
         """The sum of ``kernel(batch)`` over all rows, a batch of codes at a time.
 
         The kernel is picklable, draws nothing, and returns an int64 array of one fixed shape. ``kernel.attributes``
-        names the columns it needs; without it, it gets them all.
+        names the columns it needs; without it, it gets them all. With ``kernel.by_position`` it is called as
+        ``kernel(batch, first)``, first being the number of the batch's first row, and rows come in their own order.
         """
         names = tuple(getattr(kernel, "attributes", self.schema.names)) or self.schema.names[:1]
-        in_place = getattr(kernel, "add_to", None)
+        by_position = bool(getattr(kernel, "by_position", False))
+        in_place = None if by_position else getattr(kernel, "add_to", None)
         rows, total, seen = self.n, None, 0
-        with closing(self._batches(names)) as batches:
+        with closing(self._batches(names, by_position)) as batches:
             for batch in batches:
                 if total is not None and in_place is not None:
                     in_place(total, batch)
                 else:
-                    total = _added(total, kernel(batch))
+                    total = _added(total, kernel(batch, seen) if by_position else kernel(batch))
                 seen += batch.num_rows
                 if progress is not None:
                     progress(min(seen, rows), rows)
@@ -118,7 +121,7 @@ class CodedTable(CodedRows):
     def n(self) -> int:
         return int(self._rows.num_rows)
 
-    def _batches(self, names: tuple[str, ...]) -> Batches:
+    def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
         chosen = self._rows.select(list(names))
         for start in range(0, self.n, self._batch_rows):
             yield chosen.slice(start, self._batch_rows)

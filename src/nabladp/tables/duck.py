@@ -26,7 +26,7 @@ def batch_rows(columns: int) -> int:
 
 
 @contextmanager
-def connection(folder: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
+def connection(folder: str = "", ordered: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A private in-memory database that cannot fetch extensions or see Python variables.
 
     Relative paths in a query are looked for in ``folder``, too. What a query has to spill goes to a folder of its own,
@@ -39,7 +39,7 @@ def connection(folder: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
             "allow_community_extensions": "false",
             "python_enable_replacements": "false",
             "enable_external_file_cache": "false",
-            "preserve_insertion_order": "false",  # counts do not depend on the order of rows
+            "preserve_insertion_order": str(ordered).lower(),  # most counts do not depend on the order of rows
             "memory_limit": "1GB",
             "threads": str(min(4, os.cpu_count() or 1)),
             "temp_directory": spill,
@@ -54,12 +54,12 @@ def connection(folder: str = "") -> Iterator[duckdb.DuckDBPyConnection]:
             database.close()
 
 
-def stream(queries: Iterable[tuple[str, str]], rows: int, folder: str = "") -> Batches:
+def stream(queries: Iterable[tuple[str, str]], rows: int, folder: str = "", ordered: bool = False) -> Batches:
     """The results of queries one after the other, a batch at a time; beside each query, what it reads, for errors.
 
     DuckDB runs in a thread of its own: its calls may not notice Ctrl-C, while this one always does and stops it.
     """
-    with connection(folder) as database:
+    with connection(folder, ordered) as database:
         ready: Queue[Any] = Queue(maxsize=2)
         stopped = Event()
 

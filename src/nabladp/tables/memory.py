@@ -37,7 +37,7 @@ class Frame(ABC):
     def known_count(self) -> int:
         return self.count()
 
-    def batches(self, names: tuple[str, ...]) -> Batches:
+    def batches(self, names: tuple[str, ...], ordered: bool = True) -> Batches:
         places = {name: i for i, name in enumerate(self._names())}
         rows = batch_rows(len(names))
         for start in range(0, self.count(), rows):

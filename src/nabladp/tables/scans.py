@@ -167,10 +167,10 @@ def count(scans: Sequence[Scan]) -> int:
     return sum(batch.column(0)[0].as_py() for batch in duck.stream(queries, 1, _folder(scans)))
 
 
-def rows(scans: Sequence[Scan], names: tuple[str, ...]) -> duck.Batches:
-    """All rows of all scans, with the columns of these names."""
+def rows(scans: Sequence[Scan], names: tuple[str, ...], ordered: bool = False) -> duck.Batches:
+    """All rows of all scans, with the columns of these names; ``ordered``: as they stand in a file."""
     queries = [(_select(scan, names), scan.what) for scan in scans]
-    for batch in duck.stream(queries, duck.batch_rows(len(names)), _folder(scans)):
+    for batch in duck.stream(queries, duck.batch_rows(len(names)), _folder(scans), ordered):
         yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
 
 

@@ -35,7 +35,7 @@ class Source(Protocol):
         ...
 
     def count(self) -> int: ...
-    def batches(self, names: tuple[str, ...]) -> Batches: ...
+    def batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches: ...
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class ScanSource:
         known = self.known_count()
         return scans.count(self.scans) if known is None else known
 
-    def batches(self, names: tuple[str, ...]) -> Batches:
-        return scans.rows(self.scans, names)
+    def batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
+        return scans.rows(self.scans, names, ordered)
 
 
 def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str = "") -> Source:

@@ -52,10 +52,10 @@ class Table(CodedRows):
         """The rows themselves, for checking them against the schema."""
         return self._source.batches(self.schema.names)
 
-    def _batches(self, names: tuple[str, ...]) -> Batches:
+    def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
         if self._codes is None and self._keeps_codes():
             kept = []
-            for batch in self._encoded(self.schema.names):
+            for batch in self._encoded(self.schema.names, ordered):
                 kept.append(batch)
                 yield batch.select(list(names))
             self._codes = kept
@@ -63,11 +63,11 @@ class Table(CodedRows):
             for batch in self._codes:
                 yield batch.select(list(names))
         else:
-            yield from self._encoded(names)
+            yield from self._encoded(names, ordered)
 
-    def _encoded(self, names: tuple[str, ...]) -> Batches:
+    def _encoded(self, names: tuple[str, ...], ordered: bool) -> Batches:
         encoder = Encoder(self.schema, names)
-        with closing(self._source.batches(names)) as batches:
+        with closing(self._source.batches(names, ordered)) as batches:
             for batch in batches:
                 yield encoder.encode(batch)
 

@@ -22,15 +22,19 @@ _TRUTH = {"true": 1.0, "t": 1.0, "yes": 1.0, "y": 1.0, "false": 0.0, "f": 0.0, "
 
 
 def plain_codes(attribute: Attribute, column: pa.Array) -> NDArray[np.integer] | None:
-    """The common case, at the speed of memory: a column of integers without gaps, all inside an integer range."""
-    if attribute.low is None or attribute.high is None or not pa.types.is_integer(column.type):
+    """The common cases, at the speed of memory: truth values, or integers inside an integer range; without gaps."""
+    boolean = attribute.kind == "boolean"
+    low, high = (0, 1) if boolean else (attribute.low, attribute.high)
+    if low is None or high is None or column.null_count or not len(column) or attribute.null_values:
         return None
-    if column.null_count or not len(column) or attribute.null_values:
+    if boolean and pa.types.is_boolean(column.type):
+        column = pc.cast(column, pa.uint8())
+    if not pa.types.is_integer(column.type):
         return None
     values: NDArray[np.integer] = column.to_numpy()
-    if int(values.min()) < attribute.low or int(values.max()) > attribute.high:
+    if int(values.min()) < low or int(values.max()) > high:
         return None
-    return values if attribute.low == 0 else values.astype(np.int64) - attribute.low
+    return values if low == 0 else values.astype(np.int64) - low
 
 
 def raw_codes(attribute: Attribute, column: pa.Array) -> Raw:

@@ -1,0 +1,8 @@
+"""DistributionEstimate: the probabilities of combinations of very many attributes, in the sense of squared error."""
+
+from __future__ import annotations
+
+from nabladp.mechanisms.distribution_estimate.estimate import Distribution
+from nabladp.mechanisms.distribution_estimate.mechanism import DistributionEstimate
+
+__all__ = ["Distribution", "DistributionEstimate"]

@@ -1,0 +1,109 @@
+"""DistributionEstimate: probabilities with small squared error (`thm:dist-est-l2`). Proof in PROOF.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nabladp.mechanisms.distribution_estimate.chances import Chances
+from nabladp.mechanisms.distribution_estimate.errors import ExpectedError, smallest_error
+from nabladp.mechanisms.distribution_estimate.estimate import Distribution
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.options import plan_options
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.values import BudgetValue
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+
+@dataclass(frozen=True)
+class DistributionEstimate:
+    """The probability of every combination of ``over`` (default: all source attributes), most of them 0.
+
+    A histogram of the frequent combinations, cut where the bound on the squared error is smallest, and moved to the
+    nearest probabilities. Options are those of HeavyHitters.
+
+    Guarantee: that of HeavyHitters; all else is post-processing. The bounds on the error hold for any data; those that
+    speak of a population assume that rows were drawn from it independently.
+    """
+
+    budget: BudgetValue
+    over: tuple[str, ...] | None = None
+    notion: str = "cdp"
+    failure: float = 0.05
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    settings: Settings | None = None
+
+    def __post_init__(self) -> None:
+        checked = self.histogram
+        for name in ("budget", "over", "budgets", "settings"):
+            object.__setattr__(self, name, getattr(checked, name))
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    @property
+    def histogram(self) -> HeavyHitters:
+        """The one look at the data, with the whole budget."""
+        return HeavyHitters(  # [one-histogram]
+            self.budget, self.over, self.notion, self.failure, budgets=self.budgets, settings=self.settings
+        )
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return self.histogram.reads(schema)
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self.histogram.guarantee(schema, n)
+
+    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        names = self.reads(schema)
+        if not n:
+            return ExpectedError(len(names), n, self.failure, None)
+        settings = self.histogram.plan(schema, n)
+        error = smallest_error(settings, n, self.failure)  # [cut]
+        return ExpectedError(len(names), n, self.failure, error, settings.expected_list)
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> Distribution:
+        schema, found = counts.schema, self.histogram.run(counts, noise)
+        if found.settings is None:
+            return Distribution(found.names, 0, found.codes, found.counts, 0.0, None, self.failure, schema)
+        error = smallest_error(found.settings, counts.n, self.failure)
+        kept = found.at_least(error.cut)  # [post-processing]
+        variance = Chances(found.settings, counts.n).variance
+        return Distribution(kept.names, counts.n, kept.codes, kept.counts, variance, error, self.failure, schema)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        """The law of the histogram: what is made from it cannot tell more."""
+        return self.histogram.distribution(counts)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        return self.histogram.hard_pairs(attributes)
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> DistributionEstimate:
+        return cls(**plan_options(cls, options, "budget"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "notion": self.notion, "failure": self.failure}
+        if self.over is not None:
+            body["over"] = list(self.over)
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        if self.settings is not None:
+            body["settings"] = self.settings.to_json()
+        return body
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Distribution:
+        return Distribution.from_json(data, schema)

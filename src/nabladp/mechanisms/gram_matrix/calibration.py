@@ -1,0 +1,192 @@
+"""How much noise every pair of columns gets, and what that costs every set of attributes. The proof is in PROOF.md.
+
+Precision is bought in layers. The first covers all pairs of columns and stops where the first attribute is used up; its
+columns leave, and the next layer covers all pairs of the rest. A layer is a Gram matrix of its own columns, so its cost
+is a curve, and a pair that lies in several layers has the sum of their precisions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import BudgetError
+from nabladp.mechanisms.allocation import source_units
+from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.mechanisms.scales import least_scale
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue
+
+MOST_LAYERS = 16
+_FEWEST_UNITS = 1 << 12  # with less the noise would be of scale 10⁷
+_SMALLEST = 1e-6  # what the noise source draws
+Held = Mapping[str, int]
+Floats = NDArray[np.float64]
+
+
+def moved(flips: int, width: int) -> int:
+    """The most pairs that change when up to so many of ``width`` columns flip: exactly one of the two must."""
+    most = min(flips, width // 2)
+    return most * (width - most)  # [sensitivity]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """All pairs among ``width`` columns. ``held``: how many of them each protected source can flip at once."""
+
+    held: Held
+    width: int
+    weight: int  # what a changed pair costs, in units of ρ
+
+    def cost(self, flips: int) -> int:
+        return self.weight * moved(flips, self.width)
+
+
+@dataclass(frozen=True)
+class Star:
+    """The pairs of the label's one column with all ``reach`` others, beyond what the layers give them."""
+
+    held: Held  # in pairs: all of them for the label's sources, one for each column that another can flip
+    reach: int
+    weight: int
+
+    def cost(self, pairs: int) -> int:
+        return self.weight * min(pairs, self.reach)  # [star]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Columns of one class get the same noise; ``class_scales`` are those of the counts of disagreements.
+
+    A scale of 0 says that nothing protected can move the count, which is then exact.
+    """
+
+    columns: SignedColumns
+    universe: Universe
+    parts: tuple[Layer | Star, ...]
+    class_of: NDArray[np.int64]
+    class_scales: Floats
+
+    @cached_property
+    def scales(self) -> Floats:
+        """For every pair, in the order of ``np.triu_indices(P, 1)``."""
+        first, second = np.triu_indices(len(self.class_of), 1)
+        found: Floats = self.class_scales[self.class_of[first], self.class_of[second]]
+        return found
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee.compose(self.universe, [_curve(self.universe, part) for part in self.parts])  # [composition]
+
+
+def _curve(universe: Universe, part: Layer | Star) -> Guarantee:
+    table = [Fraction(part.cost(count), UNIT) for count in range(sum(part.held.values()) + 1)]
+    return Guarantee.curve(universe, part.held, table)  # [curve]
+
+
+def calibrate(
+    columns: SignedColumns,
+    universe: Universe,
+    budget: BudgetValue,
+    budgets: Mapping[str, BudgetValue],
+    label: str | None = None,
+) -> Calibration:
+    """The least noise that keeps every protected source within its budget."""
+    units = source_units(universe, budget, budgets)
+    sources = {name: universe.sources(name) - universe.public for name in columns.attributes}  # [sources]
+    left = {source: units[source] for source in sorted(frozenset().union(*sources.values()))}
+    flips = {block.attribute: block.flips for block in columns.blocks}
+    star = None if label is None else _star(columns.width, _held(sources, flips, label), sources[label], left)
+    if star is not None:
+        left = {source: units - star.cost(star.held.get(source, 0)) for source, units in left.items()}
+    layers, last = _layers(columns, sources, flips, left)
+    if left and (not layers or layers[0].weight < _FEWEST_UNITS):
+        raise BudgetError("The budget is too small for so many columns.", fix="Raise it or name fewer attributes.")
+    totals = list(accumulate(layer.weight for layer in layers))
+    classes = [_class(name, name == label and name is not None, last, sources) for name in columns.attribute_of]
+    kinds = sorted(set(classes))
+    scales = [[_scale(a, b, totals, star.weight if star else 0) for b in kinds] for a in kinds]
+    class_of = np.array([kinds.index(kind) for kind in classes], dtype=np.int64)
+    return Calibration(columns, universe, (*([star] if star else []), *layers), class_of, np.array(scales))
+
+
+# Layers
+
+
+def _held(sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], but: str | None = None) -> Counter[str]:
+    """How many columns each protected source can flip at once: those of all attributes that follow from it."""
+    found: Counter[str] = Counter()
+    for name, behind in sources.items():
+        if name != but:
+            found.update(dict.fromkeys(behind, flips[name]))
+    return found
+
+
+def _layers(
+    columns: SignedColumns, sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], left: dict[str, int]
+) -> tuple[list[Layer], dict[str, int]]:
+    """The layers, and for every attribute the last one that it is in."""
+    active, layers, last = dict(sources), list[Layer](), dict[str, int]()
+    left = dict(left)
+    while len(layers) < MOST_LAYERS and (held := _held(active, flips)):
+        width = 1 + sum(len(columns.places[name]) for name in active)
+        weight = min(left[source] // moved(held[source], width) for source in held)
+        if weight > 0:
+            layers.append(Layer(dict(held), width, weight))
+            last |= dict.fromkeys(active, len(layers) - 1)
+        for source in held:
+            left[source] -= weight * moved(held[source], width)  # [budgets]
+        full = {source for source in held if left[source] < moved(held[source], width)}
+        active = {name: behind for name, behind in active.items() if not behind & full}
+    return layers, last
+
+
+# The label's own pairs
+
+
+def _star(width: int, held: Counter[str], behind: frozenset[str], left: Mapping[str, int]) -> Star | None:
+    """What the label's pairs get beyond the layers, where its budget exceeds the others'; ``behind`` are its sources.
+
+    Both kinds of noise enter a regression alike, so the sum of variances 1/own + 1/common is made least, subject to
+    own + room·common = the poorest feature's units for one of its columns, and (P − 1)·own ≤ the label's units.
+    """
+    others = {source: count for source, count in held.items() if source not in behind}
+    if not others:
+        return None
+    poorest = min(others, key=lambda source: Fraction(left[source], moved(others[source], width)))
+    each, room = left[poorest] / others[poorest], width - others[poorest] - 1
+    if room < 1:
+        return None
+    own = min([each / (1 + math.sqrt(room)), *(left[source] / (width - 1) for source in behind)])
+    most = min(left[source] // (2 * count) for source, count in others.items())  # the layers keep at least half
+    weight = min(math.floor(own - (each - own) / room), most)
+    if weight <= 0:
+        return None
+    return Star(dict(held + Counter(dict.fromkeys(behind, width - 1))), width - 1, weight)
+
+
+# Scales
+
+Class = tuple[int, bool, bool]  # the last layer, whether it is the label, whether it is protected
+_EVERY_LAYER = MOST_LAYERS
+
+
+def _class(name: str | None, is_label: bool, last: Mapping[str, int], sources: Mapping[str, frozenset[str]]) -> Class:
+    protected = name is not None and bool(sources[name])
+    return last[name] if name is not None and protected else _EVERY_LAYER, is_label, protected
+
+
+def _scale(one: Class, other: Class, totals: list[int], extra: int) -> float:
+    if not one[2] and not other[2]:
+        return 0.0  # [public]
+    units = totals[min(one[0], other[0])] + (extra if one[1] != other[1] else 0)
+    return max(least_scale("gaussian", units, 1), _SMALLEST)  # [scale]

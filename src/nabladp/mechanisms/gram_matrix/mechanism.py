@@ -1,0 +1,206 @@
+"""GramMatrix: all products of ±1 columns with discrete Gaussian noise. The proof is in PROOF.md beside this file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.gram_matrix.calibration import Calibration, calibrate, moved
+from nabladp.mechanisms.gram_matrix.columns import Encoding, SignedColumns
+from nabladp.mechanisms.gram_matrix.kernel import Disagreements
+from nabladp.mechanisms.gram_matrix.output import NoisyGram
+from nabladp.mechanisms.gram_matrix.regression import noise_norm
+from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.noise import NoiseSource, gaussian_log_pmf
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue, limit_units
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
+
+
+@dataclass(frozen=True)
+class GramError:
+    """The noise of a Gram release, known before anything is spent."""
+
+    columns: int
+    cells: int  # entries above the diagonal
+    least_scale: float  # of the noise on an entry
+    largest_scale: float
+    noise_norm: float  # about the most that the spectral norm of the noise is; the default ridge
+    share: float | None  # the same over n; None where n is not known yet
+    person_scale: float | None  # of all entries, if the budget were the whole person's; None where all is public
+
+    def to_json(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"columns of ±1, with the intercept": self.columns}
+        if self.least_scale < self.largest_scale:
+            told["noise scale of the noisiest entry"] = self.largest_scale
+            told["noise scale of the least noisy entry"] = self.least_scale
+        else:
+            told["noise scale of an entry"] = self.largest_scale
+        told["spectral norm of the noise, about at most"] = self.noise_norm
+        if self.share is not None:
+            told["… as a share of the number of rows"] = self.share
+        if self.person_scale is not None:
+            told["noise scale of an entry, this budget for the whole person"] = self.person_scale
+        return asdict(self) | {"summary": told}
+
+
+@dataclass(frozen=True)
+class GramMatrix:
+    """The Gram matrix of ±1 columns made from attributes: how often any two columns agree, less how often they do not.
+
+    ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` names exceptions. ``over`` are
+    the attributes (default: all that are not derived), ``encode`` what they become (see
+    :class:`~nabladp.mechanisms.gram_matrix.columns.SignedColumns`). ``label`` names a two-valued attribute whose
+    products should have noise of their own where its budget is larger than the others', or where it is public.
+
+    Guarantee: a sum of ``curve`` terms. A set of attributes that can flip K of a layer's P columns costs it
+    max_{t≤K} t·(P − t)/(2s²), s the noise scale of a count of disagreements. Products of public columns are exact.
+    Assumed: the number of rows is public and one row is one person (PROOF.md).
+    """
+
+    budget: BudgetValue
+    over: tuple[str, ...] | None = None
+    encode: Mapping[str, Encoding] = field(default_factory=dict)
+    label: str | None = None
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
+        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
+        if self.over is not None:
+            if isinstance(self.over, str) or not isinstance(self.over, Sequence) or not self.over:
+                raise MechanismError("'over' must be a list of names.", fix='Write over = ["age", "sex"].')
+            object.__setattr__(self, "over", tuple(self.over))
+        if not isinstance(self.encode, Mapping):
+            raise MechanismError("'encode' maps attributes to encodings.", fix="Write encode = {'age': 'thermometer'}.")
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def calibration(self, schema: Schema) -> Calibration:
+        """The columns with their noise; kept for the schema last asked about."""
+        known = self.__dict__.get("_known")
+        if known is None or known[0] is not schema:
+            columns = SignedColumns.of(schema, self._names(schema), self.encode)
+            if self.label is not None and len(columns.places[self.label]) != 1:
+                raise MechanismError(
+                    f"The label {self.label!r} must have two values.",
+                    fix="Name another, or leave 'label' out: any column can be a target.",
+                    label=self.label,
+                )
+            made = calibrate(columns, Universe.of(schema), self.budget, self.budgets, self.label)
+            known = schema, made
+            object.__setattr__(self, "_known", known)
+        found: Calibration = known[1]
+        return found
+
+    def _names(self, schema: Schema) -> tuple[str, ...]:
+        names = schema.roots if self.over is None else self.over
+        if self.label is None or self.label in names:
+            return names
+        schema[self.label]  # refuses an unknown name
+        return (*names, self.label)
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        used = self.calibration(schema).columns.attributes
+        return tuple(name for name in schema.names if name in used)
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self.calibration(schema).guarantee()
+
+    def expected_error(self, schema: Schema, n: int) -> GramError:
+        """The noise of an entry and of the whole matrix, and what an entry's would be for the whole person."""
+        found = self.calibration(schema)
+        width, scales = found.columns.width, 2 * found.scales
+        whole = np.zeros((width, width))
+        whole[np.triu_indices(width, 1)] = scales
+        norm = noise_norm(whole + whole.T)
+        flips = sum(block.flips for block in found.columns.blocks)
+        least = min(map(limit_units, (self.budget, *self.budgets.values()))) / (1 << 60)
+        person = 2 * math.sqrt(moved(flips, width) / (2 * least)) if found.parts else None
+        return GramError(
+            columns=width,
+            cells=len(scales),
+            least_scale=float(scales[scales > 0].min(initial=scales.max())),
+            largest_scale=float(scales.max()),
+            noise_norm=norm,
+            share=norm / n if n else None,
+            person_scale=person,
+        )
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> NoisyGram:
+        found = self.calibration(counts.schema)
+        noisy = counts.fold(Disagreements(found.columns)) + _drawn(found.scales, noise)  # [noise]
+        # From here on everything is made from what was released.
+        entries = counts.n - 2 * noisy  # [post-processing]
+        return NoisyGram(found.columns, counts.n, entries, found.class_of, 2 * found.class_scales)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        """The law of the noisy counts of disagreements, of which the matrix is a function."""
+        found = self.calibration(counts.schema)
+        held = counts.fold(Disagreements(found.columns)).tolist()
+        known = {key: _log_law(*key, counts.n) for key in set(zip(found.scales.tolist(), held, strict=True))}
+        return Law(tuple(known[key] for key in zip(found.scales.tolist(), held, strict=True)), _AUDIT_ORDER)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """First values against second ones: all the columns that can flip do, unless thermometers or bits are asked
+        for."""
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> GramMatrix:
+        return cls(**plan_options(cls, options, "budget"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json()}
+        if self.over is not None:
+            body["over"] = list(self.over)
+        if self.encode:
+            body["encode"] = dict(self.encode)
+        if self.label is not None:
+            body["label"] = self.label
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        return body
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> NoisyGram:
+        return NoisyGram.from_json(data, schema)
+
+
+def _drawn(scales: Floats, noise: NoiseSource) -> Integers:
+    """Fresh noise for every pair that something protected can move; one draw for all of a scale."""
+    drawn = np.zeros(len(scales), dtype=np.int64)
+    for scale in np.unique(scales).tolist():
+        if scale:
+            chosen = np.flatnonzero(scales == scale)
+            drawn[chosen] = noise.discrete_gaussian(scale, len(chosen))
+    return drawn
+
+
+def _log_law(scale: float, count: int, n: int) -> Floats:
+    """log P of a count of at most n with noise, over outcomes that are the same for every count."""
+    window = math.ceil(_AUDIT_ORDER + 14 * scale)
+    if scale:
+        return gaussian_log_pmf(scale, -window - count, n + window - count)
+    return np.where(np.arange(n + 1) == count, 0.0, -np.inf)

@@ -1,0 +1,173 @@
+"""What a Gram release holds, and what can be made of it at no further cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
+from nabladp.noise import half_width
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyGram:
+    """XᵀX of the ±1 columns X of n rows, with noise: every entry is (rows that agree) − (rows that disagree).
+
+    ``entries`` are those above the diagonal, row by row, each of the parity of n; the diagonal is n. ``class_of`` and
+    ``class_scales`` say how much noise each has, in entries: twice the noise of a count of disagreements.
+    """
+
+    columns: SignedColumns
+    n: int
+    entries: Integers
+    class_of: Integers
+    class_scales: Floats
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns.names
+
+    @cached_property
+    def matrix(self) -> Integers:
+        """The whole symmetric matrix."""
+        return _symmetric(self.entries, self.n)
+
+    @cached_property
+    def scales(self) -> Floats:
+        """The noise scale of every entry; 0 on the diagonal and where an entry is exact."""
+        found: Floats = self.class_scales[np.ix_(self.class_of, self.class_of)]
+        np.fill_diagonal(found, 0.0)
+        return found
+
+    @property
+    def noise_norm(self) -> float:
+        """About the most that the spectral norm of the noise is: 2·s·√P for one scale s."""
+        return noise_norm(self.scales)
+
+    def __getitem__(self, pair: tuple[str, str]) -> int:
+        """The entry of two columns, each given by its name or, where it has one column, its attribute's."""
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise MechanismError("An entry belongs to two columns.", fix="Write gram['sex', 'smoker'].")
+        one, other = (self._one(name) for name in pair)
+        return int(self.matrix[one, other])
+
+    def _one(self, name: str) -> int:
+        found = self.columns.find(name)
+        if len(found) != 1:
+            raise MechanismError(f"{name!r} has {len(found)} columns.", fix="Name one of them.", column=name)
+        return found[0]
+
+    def interval(self, level: float = LEVEL) -> tuple[Integers, Integers]:
+        """Each true entry, for itself, lies between these with probability at least ``level``."""
+        width = self._half_widths(level)[np.ix_(self.class_of, self.class_of)]
+        np.fill_diagonal(width, 0)
+        return self.matrix - width, self.matrix + width
+
+    def _half_widths(self, level: float) -> Integers:
+        """By class, in entries."""
+        known = {s: 2 * half_width("gaussian", s / 2, level) if s else 0 for s in self.class_scales.ravel().tolist()}
+        return np.array([[known[s] for s in row] for row in self.class_scales.tolist()], dtype=np.int64)
+
+    # ---- what it is for -------------------------------------------------------------------------------------------
+
+    def regress(self, target: str, features: Iterable[str] | None = None, ridge: float | None = None) -> Regression:
+        """Linear regression of one column on others, by default on all but those of the target's own attribute.
+
+        ``features`` names columns or attributes; the intercept is always among them.
+        """
+        goal = self._one(target)
+        own = self.columns.attribute_of[goal]
+        if own is None:
+            raise MechanismError("The intercept says nothing about anyone.", fix="Name another target.")
+        if ridge is not None and not 0 <= ridge < float("inf"):
+            raise MechanismError("A ridge must be a number of at least 0.", fix="Leave it out for that of the noise.")
+        everything = [i for i in range(1, self.columns.width) if self.columns.attribute_of[i] != own]
+        chosen = everything if features is None else [i for i in dict.fromkeys(self.columns.find(features)) if i]
+        if goal in chosen:
+            raise MechanismError(f"{target!r} is both target and feature.", fix="Leave it out of the features.")
+        return fit(self.columns, self.matrix.astype(np.float64), self.scales, goal, [0, *chosen], ridge)
+
+    def correlation(self) -> Floats:
+        """Correlations of all columns but the intercept, clipped to ±1; NaN where one is lost in the noise.
+
+        That is where a column's variance is not above two deviations of the noise on it.
+        """
+        means = (self.matrix[0, 1:] / self.n).clip(-1, 1)
+        variance = 1 - means**2
+        noise = 2 * np.abs(means) * self.scales[0, 1:] / self.n
+        spread = np.sqrt(np.where(variance > 2 * noise, variance, np.nan))
+        found = ((self.matrix[1:, 1:] / self.n - np.outer(means, means)) / np.outer(spread, spread)).clip(-1, 1)
+        np.fill_diagonal(found, np.where(np.isnan(spread), np.nan, 1.0))
+        return np.asarray(found, dtype=np.float64)
+
+    # ---- keeping --------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "n": self.n,
+            "encode": [[name, encoding] for name, encoding in self.columns.to_json().items()],
+            "columns": list(self.names),
+            "class_of": self.class_of.tolist(),
+            "class_scales": self.class_scales.tolist(),
+            "entries": self.entries.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> NoisyGram:
+        return cls(
+            columns=SignedColumns.from_json(dict(data["encode"]), schema),
+            n=int(data["n"]),
+            entries=np.array(data["entries"], dtype=np.int64),
+            class_of=np.array(data["class_of"], dtype=np.int64),
+            class_scales=np.array(data["class_scales"], dtype=np.float64),
+        )
+
+    def to_arrow(self, schema: Schema) -> pa.Table:
+        """One row for each entry above the diagonal: the two columns, the entry, its interval, its noise scale."""
+        import pyarrow as pa
+
+        first, second = np.triu_indices(self.columns.width, 1)
+        names = pa.array(self.names)
+        width = self._half_widths(LEVEL)[self.class_of[first], self.class_of[second]]
+        return pa.table(
+            {
+                "first": names.take(pa.array(first)),
+                "second": names.take(pa.array(second)),
+                "entry": self.entries,
+                "low": self.entries - width,
+                "high": self.entries + width,
+                "scale": self.scales[first, second],
+            }
+        )
+
+    def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
+        """``columns``: every column with its attribute and how that is encoded."""
+        import pyarrow as pa
+
+        encoding = self.columns.to_json()
+        behind = self.columns.attribute_of
+        told = [None if name is None else str(encoding[name]) for name in behind]
+        return {"columns": pa.table({"column": list(self.names), "attribute": list(behind), "encoding": told})}
+
+
+def _symmetric(entries: Integers, diagonal: int) -> Integers:
+    width = (1 + round((1 + 8 * len(entries)) ** 0.5)) // 2
+    found = np.zeros((width, width), dtype=np.int64)
+    found[np.triu_indices(width, 1)] = entries
+    found += found.T
+    np.fill_diagonal(found, diagonal)
+    return found

@@ -1,0 +1,159 @@
+"""Counting the cells of products, a batch of codes at a time, in as few passes over the rows as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nabladp.mechanisms.heavy_hitters.engine import kernels
+from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers, compiled
+from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Integers, Listed, Part, Product
+from nabladp.mechanisms.heavy_hitters.engine.sifting import Counted, one_by_one, sifted
+from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent as Frequent
+from nabladp.mechanisms.heavy_hitters.planning.certificate import LEAST_SHARE
+
+LARGEST_SHARE = 1 << 20  # of a product in a pass that counts several
+_LEAST_BUCKETS = 6  # bits
+
+
+class Rows(Protocol):
+    """What can be counted: a table, or rows in memory."""
+
+    @property
+    def n(self) -> int: ...
+    def fold(self, kernel: Any) -> Integers: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Some consecutive cells of a product."""
+
+    product: Product
+    start: int
+    stop: int
+
+    @property
+    def bucket(self) -> Listed | None:
+        """The list of buckets that comes first, if any: rows in none of them do not matter, and that is most rows."""
+        first = self.product.parts[0]
+        return first if isinstance(first, Listed) and isinstance(first.inner[0], Buckets) else None
+
+
+class Tally:
+    """A kernel for ``fold``: how many rows lie in each cell of some windows, all in one vector.
+
+    For fewer than 2³² rows, a number of the vector holds two counts of 32 bits: sums never carry from one to the other.
+    """
+
+    def __init__(self, windows: Sequence[Window], rows: int) -> None:
+        self.windows = tuple(windows)
+        self.attributes = tuple(dict.fromkeys(name for window in windows for name in window.product.names))
+        self.kind = np.dtype(np.uint32 if rows < 1 << 32 else np.int64)
+        self.bounds = list(accumulate((window.stop - window.start for window in windows), initial=0))
+        self.shared = _shared(windows)
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        total = self.nothing()
+        self.add_to(total, batch)
+        return total
+
+    def nothing(self) -> Integers:
+        return np.zeros(-(-self.bounds[-1] * self.kind.itemsize // 8), np.int64)
+
+    def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
+        """Add a batch's counts in place."""
+        self.add(total, columns_of(batch))
+
+    def add(self, total: Integers, columns: Mapping[str, Numbers]) -> None:
+        rows, tally = Batch(columns, self.shared), compiled(kernels.tally)
+        for window, part in zip(self.windows, self.split(total), strict=True):
+            some = rows.inside(window.bucket) if window.bucket else rows
+            tally(window.product.cells(some), np.uint64(window.start), part)
+
+    def split(self, total: Integers) -> list[NDArray[Any]]:
+        cells = total.view(self.kind)
+        return [cells[i:j] for i, j in pairwise(self.bounds)]
+
+
+def columns_of(batch: pa.RecordBatch) -> dict[str, Numbers]:
+    return {name: array.to_numpy() for name, array in zip(batch.schema.names, batch.columns, strict=True)}
+
+
+def _shared(windows: Sequence[Window]) -> list[Part]:
+    """Parts by which rows are numbered more than once, except columns, which need no work."""
+    seen: dict[int, Part] = {}
+    shared: dict[int, Part] = {}
+    waiting = [part for window in windows for part in window.product.parts]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            shared[id(part)] = part
+        elif part.inner:
+            seen[id(part)] = part
+            waiting += part.inner
+    return list(shared.values())
+
+
+def share(most: int, products: int) -> int:
+    """How many cells of one product are worth counting one by one, if so many products share a pass of ``most``."""
+    return min(most, LARGEST_SHARE, max(LEAST_SHARE, most // max(1, products)))
+
+
+def frequent(rows: Rows, products: Sequence[Product], above: int, most: int) -> list[Frequent]:
+    """For every product, the strings that more than ``above`` ≥ 0 rows hold. At most ``most`` cells at a time.
+
+    Cells of strings that are not listed are left out. All products go forward together, and share passes.
+    """
+    each = share(most, len(products))
+    bits = max(_LEAST_BUCKETS, min(rows.n.bit_length() + 1, most.bit_length() - 2))
+    few = max(each, 2 << bits)  # sifting would take as many
+    ways = [one_by_one(p) if p.size <= few or p.is_empty else sifted(p, bits, each) for p in products]
+    asked = {i: next(way) for i, way in enumerate(ways)}
+    results: dict[int, Frequent] = {}
+    while asked:
+        answers = iter(_counted(rows, [product for asks in asked.values() for product in asks], above, most))
+        for i, asks in list(asked.items()):
+            answer = [next(answers) for _ in asks]
+            try:
+                asked[i] = ways[i].send(answer)
+            except StopIteration as end:
+                results[i] = end.value
+                del asked[i]
+    return [results[i] for i in range(len(products))]
+
+
+def _counted(rows: Rows, products: Sequence[Product], above: int, most: int) -> list[Counted]:
+    """Cells with more than ``above`` rows, counted one by one."""
+    cells: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
+    found: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
+    for chosen in _passes(products, most) if rows.n else ():
+        kernel = Tally([Window(products[i], start, stop) for i, start, stop in chosen], rows.n)
+        for (i, start, _), counted in zip(chosen, kernel.split(rows.fold(kernel)), strict=True):
+            many = np.flatnonzero(counted > above)
+            cells[i].append(many + start)
+            found[i].append(counted[many].astype(np.int64))
+    return [(np.concatenate(c), np.concatenate(f)) for c, f in zip(cells, found, strict=True)]
+
+
+def _passes(products: Sequence[Product], most: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Which cells of which products to count together: (product, start, stop), at most ``most`` cells at a time."""
+    chosen: list[tuple[int, int, int]] = []
+    room = most
+    for i, product in enumerate(products):
+        start = 0
+        while start < product.size and not product.is_empty:
+            if room == 0 or (start == 0 and room < product.size <= most):
+                yield chosen
+                chosen, room = [], most
+            stop = min(product.size, start + room)
+            chosen.append((i, start, stop))
+            room -= stop - start
+            start = stop
+    if chosen:
+        yield chosen

@@ -1,0 +1,130 @@
+"""The exact law of all lists and of the root's counts, for tiny trees: every candidate gets its own noise here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import AuditError
+from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.heavy_hitters.tree import Node
+from nabladp.mechanisms.mechanism import Branch, Law
+from nabladp.noise import gaussian_log_pmf, laplace_log_pmf
+
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+Floats = NDArray[np.float64]
+String = tuple[int, ...]
+Lists = dict[int, tuple[String, ...]]
+_AUDIT_ORDER = 64.0
+MOST_OUTCOMES = 1 << 16
+
+
+def exact_law(settings: Settings, names: Sequence[str], counts: Counts) -> Law:
+    """Below the root a branch for every outcome of every list; at the root a part for every candidate.
+
+    A concentrated tree's noisy counts below the root are not published, but the proof covers them only as a function
+    of what the lists say: the law of the lists is all that anyone sees.
+    """
+    return _tree(settings, names, counts, True).law(0, {})
+
+
+def lists_only(settings: Settings, names: Sequence[str], counts: Counts) -> Law:
+    """The same without the root's counts."""
+    return _tree(settings, names, counts, False).law(0, {})
+
+
+def _tree(settings: Settings, names: Sequence[str], counts: Counts, with_counts: bool) -> TreeLaw:
+    cells = counts.schema.cells(tuple(names))
+    if cells > MOST_OUTCOMES:
+        raise AuditError("The tree has too many strings for its exact law.", fix="Audit fewer attributes.")
+    return TreeLaw(settings, counts.marginals([tuple(names)])[0], counts.n, with_counts)
+
+
+@dataclass(frozen=True)
+class TreeLaw:
+    """The law of the lists of one table, given by its full marginal."""
+
+    settings: Settings
+    table: NDArray[np.int64]
+    n: int
+    with_counts: bool
+
+    def law(self, position: int, lists: Lists) -> Law:
+        """What follows once the lists before this node's are known."""
+        tree = self.settings.tree
+        node = tree.nodes[position]
+        candidates = self._candidates(node, lists)
+        if not node.thresholded:
+            return self.law(position + 1, lists | {position: candidates})
+        # [lists] every candidate passes or fails by itself, and candidates follow from the lists below
+        tests = [self._pass_fail(node, self._count(node, string)) for string in candidates]
+        if position == len(tree.nodes) - 1:
+            return self._root(candidates, tests)
+        if 1 << len(candidates) > MOST_OUTCOMES:
+            raise AuditError("A list has too many outcomes to enumerate.", fix="Audit fewer attributes or values.")
+        outcomes, then = [], []
+        for passed, log_chance in subsets(candidates, tests):
+            outcomes.append(log_chance)
+            then.append(self.law(position + 1, lists | {position: passed}))
+        return Law((Branch(np.array(outcomes), np.arange(len(then)), tuple(then)),))
+
+    def _candidates(self, node: Node, lists: Lists) -> tuple[String, ...]:
+        if node.children:
+            parts = itertools.product(*(lists[child] for child in node.children))
+            return tuple(tuple(itertools.chain.from_iterable(strings)) for strings in parts)
+        return tuple(itertools.product(*(range(self.settings.tree.sizes[a]) for a in node.attributes)))
+
+    def _count(self, node: Node, string: String) -> int:
+        place: list[int | slice] = [slice(None)] * self.table.ndim
+        for attribute, value in zip(node.attributes, string, strict=True):
+            place[attribute] = value
+        return int(self.table[tuple(place)].sum())
+
+    def _log_pmf(self, scale: float, low: int, high: int) -> Floats:
+        return (laplace_log_pmf if self.settings.notion == "pure" else gaussian_log_pmf)(scale, low, high)
+
+    def _pass_fail(self, node: Node, count: int) -> tuple[float, float]:
+        """The logarithms of both chances, each summed by itself so that neither loses digits."""
+        level, mu = self.settings.level_of(node), self.settings.mu
+        x = count - level.threshold
+        if self.settings.notion == "pure":
+            x = max(x, -mu)
+        reach = math.ceil(40 * level.scale) + abs(x) + 2
+        chances = np.exp(self._log_pmf(level.scale, -reach, reach))
+        first = reach + 1 - x  # where Z = 1 − x stands
+        return math.log(math.fsum(chances[first:])), math.log(math.fsum(chances[:first]))
+
+    def _root(self, candidates: Sequence[String], tests: Sequence[tuple[float, float]]) -> Law:
+        """Not listed, or listed with one of the counts a fixed window holds; the same window on both sides."""
+        root, parts = self.settings.tree.root, []
+        for string, (passing, failing) in zip(candidates, tests, strict=True):
+            count, scale = self._count(root, string), self.settings.count_scale
+            if not self.with_counts:
+                shown = np.array([passing])
+            elif self.settings.notion == "pure" and scale is not None:
+                reach = math.ceil(14 * scale)
+                shown = passing + self._log_pmf(scale, -reach - count, self.n + reach - count)
+            else:
+                level = self.settings.level_of(root)
+                reach = math.ceil(_AUDIT_ORDER + 14 * level.scale)
+                low, high = level.threshold + 1, max(self.n, level.threshold + 1) + reach
+                shown = self._log_pmf(level.scale, low - count, high - count)
+            parts.append(np.concatenate([[failing], shown]))
+        return Law(tuple(parts), math.inf if self.settings.notion == "pure" else _AUDIT_ORDER)
+
+
+def subsets(
+    candidates: Sequence[String], tests: Sequence[tuple[float, float]]
+) -> Iterator[tuple[tuple[String, ...], float]]:
+    """Every list that may come out, with the logarithm of its chance, always in the same order."""
+    for chosen in itertools.product((0, 1), repeat=len(candidates)):
+        passed = tuple(string for string, failed in zip(candidates, chosen, strict=True) if not failed)
+        yield passed, math.fsum(test[failed] for test, failed in zip(tests, chosen, strict=True))

@@ -1,0 +1,250 @@
+"""HeavyHitters: the frequent combinations of very many attributes (`alg:priv-tree`, mended). Proof in PROOF.md."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import BudgetError, MechanismError, NablaDPError
+from nabladp.mechanisms.allocation import limited_by, source_units
+from nabladp.mechanisms.heavy_hitters.engine.finding import check, find
+from nabladp.mechanisms.heavy_hitters.expectation import ExpectedError
+from nabladp.mechanisms.heavy_hitters.law import exact_law
+from nabladp.mechanisms.heavy_hitters.loss import counting_loss, finding_losses, losses
+from nabladp.mechanisms.heavy_hitters.output import HeavyList
+from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
+from nabladp.mechanisms.heavy_hitters.planning.planner import plan
+from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
+from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.options import plan_options
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+NOTIONS = ("cdp", "pure")
+_WITHIN = 1 - 1e-9  # of a budget is planned for, so that costs rounded up still fit
+
+
+@dataclass(frozen=True)
+class HeavyHitters:
+    """Every combination of values of ``over`` (default: all source attributes) that many rows share, with its count.
+
+    ``budget`` is what every source attribute may pay (``budgets`` names exceptions): Pure for ``notion="pure"``, CDP,
+    Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the certificate may fail; ``frequency``
+    limits it to combinations with at least this share of the rows; ``count_share`` is the part of a pure budget that
+    the counts get. A run that might need more than ``memory_mb`` is refused before anything is spent. ``lists``
+    also publishes what every node of the tree listed. ``settings`` replace the planner's choice.
+
+    Guarantee. Pure: ``linear`` over the attributes for the lists, ``touch`` of all for the counts
+    (`thm:heavy-hitters-main` with its constants mended). Concentrated: ``touch`` for every node of the tree. Assumed:
+    the number of rows is public and one row is one person.
+    """
+
+    budget: BudgetValue
+    over: tuple[str, ...] | None = None
+    notion: str = "cdp"
+    failure: float = 0.05
+    frequency: float | None = None
+    count_share: float | None = None
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    lists: bool = False
+    memory_mb: int = 4096
+    settings: Settings | None = None
+
+    def __post_init__(self) -> None:
+        if self.notion not in NOTIONS:
+            raise MechanismError(f"There is no notion {self.notion!r}.", fix="Use 'cdp' or 'pure'.")
+        object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
+        if not isinstance(self.budgets, Mapping):
+            raise BudgetError("'budgets' maps attributes to budgets.", fix="Write budgets = {'age': CDP(0.1)}.")
+        checked = {name: self._fitting(value, f"budget of {name!r}") for name, value in self.budgets.items()}
+        object.__setattr__(self, "budgets", checked)
+        if self.over is not None:
+            object.__setattr__(self, "over", _names(self.over))
+        for name in ("failure", "frequency", "count_share"):
+            value = getattr(self, name)
+            if not (value is None and name != "failure") and not (_is_number(value) and 0 < value < 1):
+                raise MechanismError(f"{name!r} is a share strictly between 0 and 1.", fix="Try 0.05.")
+        if self.count_share is not None and self.notion == "cdp":
+            raise MechanismError(
+                "'count_share' goes with notion = 'pure'.", fix="The concentrated tree's counts cost nothing more."
+            )
+        if not _is_number(self.memory_mb) or self.memory_mb < 1:
+            raise MechanismError("'memory_mb' is a number of megabytes.", fix="Try 4096.")
+        if not isinstance(self.lists, bool):
+            raise MechanismError("'lists' is true or false.", fix="Write lists = true.")
+        object.__setattr__(self, "settings", _settings(self.settings, self.notion))
+
+    def _fitting(self, value: Any, what: str) -> BudgetValue:
+        typed = as_value(value, what)
+        if typed.pure != (self.notion == "pure"):
+            wanted = "Pure(eps)" if self.notion == "pure" else "CDP(eps0), Rho(rho) or Approx(eps, delta)"
+            raise BudgetError(f"notion = {self.notion!r} cannot be bought with this {what}.", fix=f"Use {wanted}.")
+        return typed
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        names = schema.roots if self.over is None else self.over
+        schema.sizes(names)
+        return names
+
+    def plan(self, schema: Schema, n: int) -> Settings:
+        """The settings with the smallest certified count, from public facts only; or those given, certified for n."""
+        names = self.reads(schema)
+        sizes, limits = schema.sizes(names), list(self._column_limits(schema, names).values())
+        if self.settings is not None:
+            return self._given(self.settings, sizes, limits, n)
+        options = self.failure, self.notion, self.count_share, self.frequency, self.memory_mb
+        return _planned(sizes, tuple(_WITHIN * float(limit) for limit in limits), n, *options)
+
+    def _given(self, settings: Settings, sizes: Sequence[int], limits: Sequence[Fraction], n: int) -> Settings:
+        check(settings, sizes, n or None, self.memory_mb * 2**20)
+        if any(loss > limit for loss, limit in zip(losses(settings), limits, strict=True)):  # [given]
+            raise BudgetError("The settings cost an attribute more than its budget.", fix="Raise the budget.")
+        try:
+            sieve = Sieve.of(settings)
+            return certify(settings.tree, sieve, settings.count_scale, n, self.failure, self.frequency)
+        except ValueError:  # nothing can be promised: they may be run all the same
+            return replace(settings, certified=n + 1, unlisted=n + 1, failure=self.failure)
+
+    def _column_limits(self, schema: Schema, names: Sequence[str]) -> dict[str, Fraction]:
+        """What every column may pay: its sources' budgets, shared by the columns of a source."""
+        universe = Universe.of(schema)
+        units = source_units(universe, self.budget, self.budgets)
+        columns = Counter(source for name in names for source in universe.sources(name))
+        return {  # [columns]
+            name: Fraction(min(units[source] // columns[source] for source in limited_by(universe, [name])), UNIT)
+            for name in names
+        }
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        names, universe = self.reads(schema), Universe.of(schema)
+        if not n and self.settings is None:  # [any-rows]
+            limits = self._column_limits(schema, names)
+            if self.notion == "pure":
+                return Guarantee.linear(universe, {name: Pure(limit) for name, limit in limits.items()})
+            return Guarantee.squares(universe, {name: Rho(limit) for name, limit in limits.items()})
+        settings = self.plan(schema, n)
+        return (self._pure_cost if self.notion == "pure" else self._cdp_cost)(universe, names, settings)
+
+    def _pure_cost(self, universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
+        found = finding_losses(settings.tree, settings.levels, settings.mu)  # [chain]
+        lists = Guarantee.linear(universe, {name: Pure(loss) for name, loss in zip(names, found, strict=True)})
+        if settings.count_scale is None:
+            return lists
+        counting = counting_loss(settings.levels[0].scale, settings.count_scale)  # [counts]
+        return lists + Guarantee.touch(universe, names, Pure(counting))
+
+    def _cdp_cost(self, universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
+        parts = []
+        for node in settings.tree.nodes:
+            if node.thresholded:  # [nodes]
+                scale = settings.level_of(node).scale
+                held = [names[attribute] for attribute in node.attributes]
+                cost = Rho(1 / Fraction(scale) ** 2)
+                parts.append(Guarantee.touch(universe, held, cost, gaussian_scale=scale))
+        return Guarantee.compose(universe, parts)
+
+    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        """The certificate; none of it is known before the number of rows is."""
+        names = self.reads(schema)
+        settings = self.plan(schema, n) if n else None
+        least = float(min(self._column_limits(schema, names).values()))
+        return ExpectedError.of(settings, schema.sizes(names), n, least)
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> HeavyList:
+        names = self.reads(counts.schema)
+        settings = self.plan(counts.schema, counts.n)
+        found = find(counts, names, settings, noise)
+        return HeavyList.of(found, settings, names, counts.n, keep_lists=self.lists)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        return exact_law(self.plan(counts.schema, counts.n), self.reads(counts.schema), counts)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """All rows alike but for T: a string just at a threshold loses a row to another one."""
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> HeavyHitters:
+        return cls(**plan_options(cls, options, "budget"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "notion": self.notion, "failure": self.failure}
+        body["memory_mb"] = self.memory_mb
+        for name in ("frequency", "count_share"):
+            if (value := getattr(self, name)) is not None:
+                body[name] = value
+        if self.over is not None:
+            body["over"] = list(self.over)
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        if self.settings is not None:
+            body["settings"] = self.settings.to_json()
+        return body | ({"lists": True} if self.lists else {})
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> HeavyList:
+        return HeavyList.from_json(data, schema)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise MechanismError("'over' is a list of attributes.", fix='Write over = ["age", "sex"].')
+    if len(set(value)) != len(value):
+        raise MechanismError("'over' names an attribute twice.", fix="Name each attribute once.")
+    return tuple(value)
+
+
+@lru_cache(maxsize=64)  # a release asks for the same plan several times
+def _planned(
+    sizes: tuple[int, ...],
+    limits: tuple[float, ...],
+    n: int,
+    failure: float,
+    notion: Notion,
+    count_share: float | None,
+    frequency: float | None,
+    memory_mb: float,
+) -> Settings:
+    try:
+        return plan(sizes, limits, n, failure, notion, count_share, frequency, memory=memory_mb * 2**20)
+    except ValueError as error:
+        if isinstance(error, NablaDPError):
+            raise
+        raise MechanismError(str(error), fix="Raise the budget, or look among fewer attributes.") from None
+
+
+def _settings(value: Any, notion: str) -> Settings | None:
+    if value is None or isinstance(value, Settings):
+        found = value
+    else:
+        try:
+            found = Settings.from_json(value)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise MechanismError("These are no settings of a tree.", fix="Take them from a release's values.") from None
+    if found is not None and found.notion != notion:
+        raise MechanismError("The settings are of the other notion.", fix=f"Write notion = {found.notion!r}.")
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

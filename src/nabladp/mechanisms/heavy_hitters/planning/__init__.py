@@ -1,0 +1,1 @@
+"""The best settings for public facts, and what they promise. Nothing here decides about privacy."""

@@ -1,0 +1,225 @@
+"""What a tree with given thresholds promises, for any data of n rows. Computed before data is read.
+
+Found    A string with count f is missed only if, at some thresholded node, its noise falls to τ − f or below: its count
+         at every node is at least f. No more than ⌊n/f⌋ strings can be that frequent.
+Counted  The noise on its released count, two-sided.
+Lists    E|L_I| = Σ_s Pr[s is a candidate]·Pr[s passes]. A string that is not in the data (or clipped) passes with the
+         same small probability p; one with count f with p + h(f). Counts sum to n, so that the h(f) of all strings sum
+         to at most K = n·max h(f)/f. Lists of disjoint attributes use independent noise: E|L_I| ≤ K + p·Π E|L_child|.
+         A second bound, with room for chance at every node, holds for all lists at once with near certainty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
+from nabladp.mechanisms.heavy_hitters.planning.tail_bounds import gaussian_tails, laplace_tails
+from nabladp.mechanisms.heavy_hitters.settings import Level, Notion, Settings
+from nabladp.mechanisms.heavy_hitters.tree import Tree
+
+Floats = NDArray[np.float64]
+_MISSING_PART, _LENGTH_PART = 0.9, 1e-6  # of the failure probability; what is not used up goes to the counts
+_WORD = 8  # bytes
+MOST_CELLS, CELL_BYTES = 1 << 25, 16  # counted at once; two copies of a count, where it is and whether it is large
+FEWEST_CELLS = 1 << 20
+LEAST_SHARE = 1 << 17  # cells of one node that are always counted one by one, if they are no more
+_POINTS, _PARTS = 256, 64
+_ENDLESS = 1e300
+
+
+@dataclass(frozen=True, eq=False)
+class Sieve:
+    """Who passes: one threshold and one noise scale for every thresholded level; μ for the pure tree."""
+
+    notion: Notion
+    thresholds: Floats
+    scales: Floats
+    mu: int = 0
+
+    @classmethod
+    def of(cls, settings: Settings) -> Sieve:
+        levels = settings.levels
+        thresholds = np.array([level.threshold for level in levels], dtype=np.float64)
+        return cls(settings.notion, thresholds, np.array([level.scale for level in levels]), settings.mu)
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        return tuple(Level(int(t), float(s)) for t, s in zip(self.thresholds, self.scales, strict=True))
+
+    def tails(self, k: Floats) -> Floats:
+        """Pr[Z ≥ k], a row for every level."""
+        return laplace_tails(k, self.scales) if self.notion == "pure" else gaussian_tails(k, self.scales)
+
+    def passing(self, f: Floats) -> Floats:
+        """Pr[a candidate with count f passes], a row of counts for every level."""
+        above = f - self.thresholds[:, None]
+        return self.tails(1 - (np.maximum(above, -self.mu) if self.notion == "pure" else above))
+
+    def rates(self, n: int) -> tuple[Floats, Floats]:
+        """K and p of every level.
+
+        h never falls: after a point of a grid, and up to the next one, h(f)/f is at most h there over the first f.
+        Beyond the last one everything passes.
+        """
+        p = self.passing(np.zeros((len(self.scales), 1)))[:, 0]
+        most = np.maximum(self.thresholds, 1) + np.ceil(40 * self.scales)
+        upper = np.ceil(most[:, None] ** np.linspace(0, 1, _POINTS))
+        first = np.concatenate([np.ones((len(p), 1)), upper[:, :-1] + 1], axis=1)
+        excess = self.passing(upper) - p[:, None] * (1 - 1e-10)
+        return n * (excess / first).max(axis=1), p
+
+    def missing(self, nodes: NDArray[np.int64], f: Floats) -> Floats:
+        """Pr[a string with count f is not in the root's list], at most; ``nodes`` of every level."""
+        return nodes @ self.tails(f[None, :] - self.thresholds[:, None])
+
+
+def list_bounds(shape: Shape, rates: tuple[Floats, Floats], caution: float = 0.0) -> tuple[Floats, Floats]:
+    """Bounds on the listed strings and the candidates of every kind of node, from K and p of every level.
+
+    Without caution, on their expectation. With caution t, bounds that a node exceeds with probability ≤ e^(−t) if its
+    children do not: given their lists, candidates pass independently (Bernstein).
+    """
+
+    def passed(candidates: Floats, level: int) -> Floats:
+        mean = rates[0][level] + rates[1][level] * candidates
+        most = mean + caution / 3 + np.sqrt(caution**2 / 9 + 2 * caution * mean)
+        return np.asarray(np.minimum(candidates, most))
+
+    listed, candidates = [shape.cells], [shape.cells]
+    if shape.lowest == 0:
+        listed = [np.where(shape.thresholded, passed(shape.cells, 0), shape.cells)]
+    for level, (children, starts) in enumerate(shape.joins, 1 - shape.lowest):
+        with np.errstate(over="ignore"):
+            products = np.multiply.reduceat(np.concatenate(listed)[children], starts)
+        candidates.append(np.minimum(products, _ENDLESS))
+        listed.append(passed(candidates[-1], level))
+    return np.concatenate(listed), np.concatenate(candidates)
+
+
+def caution(shape: Shape, failure: float) -> float:
+    """So that no list at all is longer than its bound, but for a ``_LENGTH_PART`` of ``failure``."""
+    return math.log(float(shape.nodes.sum()) / (_LENGTH_PART * failure))
+
+
+def false_bound(shape: Shape, p: Floats, candidates: Floats) -> float:
+    """How many strings that are in no row a node is expected to list, with its children's lists at their bounds."""
+    rates = np.where(shape.thresholded, p[0], 0.0) if shape.lowest == 0 else np.zeros(len(shape.cells))
+    above = np.repeat(p[1 - shape.lowest :], [len(starts) for _, starts in shape.joins])
+    return float((np.concatenate([rates, above]) * candidates).max())
+
+
+def most_strings(n: int, f: Floats, frequency: float | None) -> Floats:
+    """How many strings the certificate speaks of at once."""
+    strings = np.floor(n / f)
+    return strings if frequency is None else np.minimum(strings, math.floor(1 / frequency))
+
+
+def certified_count(
+    shape: Shape, sieve: Sieve, n: int, failure: float, frequency: float | None, most: float = math.inf
+) -> int | None:
+    """The smallest f such that all strings with at least this count are found, but for their part of ``failure``.
+
+    None if it would be more than ``most``.
+    """
+
+    def found(f: Floats) -> NDArray[np.bool_]:
+        missed = most_strings(n, f, frequency) * sieve.missing(shape.nodes, f)
+        return np.asarray(missed <= _MISSING_PART * failure)
+
+    return _smallest(found, 1, math.ceil(most) if most < n else n)
+
+
+def certified_error(
+    shape: Shape, sieve: Sieve, scale: float, n: int, f: int, failure: float, frequency: float | None
+) -> int:
+    """The smallest e such that the counts of all those strings are within ± e, with what is left of ``failure``."""
+    count = np.array([float(f)])
+    strings = float(most_strings(n, count, frequency)[0])
+    allowed = (1 - _LENGTH_PART) * failure - strings * float(sieve.missing(shape.nodes, count)[0])
+    noise = Sieve(sieve.notion, np.zeros(1), np.array([scale]))
+
+    def within(e: Floats) -> NDArray[np.bool_]:
+        return np.asarray(strings * 2 * noise.tails(e[None, :] + 1)[0] <= allowed)
+
+    reach = 1 + math.ceil(2 * scale * math.log(2 * strings / allowed + 2))
+    return _smallest(within, 0, reach) or 0
+
+
+def list_bytes(shape: Shape, listed: Floats) -> float:
+    """What all lists take: for every string a place in every child's list, or a code, and a count."""
+    places = [np.where(shape.thresholded, 1, -1)]  # a free leaf needs no list
+    places += [np.diff(np.append(starts, len(children))) for children, starts in shape.joins]
+    return _WORD * float(((np.concatenate(places) + 1) * shape.copies) @ listed)
+
+
+def table_bytes(shape: Shape, candidates: Floats, n: int) -> float:
+    """What is counted at once: the cells of all candidates of a level or, if these are many, several for every row."""
+    counted = shape.copies * candidates
+    counted[shape.levels[0]] *= shape.thresholded
+    most = max(float(counted[level].sum()) for level in shape.levels)
+    return CELL_BYTES * (most if most <= LEAST_SHARE else min(MOST_CELLS, max(FEWEST_CELLS, 8 << n.bit_length())))
+
+
+def certify(
+    tree: Tree,
+    sieve: Sieve,
+    count_scale: float | None,
+    n: int,
+    failure: float,
+    frequency: float | None = None,
+    memory: float = math.inf,
+) -> Settings:
+    """The settings with their certificate.
+
+    With ``frequency`` ν it speaks of any ⌊1/ν⌋ combinations that are at least ``certified`` frequent, hence of all
+    that hold at least a share ν of the rows. Where counting all cells at once would take more than ``memory``, it is
+    done in several passes.
+    """
+    shape = Shape.of(tree)
+    certified = certified_count(shape, sieve, n, failure, frequency)
+    if certified is None:
+        raise nothing_certified(n)
+    scale = float(sieve.scales[-1]) if count_scale is None else count_scale
+    rates = sieve.rates(n)
+    longest, candidates = list_bounds(shape, rates, caution(shape, failure))
+    needed = max(2 * list_bytes(shape, longest), 4 * table_bytes(shape, candidates, n))  # and the same for rows
+    return Settings(
+        notion=sieve.notion,
+        tree=tree,
+        mu=sieve.mu,
+        levels=sieve.levels,
+        count_scale=count_scale,
+        certified=certified,
+        count_error=certified_error(shape, sieve, scale, n, certified, failure, frequency),
+        unlisted=certified if frequency is None else max(certified, math.ceil(frequency * n)),
+        failure=failure,
+        expected_list=float(list_bounds(shape, rates)[0].max()),
+        memory=math.ceil(min(needed, memory, 2.0**62)),
+        longest_list=float(longest.max()),
+    )
+
+
+def nothing_certified(n: int) -> ValueError:
+    return ValueError(
+        f"Nothing can be certified with {n} rows: not even a combination that all of them share would surely be found "
+        "with lists of bounded length. Allow a larger budget, failure probability or list, or use more rows."
+    )
+
+
+def _smallest(has: Callable[[Floats], NDArray[np.bool_]], low: int, high: int) -> int | None:
+    """The smallest number in low … high with a property that all larger ones share, by repeated 64-section."""
+    if high < low or not has(np.array([float(high)]))[0]:
+        return None
+    while low < high:
+        width = -(-(high - low) // _PARTS)
+        points = np.arange(low, high, width, dtype=np.float64)
+        first = int(np.argmax(np.append(has(points), True)))
+        high = min(high, low + first * width)
+        low = low if first == 0 else low + (first - 1) * width + 1
+    return low

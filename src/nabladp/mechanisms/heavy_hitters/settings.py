@@ -1,0 +1,79 @@
+"""Everything a run needs, fixed before any data is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
+
+Notion = Literal["pure", "cdp"]
+_PLAIN = (
+    *("notion", "mu", "count_scale", "certified", "count_error", "unlisted"),
+    *("failure", "expected_list", "memory", "longest_list"),
+)
+
+
+@dataclass(frozen=True)
+class Level:
+    """The threshold τ and the noise (λ of the discrete Laplace, σ of the discrete Gaussian) of one tree level."""
+
+    threshold: int
+    scale: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A plan with its certificate.
+
+    pure  a candidate with count f passes iff max(f − τ, −μ) + Z > 0; the root's list is then counted afresh with
+          discrete Laplace noise of scale ``count_scale``. Nothing else of the noise may leave the run.
+    cdp   a candidate passes iff f + Z > τ; ``mu`` is 0, and with ``count_scale`` None the root's noisy counts f + Z are
+          the released ones.
+    """
+
+    notion: Notion
+    tree: Tree
+    mu: int
+    levels: tuple[Level, ...]  # one for every tree level from ``tree.lowest`` up to the root's
+    count_scale: float | None
+    certified: int  # every combination at least this frequent is listed …
+    count_error: int  # … and its released count is within ± this, all together with probability ≥ 1 − failure
+    unlisted: int  # with the same probability nothing unlisted is as frequent as this
+    failure: float
+    expected_list: float  # bound on the expected length of every node's list, whatever the data
+    memory: int  # bytes, but for a millionth of ``failure``: half for lists, a quarter each for cells and rows
+    longest_list: float = math.inf  # with the same certainty no node's list is longer
+
+    def __post_init__(self) -> None:
+        if len(self.levels) != self.tree.thresholded_levels:
+            raise ValueError("There must be one threshold for every thresholded level of the tree.")
+        thresholds = [level.threshold for level in self.levels]
+        if any(low > high for low, high in pairwise(thresholds)) and self.notion == "pure":
+            raise ValueError("Thresholds of the pure tree must not fall on the way to the root.")
+        if thresholds[0] < self.mu or min(thresholds) < 0:
+            raise ValueError("The lowest threshold must be at least μ, and none may be negative.")
+        if self.notion == "pure" and (self.mu < 1 or len({level.scale for level in self.levels}) != 1):
+            raise ValueError("The pure tree has one noise scale and clips at μ ≥ 1.")
+        if min(level.scale for level in self.levels) <= 0 or (self.count_scale is not None and self.count_scale <= 0):
+            raise ValueError("Noise scales must be positive.")
+
+    def to_json(self) -> dict[str, Any]:
+        body = {name: getattr(self, name) for name in _PLAIN}
+        body["longest_list"] = None if math.isinf(self.longest_list) else self.longest_list
+        levels = {"thresholds": [level.threshold for level in self.levels], "scales": [x.scale for x in self.levels]}
+        return body | levels | {"tree": self.tree.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Settings:
+        levels = tuple(Level(int(t), float(s)) for t, s in zip(data["thresholds"], data["scales"], strict=True))
+        plain = {name: data[name] for name in _PLAIN}
+        plain["longest_list"] = math.inf if plain["longest_list"] is None else plain["longest_list"]
+        return cls(tree=Tree.from_json(data["tree"]), levels=levels, **plain)
+
+    def level_of(self, node: Node) -> Level:
+        """The threshold and noise of a thresholded node."""
+        return self.levels[node.level - self.tree.lowest]

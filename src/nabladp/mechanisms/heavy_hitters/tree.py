@@ -1,0 +1,146 @@
+"""The tree of attribute groups along which frequent combinations are put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, groupby, pairwise
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Node:
+    """A group of consecutive attributes; its candidates are the product of its children's lists.
+
+    A leaf's candidates are the product of its attributes' domains. A node that is not ``thresholded`` (a "free" leaf)
+    lists all of them and learns nothing from the data.
+    """
+
+    attributes: tuple[int, ...]
+    children: tuple[int, ...]  # positions in ``Tree.nodes``; none for a leaf
+    level: int  # 0 for leaves; above every child's, by more than one where the child had no siblings to join
+    thresholded: bool
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Children stand before their parents, the root last. The root is always thresholded."""
+
+    sizes: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def build(cls, sizes: Sequence[int], leaf_cells: int, fan_out: int, free_cells: int) -> Tree:
+        """Leaves as wide as ``leaf_cells`` allows (one attribute at least); free if they have ≤ ``free_cells`` values.
+
+        Every node above joins up to ``fan_out`` neighbours of the level below. A node that would have one child is
+        that child, with no second threshold.
+        """
+        sizes = tuple(int(size) for size in sizes)
+        if not sizes or min(sizes) < 1:
+            raise ValueError("A tree needs at least one attribute, each with at least one value.")
+        if fan_out < 2:
+            raise ValueError("A node joins at least two others.")
+        groups = leaf_groups(sizes, leaf_cells)
+        alone = len(groups) == 1
+        nodes = [Node(tuple(range(first, last)), (), 0, alone or cells > free_cells) for first, last, cells in groups]
+        current, level = list(range(len(nodes))), 0
+        while len(current) > 1:
+            level += 1
+            current = [
+                _joined(nodes, current[start : start + fan_out], level) for start in range(0, len(current), fan_out)
+            ]
+        return cls(sizes, tuple(nodes))
+
+    def to_json(self) -> dict[str, Any]:
+        """How many attributes every leaf holds, which leaves have a threshold, and how many neighbours are joined."""
+        leaves = [self.nodes[position] for position in self.levels[0]]
+        current, joins = list(self.levels[0]), []
+        for level in self.levels[1:]:
+            parent = {child: position for position in level for child in self.nodes[position].children}
+            held = [(key, len(list(same))) for key, same in groupby(parent.get(child, child) for child in current)]
+            joins.append([many for _, many in held])
+            current = [key for key, _ in held]
+        return {
+            "sizes": list(self.sizes),
+            "leaves": [len(leaf.attributes) for leaf in leaves],
+            "thresholded": [leaf.thresholded for leaf in leaves],
+            "joins": joins,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Tree:
+        ends = list(accumulate(data["leaves"], initial=0))
+        leaves = zip(pairwise(ends), data["thresholded"], strict=True)
+        nodes = [Node(tuple(range(*span)), (), 0, bool(thresholded)) for span, thresholded in leaves]
+        current = list(range(len(nodes)))
+        for level, groups in enumerate(data["joins"], 1):
+            places = pairwise(accumulate(groups, initial=0))
+            current = [_joined(nodes, current[i:j], level) for i, j in places]
+        return cls(tuple(int(size) for size in data["sizes"]), tuple(nodes))
+
+    @property
+    def root(self) -> Node:
+        return self.nodes[-1]
+
+    @cached_property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of the nodes of every level, leaves first."""
+        rows: list[list[int]] = [[] for _ in range(self.root.level + 1)]
+        for position, node in enumerate(self.nodes):
+            rows[node.level].append(position)
+        return tuple(tuple(row) for row in rows)
+
+    @cached_property
+    def lowest(self) -> int:
+        """The lowest level with a threshold: 0, or 1 where all leaves are free."""
+        return min(node.level for node in self.nodes if node.thresholded)
+
+    @property
+    def thresholded_levels(self) -> int:
+        return self.root.level - self.lowest + 1
+
+    @cached_property
+    def path_lengths(self) -> tuple[int, ...]:
+        """For every attribute, how many thresholded nodes hold it."""
+        lengths = [0] * len(self.sizes)
+        for node in self.nodes:
+            if node.thresholded:
+                for attribute in node.attributes:
+                    lengths[attribute] += 1
+        return tuple(lengths)
+
+    def path_length(self, attribute: int) -> int:
+        return self.path_lengths[attribute]
+
+    @property
+    def depth(self) -> int:
+        return max(self.path_lengths)
+
+    def cells(self, node: Node) -> int:
+        """How many strings there are over the node's attributes."""
+        return math.prod(self.sizes[attribute] for attribute in node.attributes)
+
+
+def leaf_groups(sizes: Sequence[int], leaf_cells: int) -> list[tuple[int, int, int]]:
+    """Attributes first … last − 1 with the product of their sizes: at most ``leaf_cells``, or a single one."""
+    groups: list[tuple[int, int, int]] = []
+    first, cells = 0, 1
+    for attribute, size in enumerate(sizes):
+        if attribute > first and cells * size > leaf_cells:
+            groups.append((first, attribute, cells))
+            first, cells = attribute, 1
+        cells *= size
+    groups.append((first, len(sizes), cells))
+    return groups
+
+
+def _joined(nodes: list[Node], children: list[int], level: int) -> int:
+    """The position of the node that joins these children, added to ``nodes`` unless there is only one."""
+    if len(children) == 1:
+        return children[0]
+    attributes = tuple(attribute for child in children for attribute in nodes[child].attributes)
+    nodes.append(Node(attributes, tuple(children), level, True))
+    return len(nodes) - 1

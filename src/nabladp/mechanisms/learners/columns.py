@@ -1,0 +1,84 @@
+"""What learners share about columns: features and label of a schema, and tables of features as codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nabladp.errors import DataError, MechanismError, SourceError
+from nabladp.schema import Schema
+from nabladp.tables import Encoder, decode
+from nabladp.tables.objects import object_texts
+from nabladp.tables.sources import open_source
+
+Integers = NDArray[np.int64]
+
+
+def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that a label is predicted from: ``over``, or every source attribute but the label."""
+    if schema[label].size != 2:
+        raise MechanismError(
+            f"The label {label!r} has {schema[label].size:,} values.", fix="Give an attribute with two values."
+        )
+    found = tuple(name for name in schema.roots if name != label) if over is None else tuple(over)
+    schema.sizes(found)
+    if not found or label in found:
+        raise MechanismError("Features are other columns than the label.", fix="Name at least one, and not the label.")
+    return found
+
+
+def label_values(schema: Schema, label: str) -> NDArray[Any]:
+    """What predictions look like: the label's values, by code. The second one is the positive one."""
+    values: NDArray[Any] = decode(schema, {label: np.arange(2)}).column(label).to_numpy(zero_copy_only=False)
+    return values
+
+
+def as_arrow(data: Any) -> pa.Table:
+    """A data frame, an Arrow table or a mapping of columns as an Arrow table, each value read by itself."""
+    if isinstance(data, Mapping):
+        return pa.table({str(name): column(values) for name, values in data.items()})
+    if isinstance(data, pa.Table):
+        return data
+    source = open_source(data)
+    ((_, names, _),) = source.headers()
+    if len(set(names)) != len(names):
+        raise DataError("The table has two columns of one name.", fix="Rename or remove one.")
+    batches = list(source.batches(tuple(names)))
+    return pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([], pa.null()) for name in names})
+
+
+def column(values: Any) -> pa.Array | pa.ChunkedArray:
+    """A list, an array or a series as an Arrow column."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if hasattr(values, "to_frame"):  # a series of pandas or polars
+        return as_arrow(values.to_frame()).column(0)
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise SourceError("A column must be a list or an array.", fix="Give one value for each row.")
+    given = np.asarray(values, dtype=object)
+    if given.ndim != 1:
+        raise SourceError("A column must have one value for each row.", fix="Give a flat list.")
+    missing = np.array([value is None or value != value for value in given], dtype=bool)  # NaN is not itself
+    return object_texts(given, missing)
+
+
+def encoded(data: Any, schema: Schema, names: Sequence[str]) -> Integers:
+    """The codes of these columns: a row for each row, a column for each name."""
+    table = as_arrow(data)
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
+        raise DataError(
+            f"There is no column {missing[0]!r}{more}.",
+            fix="Give every feature that was learned from.",
+            columns=missing,
+        )
+    encoder = Encoder(schema, names)
+    parts = [np.empty((0, len(encoder.names)), np.int64)]
+    for batch in table.select(list(names)).to_batches():
+        parts.append(np.stack([codes.to_numpy() for codes in encoder.encode(batch).columns], axis=1).astype(np.int64))
+    return np.concatenate(parts)

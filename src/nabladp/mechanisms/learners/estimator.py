@@ -1,0 +1,86 @@
+"""A learner in the manner of scikit-learn. Fitting is a release: it is booked, and what it costs stays spent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
+
+from nabladp.errors import DataError
+from nabladp.mechanisms.learners.columns import as_arrow, column, label_values
+
+if TYPE_CHECKING:
+    from nabladp.schema import Schema
+
+
+class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose ``fit`` releases ``mechanism`` through ``session``.
+
+    Every call of ``fit`` reserves the mechanism's whole cost in the session's ledger before it reads a row, and is
+    refused when that does not fit the budget. Clones share the session, so that a search or a cross-validation that
+    fits many times pays many times. After fitting: ``release_``, ``model_`` (its output), ``classes_``,
+    ``feature_names_in_``, ``n_features_in_``.
+    """
+
+    def __init__(self, mechanism: Any, session: Any) -> None:
+        self.mechanism = mechanism
+        self.session = session
+
+    def __sklearn_clone__(self) -> Estimator:
+        """A copy of a session would be a second account of the same budget."""
+        return type(self)(self.mechanism, self.session)
+
+    def fit(self, X: Any = None, y: Any = None) -> Estimator:
+        """Without arguments, from the session's own table; with them from that table, through the same ledger.
+
+        X is a data frame, an Arrow table, a mapping of columns, or an array with the features in order; y holds the
+        labels, where X has no such column. Together they must have every column of the schema.
+        """
+        session = self.session if X is None else self.session.with_table(self._labelled(X, y))
+        self.release_ = session.release(self.mechanism)
+        self.model_ = self.release_.output
+        self.classes_ = np.unique(label_values(self._schema, self.mechanism.label))
+        self.feature_names_in_ = np.array(self._features, dtype=object)
+        self.n_features_in_ = len(self._features)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The label of every row, as the schema declares its values."""
+        check_is_fitted(self, "model_")
+        predicted: NDArray[Any] = self.model_.predict(self._named(X))
+        return predicted
+
+    @property
+    def _schema(self) -> Schema:
+        schema: Schema = self.session.schema
+        return schema
+
+    @property
+    def _features(self) -> tuple[str, ...]:
+        return tuple(name for name in self.mechanism.reads(self._schema) if name != self.mechanism.label)
+
+    def _named(self, X: Any) -> Any:
+        if not isinstance(X, np.ndarray):
+            return X
+        if X.ndim != 2 or X.shape[1] != len(self._features):
+            raise DataError(
+                f"An array needs a column for each of the {len(self._features)} features, in order.",
+                fix="Give a table with named columns instead.",
+            )
+        return {name: X[:, i] for i, name in enumerate(self._features)}
+
+    def _labelled(self, X: Any, y: Any) -> pa.Table:
+        table, label = as_arrow(self._named(X)), self.mechanism.label
+        if y is None:
+            return table
+        labels = column(y)
+        if label in table.column_names or len(labels) != table.num_rows:
+            what = "comes twice" if label in table.column_names else "has not one value for each row"
+            raise DataError(
+                f"The label {label!r} {what}.", fix="Give it in X or in y, for the same rows.", column=label
+            )
+        return table.append_column(label, labels)

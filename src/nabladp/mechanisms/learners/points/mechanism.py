@@ -1,0 +1,170 @@
+"""PointLearner: the one combination of features that carries a label (`thm:point-func`). Proof in PROOF.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.output import HeavyList
+from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners.points.model import PointModel
+from nabladp.mechanisms.learners.points.promise import ExpectedError, Promise, best_promise
+from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.options import plan_options
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.values import BudgetValue
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.mechanisms.learners.estimator import Estimator
+    from nabladp.tables import Counts
+
+_MOST_ROWS = 1 << 40
+_PRECISION = 1.005  # of the number of rows needed
+
+
+@dataclass(frozen=True)
+class PointLearner:
+    """A hypothesis "the label is positive exactly where the features equal u", from one histogram of both.
+
+    ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features (default: all
+    source attributes but the label). ``budget`` (and exceptions in ``budgets``) is what every source attribute may pay:
+    Pure for ``notion="pure"``; CDP, Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the promised
+    error may be exceeded. A hypothesis always comes out.
+
+    Guarantee: that of HeavyHitters over features and label; all else is post-processing. The promised error assumes
+    that some point carries the label and that rows are drawn independently; the guarantee assumes neither.
+    """
+
+    budget: BudgetValue
+    label: str
+    over: tuple[str, ...] | None = None
+    notion: str = "cdp"
+    failure: float = 0.1
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    settings: Settings | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str):
+            raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
+        checked = HeavyHitters(
+            self.budget, self.over, self.notion, self.failure, budgets=self.budgets, settings=self.settings
+        )
+        for name in ("budget", "over", "budgets", "settings"):
+            object.__setattr__(self, name, getattr(checked, name))
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def features(self, schema: Schema) -> tuple[str, ...]:
+        return columns.features(schema, self.label, self.over)
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return (*self.features(schema), self.label)
+
+    def histogram(self, schema: Schema) -> HeavyHitters:
+        """The one look at the data, with the whole budget."""
+        return HeavyHitters(  # [one-histogram]
+            self.budget, self.reads(schema), self.notion, self.failure, budgets=self.budgets, settings=self.settings
+        )
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self.histogram(schema).guarantee(schema, n)
+
+    def promise(self, schema: Schema, n: int) -> Promise:
+        """From which noisy count on a point is accepted, and the error this promises."""  # [promise]
+        if not n:
+            return Promise(1, None)
+        settings = self.histogram(schema).plan(schema, n)
+        return best_promise(settings, n, schema.cells(self.features(schema)), self.failure)
+
+    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        known = self.promise(schema, n) if n else None
+        return ExpectedError(len(self.features(schema)), n, self.failure, known)
+
+    def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
+        """The number of rows (to half a percent) from which on error at most α is promised, but for ``failure``."""
+        if not 0 < alpha < 1:
+            raise MechanismError("The error is a share strictly between 0 and 1.", fix="Try 0.1.")
+        learner = self if failure is None else replace(self, failure=failure)
+
+        def enough(n: int) -> bool:
+            try:
+                error = learner.promise(schema, n).error
+            except MechanismError:  # nothing can be certified with so few rows
+                return False
+            return error is not None and error <= alpha
+
+        low, high = 0, math.ceil(10 / alpha)
+        while not enough(high):
+            low, high = high, 2 * high
+            if high > _MOST_ROWS:
+                raise MechanismError("No number of rows is enough.", fix="Raise the budget or the error.")
+        while high - low > 1 and high > _PRECISION * low:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return high
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> PointModel:
+        schema, promise = counts.schema, self.promise(counts.schema, counts.n)
+        found = self.histogram(schema).run(counts, noise)
+        features = self.features(schema)
+        point, count = _choose(found, promise.cut, schema.sizes(features), noise)
+        return PointModel(features, self.label, point, count, counts.n, promise, self.failure, schema)
+
+    def estimator(self, session: Any) -> Estimator:
+        """The scikit-learn classifier whose ``fit`` releases this through the session."""
+        return as_estimator(self, session)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        """The law of the histogram: what is made from it cannot tell more."""
+        return self.histogram(counts.schema).distribution(counts)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> PointLearner:
+        return cls(**plan_options(cls, options, "budget", "label"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label}
+        body |= {"notion": self.notion, "failure": self.failure}
+        if self.over is not None:
+            body["over"] = list(self.over)
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        if self.settings is not None:
+            body["settings"] = self.settings.to_json()
+        return body
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> PointModel:
+        return PointModel.from_json(data, schema)
+
+
+def _choose(found: HeavyList, cut: int, sizes: Sequence[int], noise: NoiseSource) -> tuple[tuple[int, ...], int | None]:
+    """The most frequent positive point if it reaches the cut, otherwise one drawn by lot."""  # [post-processing]
+    shown = found.at_least(cut)
+    positive = shown.codes[:, -1] == 1
+    if positive.any():  # most frequent first
+        return tuple(shown.codes[positive][0, :-1].tolist()), int(shown.counts[positive][0])
+    negative = [tuple(codes) for codes in shown.codes[:, :-1].tolist()]
+    taken = set(negative)
+    if len(taken) == math.prod(sizes):
+        return negative[-1], None  # the least frequent of them
+    while True:
+        point = tuple(int(noise.uniform_integers(size, 1)[0]) for size in sizes)
+        if point not in taken:
+            return point, None

@@ -1,0 +1,117 @@
+"""Everything a run needs, fixed before any data is read: where prefixes may end, scales of noise, what is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
+from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
+from nabladp.privacy.values import BudgetValue, Pure, Rho
+
+SEARCHES = ("probes", "pick")
+
+
+@dataclass(frozen=True)
+class Design:
+    """A prefix may end at one of ``cuts`` (0 is the first); after it, all values up to the next cut are tried out.
+
+    ``search`` finds the last cut at which some prefix is polarizing: shared by many rows of either label. "probes" is
+    the paper's binary search, a noisy comparison at each step; "pick" draws the cut by an exponential mechanism.
+    With a single cut there is nothing to search or to list.
+    """
+
+    notion: Notion
+    sizes: tuple[int, ...]  # of the features
+    cuts: tuple[int, ...]
+    select_scale: float  # of the exponential mechanism among thresholds
+    search: str = "probes"
+    search_scale: float = 1.0
+    ones_scale: float = 1.0  # of the noise on the number of ones
+    lists: Settings | None = None  # for the tree that lists prefixes up to the last cut
+    target: int = 1  # as many rows of either label make a prefix polarizing …
+    search_error: int = 0  # … and the search is off by at most this
+    few: int = -1  # noisy ones, or zeros, up to this number are too few to look for a threshold
+    errors: int | None = None  # where some threshold never errs, the one found does on at most so many rows, …
+    failure: float = 0.05  # … but for this probability
+
+    def __post_init__(self) -> None:
+        if self.search not in SEARCHES:
+            raise MechanismError(f"There is no search {self.search!r}.", fix="Use 'probes' or 'pick'.")
+        if self.cuts[0] != 0 or list(self.cuts) != sorted({*self.cuts}) or self.cuts[-1] >= len(self.sizes):
+            raise MechanismError("Cuts start at 0 and rise.", fix="Leave at least one feature after the last.")
+        if self.many != (self.lists is not None) or (self.lists and self.lists.tree.sizes != self.prefix_sizes):
+            raise MechanismError("The lists are for other features.", fix="Plan them for those up to the last cut.")
+
+    # ---- the search -----------------------------------------------------------------------------------------------
+
+    @property
+    def many(self) -> bool:
+        """Whether there is anything to search."""
+        return len(self.cuts) > 1
+
+    @property
+    def prefix_sizes(self) -> tuple[int, ...]:
+        return self.sizes[: self.cuts[-1]]
+
+    @property
+    def probes(self) -> int:
+        """⌈log2 of the number of cuts⌉: no search takes more steps."""
+        return (len(self.cuts) - 1).bit_length()
+
+    @property
+    def floor(self) -> int:
+        """Polarization up to this makes no difference to the search, and need not be known."""
+        return self.target // 2
+
+    def block(self, place: int) -> tuple[int, ...]:
+        """The sizes of the features between a cut and the next."""
+        ends = [*self.cuts[1:], len(self.sizes)]
+        return self.sizes[self.cuts[place] : ends[place]]
+
+    def lists_up_to(self, place: int) -> Settings:
+        """The settings for prefixes up to a cut: the same tree with the same noise, without the features behind it."""
+        if self.lists is None:
+            raise MechanismError("There are no lists.", fix="Search among several cuts.")
+        tree = prefix_tree(self.lists.tree, self.cuts[place])
+        return replace(self.lists, tree=tree, levels=self.lists.levels[-tree.thresholded_levels :])  # [same-tree]
+
+    # ---- what it costs --------------------------------------------------------------------------------------------
+
+    def ones_cost(self) -> BudgetValue:
+        """A count that moves by one."""
+        return self._cost(self.ones_scale, 1)  # [ones]
+
+    def search_cost(self) -> BudgetValue:
+        """Every probe has sensitivity one; so has the score of a pick, whose log ratios span twice that."""
+        return self._cost(self.search_scale, self.probes) if self.search == "probes" else self._pick(self.search_scale)
+
+    def select_cost(self) -> BudgetValue:
+        return self._pick(self.select_scale)
+
+    def _cost(self, scale: float, times: int) -> BudgetValue:
+        width = Fraction(scale)
+        return Pure(times / width) if self.notion == "pure" else Rho(times / (2 * width**2))
+
+    def _pick(self, scale: float) -> BudgetValue:
+        width = Fraction(scale)
+        return Pure(2 / width) if self.notion == "pure" else Rho(1 / (2 * width**2))  # [range]
+
+
+def prefix_tree(tree: Tree, length: int) -> Tree:
+    """The tree over the first attributes alone: no node holds another one, and nodes left with none are gone."""
+    place: dict[int, int] = {}
+    nodes: list[Node] = []
+    for position, node in enumerate(tree.nodes):
+        held = tuple(attribute for attribute in node.attributes if attribute < length)
+        if held:
+            children = tuple(place[child] for child in node.children if child in place)
+            place[position] = len(nodes)
+            nodes.append(replace(node, attributes=held, children=children))
+    return Tree(tree.sizes[:length], tuple(nodes))
+
+
+def cuts_of(groups: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
+    return tuple(first for first, _, _ in groups)

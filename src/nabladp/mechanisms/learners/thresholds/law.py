@@ -1,0 +1,103 @@
+"""The exact law of a run, for tiny cases: the number of ones, then the cut, then the lists, then the threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import AuditError
+from nabladp.mechanisms.heavy_hitters.law import MOST_OUTCOMES, String, TreeLaw, subsets
+from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
+from nabladp.mechanisms.learners.thresholds.design import Design
+from nabladp.mechanisms.learners.thresholds.searching import log_tails, polarization, search_law, selection_law
+from nabladp.mechanisms.mechanism import Branch, Law
+from nabladp.noise import gaussian_log_pmf, laplace_log_pmf
+
+if TYPE_CHECKING:
+    from nabladp.tables import Counts
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_AUDIT_ORDER = 16.0
+
+
+@dataclass(frozen=True)
+class RunLaw:
+    """Every step is a branch: what it shows decides what comes next."""
+
+    design: Design
+    names: tuple[str, ...]
+    label: str
+    counts: Counts
+
+    def law(self) -> Law:
+        if math.prod(self.design.sizes) > MOST_OUTCOMES:
+            raise AuditError("There are too many thresholds for their exact law.", fix="Audit fewer features.")
+        if not self.design.many:
+            return self._choice(0, np.empty((1, 0), np.int64))
+        n, few = self.counts.n, self.design.few
+        low, high = self._window()
+        ones = int(self.counts.marginals([(self.label,)])[0][1])
+        shown = np.arange(low, high + 1)
+        which = np.where(shown <= few, 0, np.where(n - shown <= few, 1, 2))
+        told = Branch(self._shown(low - ones, high - ones), which, (Law(()), Law(()), self._cut()))
+        return Law((told,), math.inf if self.design.notion == "pure" else _AUDIT_ORDER)
+
+    def _window(self) -> tuple[int, int]:
+        """Of noisy numbers of ones. Pure: whatever lies beyond has the same ratio as the ends, and the same sequel."""
+        n, few = self.counts.n, self.design.few
+        reach = math.ceil(_AUDIT_ORDER + 14 * self.design.ones_scale)
+        return (min(-1, few), max(n + 1, n - few)) if self.design.notion == "pure" else (-reach, n + reach)
+
+    def _shown(self, low: int, high: int) -> Floats:
+        scale = self.design.ones_scale
+        if self.design.notion != "pure":
+            return gaussian_log_pmf(scale, low, high)
+        law = laplace_log_pmf(scale, low, high)
+        law[0], law[-1] = log_tails("pure", scale, low + 1)[1], log_tails("pure", scale, high)[0]
+        return law
+
+    def _cut(self) -> Law:
+        chances = search_law(self.design, polarization(self.counts, self.names, self.label, self.design))
+        return Law((Branch(chances, np.arange(len(chances)), tuple(map(self._listed, range(len(chances))))),))
+
+    def _listed(self, place: int) -> Law:
+        names = self.names[: self.design.cuts[place]]
+        if not names:
+            return self._choice(place, np.empty((1, 0), np.int64))
+        table = self.counts.marginals([names])[0]
+        return _Lists(self.design.lists_up_to(place), table, self.counts.n, False, self, place).law(0, {})
+
+    def _choice(self, place: int, prefixes: Integers) -> Law:
+        thresholds = np.ravel_multi_index(tuple(offered(self.design, place, prefixes).T), self.design.sizes)
+        return Law((selection_law(-self._mistakes[thresholds], self.design.select_scale),))
+
+    @cached_property
+    def _mistakes(self) -> Integers:
+        """Of every string there is, in order."""
+        strings = np.stack(np.unravel_index(np.arange(math.prod(self.design.sizes)), self.design.sizes), axis=1)
+        return mistakes(self.counts, self.names, self.label, strings.astype(np.uint32))
+
+
+@dataclass(frozen=True)
+class _Lists(TreeLaw):
+    """The tree's law, which goes on to the choice of a threshold once the root's list is known."""
+
+    run: RunLaw
+    place: int
+
+    def _root(self, candidates: Sequence[String], tests: Sequence[tuple[float, float]]) -> Law:
+        if 1 << len(candidates) > MOST_OUTCOMES:
+            raise AuditError("A list has too many outcomes to enumerate.", fix="Audit fewer attributes or values.")
+        length = self.run.design.cuts[self.place]
+        chances, then = [], []
+        for passed, chance in subsets(candidates, tests):
+            chances.append(chance)
+            then.append(self.run._choice(self.place, np.array(passed, np.int64).reshape(-1, length)))
+        return Law((Branch(np.array(chances), np.arange(len(then)), tuple(then)),))

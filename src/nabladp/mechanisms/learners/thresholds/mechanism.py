@@ -1,0 +1,277 @@
+"""ThresholdLearner: from which features on a label holds (`thm:learning-thresholds`, mended). Proof in PROOF.md."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from nabladp.errors import BudgetError, MechanismError
+from nabladp.mechanisms.allocation import source_units
+from nabladp.mechanisms.heavy_hitters.engine.finding import find
+from nabladp.mechanisms.heavy_hitters.loss import finding_losses
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.settings import Notion
+from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners.thresholds.choosing import Integers, mistakes, offered
+from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design
+from nabladp.mechanisms.learners.thresholds.law import RunLaw
+from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
+from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, promised_error, rows_for
+from nabladp.mechanisms.learners.thresholds.searching import polarization, search
+from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.options import plan_options
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue, Pure, Rho
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.mechanisms.learners.estimator import Estimator
+    from nabladp.tables import Counts
+
+_MOST_ROWS, _ATTEMPTS = 1 << 40, 16
+
+
+@dataclass(frozen=True)
+class ThresholdLearner:
+    """A hypothesis "the label is positive from z on", strings of features compared from the first feature to the last.
+
+    ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features, the one that
+    weighs most first (default: all source attributes but the label), each in the order of its declared values.
+    ``budget`` (lower ones for some attributes in ``budgets``) is what every source attribute may pay: Pure for
+    ``notion="pure"``; CDP, Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the promised error
+    may be exceeded. ``search`` is how the threshold's prefix is found, "probes" or "pick" (default: whichever promises
+    less); ``design`` replaces the planner's choices. A hypothesis always comes out, and z is always a string.
+
+    Guarantee: ``touch`` of the label for the number of ones, ``touch`` of the features that may lie in a prefix and the
+    label for the search, that of HeavyHitters' lists for these features, ``touch`` of all for the last pick. The
+    promised error assumes that some threshold never errs and that rows are drawn independently; the guarantee assumes
+    neither.
+    """
+
+    budget: BudgetValue
+    label: str
+    over: tuple[str, ...] | None = None
+    notion: str = "cdp"
+    failure: float = 0.1
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    search: str | None = None
+    design: Design | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str):
+            raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
+        if self.search is not None and self.search not in SEARCHES:
+            raise MechanismError(f"There is no search {self.search!r}.", fix="Use 'probes' or 'pick', or leave it out.")
+        checked = HeavyHitters(self.budget, self.over, self.notion, self.failure, budgets=self.budgets)
+        for name in ("budget", "over", "budgets"):
+            object.__setattr__(self, name, getattr(checked, name))
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def features(self, schema: Schema) -> tuple[str, ...]:
+        return columns.features(schema, self.label, self.over)
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return (*self.features(schema), self.label)
+
+    def plan(self, schema: Schema, n: int) -> Design:
+        """Cuts, scales of noise and what they promise, from public facts only; or those given."""
+        names = self.features(schema)
+        if self.design is not None:
+            if self.design.sizes != schema.sizes(names) or self.design.notion != self.notion:
+                raise MechanismError("The design is for other features.", fix="Plan for the features that are read.")
+            self._check_cost(schema, self.design)
+            return self.design
+        notion = cast(Notion, self.notion)
+        sizes = schema.sizes(names)
+        return best_design(Goal(sizes, self._units(schema), n, self.failure, notion, self._shared(schema), self.search))
+
+    def _units(self, schema: Schema) -> int:
+        """What the attribute with the smallest budget may pay: all that is read is priced by it."""
+        universe = Universe.of(schema)
+        units = source_units(universe, self.budget, self.budgets)
+        read = universe.sources(self.reads(schema))
+        return min(units[source] for source in (read - universe.public or read))
+
+    def _shared(self, schema: Schema) -> int:
+        """How many of the columns come from one attribute, at most: each of them pays for lists, or for ones."""
+        universe = Universe.of(schema)
+        return max(Counter(source for name in self.reads(schema) for source in universe.sources(name)).values())
+
+    def _check_cost(self, schema: Schema, design: Design) -> None:
+        cost, universe, limit = self._cost(schema, design), Universe.of(schema), self._units(schema)
+        for name in universe.protected:
+            paid = cost.pure_units(name) if self.notion == "pure" else cost.rho_units(name)
+            if paid is None or paid > limit:
+                raise BudgetError(f"The design costs {name!r} more than its budget.", fix="Raise the budget.")
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        if n or self.design is not None:
+            return self._cost(schema, self.plan(schema, n))
+        universe, names, units = Universe.of(schema), self.reads(schema), self._units(schema)  # [any-rows]
+        if self.notion == "pure":
+            return Guarantee.linear(universe, names, Pure(Fraction(units, UNIT)))
+        return Guarantee.squares(universe, names, Rho(Fraction(units, UNIT)))
+
+    def _cost(self, schema: Schema, design: Design) -> Guarantee:
+        universe, names = Universe.of(schema), self.features(schema)
+        parts = [Guarantee.touch(universe, self.reads(schema), design.select_cost())]  # [select]
+        if design.many:
+            prefix = names[: design.cuts[-1]]
+            parts.append(Guarantee.touch(universe, (self.label,), design.ones_cost()))
+            parts.append(Guarantee.touch(universe, (*prefix, self.label), design.search_cost()))  # [search]
+            parts.append(_lists_cost(universe, prefix, design))
+        return Guarantee.compose(universe, parts)
+
+    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        features = len(self.features(schema))
+        if not n:
+            return ExpectedError(features, n, self.failure, None, None)
+        design = self.plan(schema, n)
+        return ExpectedError(features, n, self.failure, design, promised_error(design.errors, n, self.failure))
+
+    def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
+        """A number of rows with which error at most α is promised, but for ``failure``; hardly fewer would do."""
+        if not 0 < alpha < 1:
+            raise MechanismError("The error is a share strictly between 0 and 1.", fix="Try 0.1.")
+        learner = self if failure is None else replace(self, failure=failure)
+        rows, enough = math.ceil(100 / alpha), _MOST_ROWS + 1
+        for attempt in range(_ATTEMPTS):  # more rows allow hardly more mistakes: a few steps are enough
+            needed = rows_for(learner.plan(schema, rows).errors, alpha, learner.failure)
+            if needed <= rows:
+                enough = min(enough, rows)
+                if rows <= 1 + 1.01 * needed or attempt > _ATTEMPTS / 2:
+                    return enough
+            rows = needed if attempt <= _ATTEMPTS / 2 else math.ceil(1.2 * max(needed, rows))
+            if rows > _MOST_ROWS:
+                break
+        raise MechanismError("No number of rows is enough.", fix="Raise the budget or the error.")
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> ThresholdModel:
+        names, design = self.features(counts.schema), self.plan(counts.schema, counts.n)
+        ones = place = None
+        if design.many:
+            ones = _noisy_ones(counts, self.label, design, noise)
+            if ones <= design.few:  # [trivial]
+                return self._model(counts, design, [size - 1 for size in design.sizes], ones, None)
+            if counts.n - ones <= design.few:
+                return self._model(counts, design, [0] * len(names), ones, None)
+            place = search(design, polarization(counts, names, self.label, design), noise)
+        prefixes = _listed(counts, names, design, place or 0, noise)
+        thresholds = offered(design, place or 0, prefixes)
+        wrong = mistakes(counts, names, self.label, thresholds)
+        chosen = thresholds[noise.select_exponential(-wrong, design.select_scale)]  # [exact-pick]
+        return self._model(counts, design, chosen.tolist(), ones, None if place is None else design.cuts[place])
+
+    def _model(
+        self, counts: Counts, design: Design, codes: Sequence[int], ones: int | None, prefix: int | None
+    ) -> ThresholdModel:
+        promised = promised_error(design.errors, counts.n, self.failure)
+        features = self.features(counts.schema)
+        return ThresholdModel(
+            features, self.label, tuple(codes), counts.n, promised, self.failure, ones, prefix, counts.schema
+        )
+
+    def estimator(self, session: Any) -> Estimator:
+        """The scikit-learn classifier whose ``fit`` releases this through the session."""
+        return as_estimator(self, session)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        names = self.features(counts.schema)
+        return RunLaw(self.plan(counts.schema, counts.n), names, self.label, counts).law()
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """One row moves to the other end: it leaves every prefix, or turns from a hit to a mistake."""
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> ThresholdLearner:
+        return cls(**plan_options(cls, options, "budget", "label"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label}
+        body |= {"notion": self.notion, "failure": self.failure}
+        if self.over is not None:
+            body["over"] = list(self.over)
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        return body | ({} if self.search is None else {"search": self.search})
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> ThresholdModel:
+        return ThresholdModel.from_json(data, schema)
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """``error`` is None where nothing is promised, and ``design`` too where the number of rows is not known."""
+
+    features: int
+    n: int
+    failure: float
+    design: Design | None
+    error: float | None
+
+    @property
+    def cells(self) -> int:
+        return self.features
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"n": self.n, "features": self.features, "failure": self.failure, "error": self.error}
+        if self.design is not None:
+            body |= {"mistakes": self.design.errors, "prefix_lengths": len(self.design.cuts)}
+        return body | {"summary": self._summary()}
+
+    def _summary(self) -> dict[str, Any]:
+        if self.design is None or self.error is None:
+            why = "until the number of rows is known" if self.design is None else "with so few rows at this budget"
+            return {"features": self.features, "promised": f"nothing {why}"}
+        return {
+            "features": self.features,
+            "if some threshold never errs, errs on at most this share of people": self.error,
+            "… with probability at least": 1 - self.failure,
+            "… and on at most so many rows": self.design.errors,
+            "prefixes are looked for at so many lengths": len(self.design.cuts),
+        }
+
+
+def _lists_cost(universe: Universe, prefix: Sequence[str], design: Design) -> Guarantee:
+    """Of the lists for the last cut: those for any other use fewer nodes of the same tree."""
+    settings = design.lists_up_to(len(design.cuts) - 1)  # [any-cut]
+    if settings.notion == "pure":
+        losses = finding_losses(settings.tree, settings.levels, settings.mu)
+        return Guarantee.linear(universe, {name: Pure(loss) for name, loss in zip(prefix, losses, strict=True) if loss})
+    parts = []
+    for node in settings.tree.nodes:
+        if node.thresholded:
+            held, scale = [prefix[j] for j in node.attributes], settings.level_of(node).scale
+            parts.append(Guarantee.touch(universe, held, Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale))
+    return Guarantee.compose(universe, parts)
+
+
+def _noisy_ones(counts: Counts, label: str, design: Design, noise: NoiseSource) -> int:
+    draw = noise.discrete_laplace if design.notion == "pure" else noise.discrete_gaussian
+    return int(counts.marginals([(label,)])[0][1]) + int(draw(design.ones_scale, 1)[0])
+
+
+def _listed(counts: Counts, names: Sequence[str], design: Design, place: int, noise: NoiseSource) -> Integers:
+    """The prefixes up to a cut that are listed; there is one of no features. Their counts are thrown away."""
+    length = design.cuts[place]
+    if not length:
+        return np.empty((1, 0), np.int64)
+    return find(counts, names[:length], design.lists_up_to(place), noise).strings  # [lists]
