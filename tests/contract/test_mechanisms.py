@@ -120,7 +120,8 @@ def test_output_does_not_depend_on_row_order(mechanism: Mechanism) -> None:
 @every
 def test_two_runs_differ_and_a_seeded_run_repeats(mechanism: Mechanism) -> None:
     people = table()
-    assert values(mechanism.run(people, NoiseSource())) != values(mechanism.run(people, NoiseSource()))
+    first = values(mechanism.run(people, NoiseSource()))
+    assert any(values(mechanism.run(people, NoiseSource())) != first for _ in range(20))  # one may repeat by chance
     seeded = [values(mechanism.run(people, NoiseSource.seeded(9))) for _ in range(2)]
     assert seeded[0] == seeded[1]
 
