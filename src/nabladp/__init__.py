@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nabladp.mechanisms.distribution_estimate import DistributionEstimate as DistributionEstimate
     from nabladp.mechanisms.gram_matrix import GramMatrix as GramMatrix
     from nabladp.mechanisms.heavy_hitters import HeavyHitters as HeavyHitters
+    from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner as HalfspaceLearner
     from nabladp.mechanisms.learners.points import PointLearner as PointLearner
     from nabladp.mechanisms.learners.thresholds import ThresholdLearner as ThresholdLearner
     from nabladp.mechanisms.mwem import MWEM as MWEM
@@ -66,6 +67,7 @@ _HOME = {
     "PointLearner": "nabladp.mechanisms.learners.points",
     "ThresholdLearner": "nabladp.mechanisms.learners.thresholds",
     "GramMatrix": "nabladp.mechanisms.gram_matrix",
+    "HalfspaceLearner": "nabladp.mechanisms.learners.halfspaces",
     "Session": "nabladp.release",
     "Plan": "nabladp.release",
     "Release": "nabladp.release",

@@ -50,6 +50,16 @@ KEYS = {
         "rss_ratio_10x",
     },
     "learners": {"success_rate", "success_rates", "needed"},
+    "halfspaces": {
+        "excess_ratio_vs_zcdp_median",
+        "excess_ratio_vs_zcdp_max",
+        "excess_ratio_vs_diffprivlib_max",
+        "adult_accuracy_eps05",
+        "mushrooms_accuracy_eps05",
+        "dec_gcoords_per_s",
+        "exact_d7_seconds",
+        "fit_ratio_vs_sklearn",
+    },
     "error_by_dimension": {f"{u}_growth_{m}" for u in ("attribute", "person") for m in ("projection", "mwem")},
     "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
 }

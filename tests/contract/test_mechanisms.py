@@ -13,6 +13,7 @@ from nabladp.mechanisms import MECHANISMS, Mechanism, mechanism_class
 from nabladp.mechanisms.distribution_estimate import DistributionEstimate
 from nabladp.mechanisms.gram_matrix import GramMatrix
 from nabladp.mechanisms.heavy_hitters import HeavyHitters
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.learners.points import PointLearner
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner
 from nabladp.mechanisms.mwem import MWEM
@@ -72,6 +73,10 @@ INSTANCES: list[Mechanism] = [
     GramMatrix(CDP(0.5), over=("region", "age", "income", "sick")),
     GramMatrix(Rho(0.1), over=("region", "band", "sick"), label="sick", budgets={"sick": CDP(2)}),
     GramMatrix(CDP(1), over=("region", "age"), encode={"age": "thermometer"}),
+    HalfspaceLearner(CDP(1), "sick", over=("region", "age", "income")),
+    HalfspaceLearner(CDP(1), "band", over=("region", "sick"), method="average", label_epsilon=2.0),
+    HalfspaceLearner(CDP(1), "sick", over=("region", "income"), method="gradient", steps=3),
+    HalfspaceLearner(CDP(2), "sick", over=("region", "income", "age"), method="robust", gamma=2 / 3, gamma_prime=1 / 3),
 ]
 every = pytest.mark.parametrize("mechanism", INSTANCES, ids=lambda m: f"{type(m).__name__}-{INSTANCES.index(m)}")
 

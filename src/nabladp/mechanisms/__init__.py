@@ -17,6 +17,7 @@ _HOME = {
     "PointLearner": "nabladp.mechanisms.learners.points",
     "ThresholdLearner": "nabladp.mechanisms.learners.thresholds",
     "GramMatrix": "nabladp.mechanisms.gram_matrix",
+    "HalfspaceLearner": "nabladp.mechanisms.learners.halfspaces",
 }
 MECHANISMS = tuple(_HOME)
 

@@ -1,0 +1,23 @@
+"""Robust halfspaces: HalfspaceLearner, exact distances to the boundary, and private selection from finite classes."""
+
+from __future__ import annotations
+
+from nabladp.mechanisms.learners.halfspaces.distance import (
+    NEVER,
+    Halfspace,
+    distance_to_flip,
+    integer_weights,
+    robust_error,
+)
+from nabladp.mechanisms.learners.halfspaces.mechanism import HalfspaceLearner
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
+
+__all__ = [
+    "NEVER",
+    "Halfspace",
+    "HalfspaceLearner",
+    "HalfspaceModel",
+    "distance_to_flip",
+    "integer_weights",
+    "robust_error",
+]

@@ -1,0 +1,121 @@
+"""method="average": the noisy sum of label times columns, Σ y·x, is the weight vector.
+
+Counted are disagreements D_j, the rows where label and column j differ; Σ y·x_j = n − 2·D_j. A change of T moves D_j by
+at most 1, and only where exactly one of label and column j flips: in as many places as columns flip, or in all if the
+label does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nabladp.mechanisms.learners.halfspaces.response import Response, respond
+from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Floats, Integers, Task, curve
+from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.scales import least_scale
+from nabladp.noise import NoiseSource, gaussian_log_pmf
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.tables import Counts
+
+
+@dataclass(frozen=True, eq=False)
+class Average:
+    """``response``: the label is randomized first; otherwise it pays for all its products."""
+
+    task: Task
+    response: Response | None = None
+
+    @classmethod
+    def choose(cls, task: Task, treatment: str | None) -> Average:
+        """With the treatment asked for, or else the one that leaves less noise."""
+        own = cls(task)
+        if treatment == "response":
+            return cls(task, Response(task))
+        response = respond(task) if treatment is None and task.label_sources else None
+        other = cls(task, response)
+        return other if response is not None and other.noise() < own.noise() else own
+
+    @property
+    def randomizes(self) -> bool:
+        return self.response is not None
+
+    @cached_property
+    def held(self) -> Counter[str]:
+        """In products that change: one for each column that a source can flip, all of them for the label's."""
+        pays = frozenset() if self.response else self.task.label_sources
+        return self.task.flips + Counter(dict.fromkeys(pays, self.task.width))  # [products]
+
+    @cached_property
+    def scale(self) -> float:
+        """Of the noise on a count of disagreements; 0 where nothing protected can move it."""
+        units = (self.response.rest if self.response else self.task).units
+        return max((least_scale("gaussian", units[s], self._moved(c)) for s, c in self.held.items()), default=0.0)
+
+    def _moved(self, held: int) -> int:
+        return min(held, self.task.width)
+
+    def guarantee(self) -> Guarantee:
+        each = 1 / (2 * Fraction(self.scale) ** 2) if self.held else Fraction(0)
+        sums = curve(self.task.universe, self.held, lambda count: each * self._moved(count))  # [sums]
+        return sums + self.response.guarantee() if self.response else sums
+
+    def noise(self) -> float:
+        """The deviation of a weight, in rows."""
+        if self.response is None:
+            return 2 * self.scale
+        return math.hypot(2 * self.scale, self.response.spread(self.task.n)) / self.response.signal
+
+    def figures(self) -> dict[str, Any]:
+        how = "randomized first" if self.response else "paid for in every sum" if self.task.label_sources else "public"
+        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label is": how}
+        if self.task.n or not self.response:
+            told["deviation of the noise in a weight, in rows"] = self.noise()
+        if self.task.n:
+            told["… as a share of the rows"] = self.noise() / self.task.n
+        return told
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def disagreements(self, counts: Counts) -> Integers:
+        """For every column, from the tables of each feature with the label; the intercept always says +1."""
+        target = self.response.answer if self.response else self.task.label
+        blocks = [block for block in self.task.columns.blocks if block.names]
+        tables = counts.marginals([(block.attribute, target) for block in blocks])
+        found = [tables[0][:, 0].sum(keepdims=True)]
+        for block, table in zip(blocks, tables, strict=True):
+            found.append(np.where(block.positive, table[:, 0], table[:, 1]).sum(axis=1))
+        return np.concatenate(found)
+
+    def sums(self, counts: Counts, noise: NoiseSource) -> Floats:
+        """Σ y·x with noise, unbiased."""
+        rows: Counts = self.response.rows(counts, noise) if self.response else counts
+        noisy = self.disagreements(rows)
+        if self.scale:
+            noisy = noisy + noise.discrete_gaussian(self.scale, len(noisy))  # [noise]
+        found: Floats = (counts.n - 2 * noisy) / (self.response.signal if self.response else 1.0)
+        return found
+
+    def run(self, counts: Counts, noise: NoiseSource) -> Fitted:
+        sums = self.sums(counts, noise)
+        deviation = self.noise() / counts.n
+        return Fitted(sums / counts.n, {"noise_scale": 2 * self.scale}, np.full(len(sums), deviation))
+
+    def law(self, counts: Counts) -> Law:
+        return self.response.law(counts, self._sums_law) if self.response else self._sums_law(counts)
+
+    def _sums_law(self, counts: Counts) -> Law:
+        window = math.ceil(AUDIT_ORDER + 14 * self.scale)
+        parts = []
+        for count in self.disagreements(counts).tolist():
+            if self.scale:
+                parts.append(gaussian_log_pmf(self.scale, -window - count, counts.n + window - count))
+            else:
+                parts.append(np.where(np.arange(counts.n + 1) == count, 0.0, -np.inf))
+        return Law(tuple(parts), AUDIT_ORDER)

@@ -1,0 +1,221 @@
+"""method="exact": the theorem's learner (`lem:robust-halfspaces`), over all halfspaces, a net, or a class handed in."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import AuditError, DomainTooLarge, MechanismError
+from nabladp.mechanisms.learners.halfspaces.distance import Halfspace
+from nabladp.mechanisms.learners.halfspaces.erm import Promise
+from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers
+from nabladp.mechanisms.learners.halfspaces.label_response import unbiased
+from nabladp.mechanisms.learners.halfspaces.lattice import lattice_net
+from nabladp.mechanisms.learners.halfspaces.model import halfspace_of
+from nabladp.mechanisms.learners.halfspaces.pick import Pick, RowScores
+from nabladp.mechanisms.learners.halfspaces.selection import log_law, select_low
+from nabladp.mechanisms.learners.halfspaces.sign_orbits import SignOrbits, within_memory
+from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Integers, Task
+from nabladp.mechanisms.learners.halfspaces.threshold_functions import threshold_functions
+from nabladp.mechanisms.mechanism import Law
+from nabladp.noise import NoiseSource, gaussian_log_pmf
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.tables import Counts, PartOfRows
+
+MOST_CELLS = 1 << 14  # of a table that the exact law is worked out for
+_MOST_RESPONSES = 1 << 12
+
+
+@dataclass(frozen=True, eq=False)
+class AllHalfspaces:
+    """Every threshold function, or a lattice net; scored from the table of all cells at a cost independent of n."""
+
+    task: Task
+    pick: Pick
+    orbits: SignOrbits
+    memory: int
+
+    @classmethod
+    def listed(cls, task: Task, pick: Pick, intercept: bool, resolution: int | None, memory: int) -> AllHalfspaces:
+        for name in task.features:
+            if task.schema[name].size != 2:
+                raise MechanismError(
+                    f"{name!r} has {task.schema[name].size:,} values; every feature here has two.",
+                    fix="Leave it out, hand in 'hypotheses', or use method='gram'.",
+                    attribute=name,
+                )
+        d = len(task.features)
+        orbits = (
+            threshold_functions(d, intercept) if resolution is None else lattice_net(d, resolution, intercept, memory)
+        )
+        within_memory(orbits.count, memory)
+        if (task.n * pick.keep.denominator * pick.loss.width) << (2 * orbits.coordinates) >= 1 << 63:
+            raise DomainTooLarge("There are too many rows for scores of 64 bits.", fix="Use fewer features.")
+        return cls(task, pick, orbits, memory)
+
+    @property
+    def count(self) -> int:
+        return self.orbits.count
+
+    def table(self, counts: Counts) -> Integers:
+        return counts.marginals([(*self.task.features, self.task.label)])[0]
+
+    def scores(self, counts: Counts, noise: NoiseSource) -> NDArray[Any]:
+        table = self.table(counts)
+        if self.pick.response is not None:
+            table = noise.randomized_response_counts(table, self.pick.keep)  # the same law as row by row
+        return self.table_scores(table)
+
+    def table_scores(self, table: Integers) -> NDArray[Any]:
+        """Of answers, if there is a response: then unbiased."""
+        given = table if self.pick.response is None else unbiased(table, self.pick.keep)
+        return self.orbits.scores(given, self.pick.loss, self.memory)
+
+    def weights(self, index: int) -> Integers:
+        """The intercept's first."""
+        found = self.orbits.weights(index)
+        return np.roll(found, 1) if self.orbits.intercept else np.concatenate(([0], found))
+
+
+@dataclass(frozen=True, eq=False)
+class HandedIn:
+    """Integer weights of the columns, a list for each hypothesis; scored from rows."""
+
+    task: Task
+    pick: Pick
+    rows: Integers  # a row of weights for each hypothesis, the intercept's first
+
+    @classmethod
+    def read(cls, task: Task, pick: Pick, hypotheses: Sequence[Sequence[int]]) -> HandedIn:
+        width = task.width
+        rows = [np.asarray(weights) for weights in hypotheses]
+        if not rows or any(r.ndim != 1 or r.dtype.kind not in "iu" or len(r) not in (width - 1, width) for r in rows):
+            raise MechanismError(
+                f"A hypothesis is a list of {width - 1} integers, a weight for each column, or of {width} with the "
+                "intercept's first.",
+                fix="Columns are those of SignedColumns.of(schema, features, encode), in order.",
+                columns=list(task.columns.names),
+            )
+        padded = [r if len(r) == width else np.concatenate(([0], r)) for r in rows]
+        return cls(task, pick, np.array(padded, dtype=np.int64))
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def halfspaces(self) -> tuple[Halfspace, ...]:
+        return tuple(halfspace_of(self.task.columns, self.task.features, row) for row in self.rows)
+
+    def scores(self, counts: Counts, noise: NoiseSource) -> NDArray[Any]:
+        response = self.pick.response
+        rows: Counts = response.rows(counts, noise) if response else counts
+        label = response.answer if response else self.task.label
+        kernel = RowScores(self.halfspaces, self.task.features, label, self.pick.loss, self.pick.keep)
+        return rows.fold(kernel)
+
+    def table(self, counts: Counts) -> Integers:
+        return counts.marginals([(*self.task.features, self.task.label)])[0]
+
+    def table_scores(self, table: Integers) -> NDArray[Any]:
+        given = table if self.pick.response is None else unbiased(table, self.pick.keep)
+        records = np.indices(given.shape[:-1]).reshape(given.ndim - 1, -1).T
+        found = []
+        for halfspace in self.halfspaces:
+            both = [self.pick.loss.scores(halfspace.distance(records, np.full(len(records), y))) for y in (-1, 1)]
+            found.append(sum(int(given[..., i].reshape(-1) @ own) for i, own in enumerate(both)))
+        return np.array(found, dtype=np.int64)
+
+    def weights(self, index: int) -> Integers:
+        found: Integers = self.rows[index]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    task: Task
+    pick: Pick
+    candidates: AllHalfspaces | HandedIn
+
+    @property
+    def randomizes(self) -> bool:
+        return self.pick.response is not None
+
+    def guarantee(self) -> Guarantee:
+        return self.pick.guarantee()
+
+    @property
+    def promise(self) -> Promise:
+        return self.pick.promise(self.candidates.count)
+
+    def figures(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"halfspaces to choose from": self.candidates.count}
+        told["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
+        told["… and not at all from this distance on"] = self.pick.loss.outer
+        if self.pick.response is not None:
+            told["a label is kept with probability"] = float(self.pick.keep)
+        if self.task.n:
+            told["γ'-robust error on new people beyond the best γ-robust error, on average at most"] = (
+                self.promise.excess(self.task.n)
+            )
+        return told
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> Fitted:
+        scores = self.candidates.scores(counts, noise)
+        weights = self.candidates.weights(select_low(scores, self.pick.rate, noise))  # [selection]
+        facts = {"candidates": self.candidates.count, "rate": float(self.pick.rate), "keep": float(self.pick.keep)}
+        return Fitted(weights.astype(np.float64), facts, integers=weights)
+
+    def law(self, counts: Counts) -> Law:
+        """Over all candidates; with a response, summed over everything that it may answer (shown, for one row)."""
+        cells = self.task.schema.cells((*self.task.features, self.task.label))
+        if cells > MOST_CELLS or 2**counts.n > _MOST_RESPONSES:
+            raise AuditError("The exact law is for tiny tables.", fix="Use fewer features and rows.")
+        table = self.candidates.table(counts)
+        if self.pick.response is not None and counts.n == 1:
+            return self.pick.response.law(counts, self._answered_law)
+        return Law((self._summed(table),))
+
+    def _summed(self, table: Integers) -> NDArray[np.float64]:
+        if self.pick.response is None:
+            return self._log_law(table)
+        answers = [chance + self._log_law(answered) for chance, answered in self.pick.response.tables(table)]
+        return np.asarray(np.logaddexp.reduce(answers))
+
+    def _answered_law(self, rows: Counts) -> Law:
+        answer = self.pick.response.answer if self.pick.response else self.task.label
+        return Law((self._log_law(rows.marginals([(*self.task.features, answer)])[0]),))
+
+    def law_with_holdout(self, counts: Counts, plan: HoldoutPlan) -> Law:
+        """Of the halfspace and the noisy count of its right answers together, summed over which rows are held out."""
+        held, n = plan.rows(counts.n), counts.n
+        window = math.ceil(AUDIT_ORDER + 14 * plan.scale)
+        found = []
+        for chosen in itertools.combinations(range(n), held):
+            places = np.array(chosen, dtype=np.int64)
+            own = self._summed(self.candidates.table(PartOfRows(counts, places, inside=False)))
+            right = self._right_answers(PartOfRows(counts, places))
+            noise = [gaussian_log_pmf(plan.scale, -window - r, held + window - r) for r in right]
+            found.append(np.add(own[:, None], noise).ravel())
+        return Law((np.logaddexp.reduce(found) - math.log(len(found)),), AUDIT_ORDER)
+
+    def _right_answers(self, rows: Counts) -> list[int]:
+        halfspaces = [
+            halfspace_of(self.task.columns, self.task.features, self.candidates.weights(i))
+            for i in range(self.candidates.count)
+        ]
+        kernels = (RightAnswers(h, self.task.features, self.task.label) for h in halfspaces)
+        return [int(rows.fold(kernel)[0]) for kernel in kernels]
+
+    def _log_law(self, table: Integers) -> NDArray[np.float64]:
+        return log_law(self.candidates.table_scores(table).astype(np.int64), Fraction(self.pick.rate))

@@ -1,0 +1,266 @@
+"""HalfspaceLearner: a weighted vote of features for one of two labels (`lem:robust-halfspaces`). Proof in PROOF.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import AuditError, BudgetError, MechanismError
+from nabladp.mechanisms.allocation import source_units
+from nabladp.mechanisms.gram_matrix import SignedColumns
+from nabladp.mechanisms.gram_matrix.columns import Encoding
+from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners.halfspaces.average import Average
+from nabladp.mechanisms.learners.halfspaces.checks import check, lists, rounding, share
+from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
+from nabladp.mechanisms.learners.halfspaces.distance import integer_weights
+from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn
+from nabladp.mechanisms.learners.halfspaces.expectation import ExpectedError
+from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
+from nabladp.mechanisms.learners.halfspaces.gram import GramFit
+from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
+from nabladp.mechanisms.learners.halfspaces.pick import Pick
+from nabladp.mechanisms.learners.halfspaces.response import Response
+from nabladp.mechanisms.learners.halfspaces.robust import Robust
+from nabladp.mechanisms.learners.halfspaces.task import Method, Task
+from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import CDP, BudgetValue, Rho, limit_units
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.mechanisms.learners.estimator import Estimator
+    from nabladp.tables import Counts
+
+STEPS = 30
+HOLDOUT_PART = 20  # where nobody says what a holdout may cost: this part of the smallest budget
+OPTIONAL = (
+    *("label_epsilon", "feature_epsilon", "gamma", "gamma_prime", "label_treatment"),
+    *("resolution", "intercept", "ridge", "steps", "holdout"),
+)
+
+
+@dataclass(frozen=True)
+class HalfspaceLearner:
+    """A halfspace: weights for the values of features, whose sum decides between the label's two values.
+
+    ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``, or for short ``label_epsilon`` and ``feature_epsilon``,
+    each a CDP) is what every source attribute may pay. ``over`` are the features (default: all source attributes but
+    the label), ``encode`` what they become (as in GramMatrix). ``method``: "gram" (noisy Gram matrix, then ridge),
+    "exact" (the theorem: a private choice among all halfspaces of up to 7 two-valued features, a lattice net of
+    ``resolution`` beyond, or ``hypotheses`` handed in), "average", "gradient" (with ``steps``), "robust" (a choice
+    among noisy fits by robust loss); ``gamma`` and ``gamma_prime`` are the margins of "exact" and "robust".
+    ``label_treatment``: "response" randomizes labels first, "gaussian" (for exact "direct") lets the label pay in the
+    release itself; by default the better of the two by public numbers (exact: response). ``holdout`` is the share of
+    rows on which the finished model is counted with noise, for ``holdout_budget`` (default a twentieth of the smallest
+    budget), which comes out of ``budget``. ``memory_mb`` bounds the scores that "exact" holds.
+
+    Guarantee, for every set of attributes, label included: the sum of what its parts cost (PROOF.md). Assumed: the
+    number of rows is public, and one row is one person.
+    """
+
+    budget: BudgetValue
+    label: str
+    over: tuple[str, ...] | None = None
+    method: str = "gram"
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    label_epsilon: float | None = None
+    feature_epsilon: float | None = None
+    encode: Mapping[str, Encoding] = field(default_factory=dict)
+    gamma: float | None = None
+    gamma_prime: float | None = None
+    label_treatment: str | None = None
+    resolution: int | None = None
+    hypotheses: tuple[tuple[int, ...], ...] | None = None
+    intercept: bool | None = None
+    ridge: float | None = None
+    steps: int | None = None
+    holdout: float | None = None
+    holdout_budget: BudgetValue | None = None
+    memory_mb: int = 1024
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
+        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
+        if self.holdout_budget is not None:
+            object.__setattr__(self, "holdout_budget", concentrated(self.holdout_budget, "holdout_budget"))
+        if self.over is not None:
+            if isinstance(self.over, str) or not isinstance(self.over, Sequence):
+                raise MechanismError("'over' must be a list of names.", fix='Write over = ["age", "sex"].')
+            object.__setattr__(self, "over", tuple(self.over))
+        if self.hypotheses is not None:
+            object.__setattr__(self, "hypotheses", lists(self.hypotheses))
+        check(self)
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def features(self, schema: Schema) -> tuple[str, ...]:
+        return columns.features(schema, self.label, self.over)
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return (*self.features(schema), self.label)
+
+    def _units(self, schema: Schema) -> dict[str, int]:
+        """What every protected source that is read may pay."""
+        universe, features = Universe.of(schema), self.features(schema)
+        budgets = dict(self.budgets)
+        for epsilon, names in ((self.label_epsilon, (self.label,)), (self.feature_epsilon, features)):
+            for name in names if epsilon is not None else ():
+                if name in budgets:
+                    raise BudgetError(
+                        f"The budget of {name!r} is given twice.", fix="Give it in 'budgets' or for short, not both."
+                    )
+                budgets[name] = CDP(epsilon)  # type: ignore[arg-type]
+        units = source_units(universe, self.budget, budgets)
+        behind = universe.sources([name for name in (*features, self.label) if schema[name].size > 1])
+        return {source: units[source] - rounding(units[source]) for source in sorted(behind - universe.public)}
+
+    def _holdout(self, schema: Schema) -> HoldoutPlan | None:
+        if self.holdout is None:
+            return None
+        units = self._units(schema)
+        least = min(units.values(), default=UNIT)
+        own = least // HOLDOUT_PART if self.holdout_budget is None else limit_units(self.holdout_budget)
+        if own >= least:
+            raise BudgetError(
+                "The holdout would take a whole budget.", fix="It comes out of the others: give it a small part."
+            )
+        return HoldoutPlan(Universe.of(schema), frozenset(units), float(self.holdout), own)
+
+    def task(self, schema: Schema, n: int) -> Task:
+        """What is left to learn with, once the holdout has its rows and its budget."""
+        features, plan = self.features(schema), self._holdout(schema)
+        units, held = self._units(schema), plan.rows(n) if plan else 0
+        if plan is not None:
+            units = {source: own - plan.units for source, own in units.items()}
+        return Task(schema, n - held, features, self.label, SignedColumns.of(schema, features, self.encode), units)
+
+    def learner(self, schema: Schema, n: int) -> Method:
+        """The method with its noise, all of it fixed by public facts."""
+        task = self.task(schema, n)
+        if self.method == "gram":
+            return GramFit.choose(task, self.label_treatment, self.ridge)
+        if self.method == "average":
+            return Average.choose(task, self.label_treatment)
+        if self.method == "gradient":
+            return Gradient.choose(task, self.label_treatment, self.steps or STEPS)
+        loss = ClippedLoss.of_margins(share(self.gamma or 0), share(self.gamma_prime or 0), len(task.features))
+        if self.method == "robust":
+            return Robust.choose(task, self.label_treatment, self.ridge, loss)
+        answers = task.label_sources and self.label_treatment != "direct"
+        pick = Pick(task, loss, Response(task) if answers else None)
+        if self.hypotheses is not None:
+            return Exact(task, pick, HandedIn.read(task, pick, self.hypotheses))
+        memory = self.memory_mb << 20
+        return Exact(task, pick, AllHalfspaces.listed(task, pick, bool(self.intercept), self.resolution, memory))
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        if n == 1:
+            raise MechanismError(
+                "From one row nothing can be learned, nor certified.", fix="Give a table with at least two rows."
+            )
+        plan = self._holdout(schema)
+        if not n and self._undecided(schema):
+            own = {source: Rho(Fraction(units, UNIT)) for source, units in self._units(schema).items()}
+            return Guarantee.linear(Universe.of(schema), own)  # [any-rows]
+        learned = self.learner(schema, n).guarantee()
+        return learned + plan.guarantee() if plan else learned  # [sequential]
+
+    def _undecided(self, schema: Schema) -> bool:
+        """Whether the number of rows decides how the label is treated: answers are best where there are fewest."""
+        return self.label_treatment is None and self.method != "exact" and self.learner(schema, 0).randomizes
+
+    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        plan, learner = self._holdout(schema), self.learner(schema, n)
+        held = (plan.rows(n), plan.scale) if plan else (0, None)
+        return ExpectedError(self.method, n, self.task(schema, n).width, learner.figures(), *held)
+
+    def needed_rows(self, schema: Schema, excess: float) -> int:
+        """How many rows are enough for this excess of robust error: the theorem's, for this class of halfspaces.
+
+        For "robust" it speaks of the table at hand and of the candidates at hand, not of new people.
+        """
+        learner = self.learner(schema, 0)
+        if isinstance(learner, Exact):
+            return learner.promise.rows(excess)
+        if isinstance(learner, Robust):
+            return learner.rows(excess)
+        raise MechanismError("Nothing is promised for this method.", fix="Use method = 'exact' or 'robust'.")
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> HalfspaceModel:
+        schema, plan = counts.schema, self._holdout(counts.schema)
+        rows, held = plan.split(counts, noise) if plan else (counts, None)
+        fitted = self.learner(schema, counts.n).run(rows, noise)
+        task = self.task(schema, counts.n)
+        model = HalfspaceModel(
+            schema=schema,
+            features=task.features,
+            label=self.label,
+            columns=task.columns,
+            method=self.method,
+            n=counts.n,
+            weights=fitted.weights,
+            integers=integer_weights(fitted.weights) if fitted.integers is None else fitted.integers,
+            deviations=fitted.deviations,
+            facts=fitted.facts,
+        )
+        if plan is None or held is None:
+            return model
+        answers = RightAnswers(model.halfspace, task.features, self.label)
+        return model.with_holdout(plan.count(held, answers, noise))
+
+    def estimator(self, session: Any) -> Estimator:
+        """The scikit-learn classifier whose ``fit`` releases this through the session."""
+        as_estimator(self, session)  # says what to install where scikit-learn is missing
+        from nabladp.mechanisms.learners.halfspaces.estimator import HalfspaceEstimator
+
+        return HalfspaceEstimator(self, session)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        """The law of what the weights are made from; that of a holdout is worked out for "exact"."""
+        learner, plan = self.learner(counts.schema, counts.n), self._holdout(counts.schema)
+        if plan is None:
+            return learner.law(counts)
+        if not isinstance(learner, Exact):
+            raise AuditError("With a holdout, the law is worked out for method='exact'.", fix="Audit that one.")
+        return learner.law_with_holdout(counts, plan)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> HalfspaceLearner:
+        return cls(**plan_options(cls, options, "budget", "label"))
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label, "method": self.method}
+        body |= {"memory_mb": self.memory_mb}
+        body |= {name: value for name in OPTIONAL if (value := getattr(self, name)) is not None}
+        if self.over is not None:
+            body["over"] = list(self.over)
+        if self.budgets:
+            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
+        if self.encode:
+            body["encode"] = dict(self.encode)
+        if self.hypotheses is not None:
+            body["hypotheses"] = [list(weights) for weights in self.hypotheses]
+        if self.holdout_budget is not None:
+            body["holdout_budget"] = self.holdout_budget.to_json()
+        return body
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> HalfspaceModel:
+        return HalfspaceModel.from_json(data, schema)

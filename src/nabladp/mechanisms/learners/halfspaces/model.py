@@ -1,0 +1,204 @@
+"""What HalfspaceLearner returns: weights, and how far rows are from another answer. It never sees the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import DataError, MechanismError
+from nabladp.mechanisms.gram_matrix import SignedColumns
+from nabladp.mechanisms.learners.columns import as_arrow, encoded, label_values
+from nabladp.mechanisms.learners.halfspaces.checks import share
+from nabladp.mechanisms.learners.halfspaces.distance import Distances, Halfspace, robust_error
+from nabladp.mechanisms.learners.halfspaces.holdout import Holdout
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Integers) -> Halfspace:
+    """From integer weights of ±1 columns, the intercept's first: what each value of each attribute adds."""
+    tables = {}
+    for block in columns.blocks:
+        place = columns.places[block.attribute]
+        own = weights[place.start : place.stop]
+        tables[block.attribute] = own @ np.where(block.positive, 1, -1) if len(own) else np.zeros(1, np.int64)
+    return Halfspace(tuple(tables[name] for name in features), int(weights[0]))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HalfspaceModel:
+    """The label has its second value where the weights of a row's columns add up to 0 or more.
+
+    ``weights`` are real, one for each ±1 column of ``columns``, the intercept's first; ``integers`` are the same up to
+    scale, rounded, and it is they that decide, so that distances to another answer are exact. ``deviations`` are those
+    of the noise in the weights, where known. ``holdout`` is the noisy accuracy on rows held out, if asked for.
+    """
+
+    schema: Schema
+    features: tuple[str, ...]
+    label: str
+    columns: SignedColumns
+    method: str
+    n: int
+    weights: Floats
+    integers: Integers
+    deviations: Floats | None
+    facts: Mapping[str, Any]
+    holdout: Holdout | None = None
+
+    def __repr__(self) -> str:
+        told = f"{self.label!r} from {len(self.features):,} features, method {self.method!r}, {self.n:,} rows"
+        if self.holdout is not None:
+            low, high = self.holdout.interval()
+            told += f", right on {self.holdout.accuracy:.1%} ({low:.1%} to {high:.1%}) of rows held out"
+        return f"HalfspaceModel({told})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.columns.names
+
+    @property
+    def intercept(self) -> float:
+        return float(self.weights[0])
+
+    @cached_property
+    def halfspace(self) -> Halfspace:
+        return halfspace_of(self.columns, self.features, self.integers)
+
+    @property
+    def _unit(self) -> float:
+        """What one step of the integer weights is worth."""
+        top = int(np.abs(self.integers).max())
+        return float(np.abs(self.weights).max()) / top if top else 1.0
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
+        """For each weight, what the same fit would give without noise: each for itself; None where it is not known."""
+        if not 0 < level < 1:
+            raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
+        if self.deviations is None:
+            return None
+        width = NormalDist().inv_cdf((1 + level) / 2) * self.deviations
+        return self.weights - width, self.weights + width
+
+    def with_holdout(self, holdout: Holdout) -> HalfspaceModel:
+        return replace(self, holdout=holdout)
+
+    # ---- on rows --------------------------------------------------------------------------------------------------
+
+    def decision_function(self, data: Any) -> Floats:
+        """At least 0 where the label's second value is predicted; in the measure of ``weights``."""
+        sums = self.halfspace.sums(encoded(data, self.schema, self.features))
+        return np.asarray(sums * self._unit, dtype=np.float64)
+
+    def predict(self, data: Any) -> NDArray[Any]:
+        """The label of every row of a data frame, an Arrow table or a mapping of columns."""
+        said = self.halfspace.predict(encoded(data, self.schema, self.features)) > 0
+        predicted: NDArray[Any] = label_values(self.schema, self.label)[said.astype(np.int64)]
+        return predicted
+
+    def score(self, data: Any, y: Any = None) -> float:
+        """The share of rows predicted right; labels in ``y`` or in a column of the table."""
+        codes, labels = self._labelled(data, y)
+        return float(np.mean(self.halfspace.predict(codes) == labels))
+
+    def distance_to_flip(self, data: Any, y: Any = None) -> Distances:
+        """For every row, how many features have to change at least until its label (by default the predicted one) is
+        not predicted any more: ``dec`` of `lem:erm-robust`."""
+        codes = encoded(data, self.schema, self.features)
+        labels = self.halfspace.predict(codes) if y is None else self._labelled(data, y)[1]
+        return self.halfspace.distance(codes, labels)
+
+    def robust_error(self, data: Any, y: Any = None, gamma: float = 0.0) -> float:
+        """The share of rows that are wrong after at most γ·d of the d features have changed."""
+        codes, labels = self._labelled(data, y)
+        return robust_error(codes, labels, self.halfspace, share(gamma))
+
+    def _labelled(self, data: Any, y: Any) -> tuple[Integers, Integers]:
+        codes = encoded(data, self.schema, self.features)
+        table = as_arrow(data) if y is None else {self.label: y}
+        labels = encoded(table, self.schema, (self.label,))[:, 0]
+        if len(labels) != len(codes) or not len(codes):
+            raise DataError("There must be a label for every row, and a row.", fix="Give both for the same rows.")
+        return codes, 2 * labels - 1
+
+    # ---- keeping --------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "features": list(self.features),
+            "label": self.label,
+            "encode": [[name, encoding] for name, encoding in self.columns.to_json().items()],
+            "method": self.method,
+            "n": self.n,
+            "columns": list(self.names),
+            "weights": self.weights.tolist(),
+            "integers": self.integers.tolist(),
+            "deviations": None if self.deviations is None else self.deviations.tolist(),
+            "facts": dict(self.facts),
+            "holdout": None if self.holdout is None else self.holdout.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> HalfspaceModel:
+        columns = SignedColumns.from_json(dict(data["encode"]), schema)
+        if list(columns.names) != list(data["columns"]) or len(data["integers"]) != columns.width:
+            raise MechanismError("The weights are of another schema.", fix="Read them with that of their release.")
+        known, held = data["deviations"], data["holdout"]
+        return cls(
+            schema=schema,
+            features=tuple(data["features"]),
+            label=data["label"],
+            columns=columns,
+            method=data["method"],
+            n=int(data["n"]),
+            weights=np.array(data["weights"], dtype=np.float64),
+            integers=np.array(data["integers"], dtype=np.int64),
+            deviations=None if known is None else np.array(known, dtype=np.float64),
+            facts=dict(data["facts"]),
+            holdout=None if held is None else Holdout(**held),
+        )
+
+    def to_arrow(self, schema: Schema) -> pa.Table:
+        """One row for each column: its attribute, its weight with an interval, and its integer weight."""
+        import pyarrow as pa
+
+        nothing = [None] * len(self.weights)
+        low, high = self.interval() or (nothing, nothing)
+        return pa.table(
+            {
+                "column": list(self.names),
+                "attribute": pa.array(self.columns.attribute_of, pa.string()),
+                "weight": self.weights,
+                "low": pa.array(low, pa.float64()),
+                "high": pa.array(high, pa.float64()),
+                "integer": self.integers,
+            }
+        )
+
+    def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
+        """``contributions``: what each value of each feature adds to the sum; ``holdout``, if asked for."""
+        import pyarrow as pa
+
+        rows = [
+            (name, schema[name].label(code), int(amount))
+            for name, table in zip(self.features, self.halfspace.tables, strict=True)
+            for code, amount in enumerate(table)
+        ]
+        names, labels, amounts = zip(*rows, strict=True)
+        found = {"contributions": pa.table({"feature": names, "value": labels, "adds": amounts})}
+        if self.holdout is not None:
+            low, high = self.holdout.interval()
+            told = self.holdout.to_json() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
+            found["holdout"] = pa.table({name: [value] for name, value in told.items()})
+        return found
