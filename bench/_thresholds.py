@@ -82,6 +82,11 @@ PEOPLE: tuple[Population, ...] = (_spread, _close, _sides)
 
 
 def needed_n(quick: bool) -> dict[str, dict[int, int]]:
-    """Rows needed for error α, by notion and d. Up to 16 bits one pick among all thresholds needs fewer: left out."""
+    """Rows needed for error α, by notion and d. Up to 16 bits one pick is enough: see below."""
     dims = (32, 128, 512) if quick else (32, 64, 128, 256, 512, 1024)
     return {notion: {d: learner.needed_rows(bits(d), ALPHA) for d in dims} for notion, learner in LEARNERS.items()}
+
+
+def needed_for_one_pick() -> dict[str, dict[int, int]]:
+    """For the most bits whose thresholds can all be tried out at once: no prefix is searched for, and no list made."""
+    return {notion: {16: learner.needed_rows(bits(16), ALPHA)} for notion, learner in LEARNERS.items()}

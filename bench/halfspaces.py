@@ -1,6 +1,7 @@
 """Halfspaces: ours against record-level zCDP learners, diffprivlib and no privacy at all, on five tables.
 
-The other side is favoured: its learner and settings are those that did best on the test rows, for each table and ε.
+The other side is favoured: for each table and ε its learner is the one of three that did best on the test rows, each
+with the one setting that did best over all tables; beside it, with the settings that did best on each table.
 """
 
 from __future__ import annotations
@@ -172,13 +173,31 @@ def by_reach(cases: list[Case]) -> dict[str, object]:
     return {"excess_ratio_vs_zcdp_by_reach": found}
 
 
+def recipes(cases: list[Case]) -> dict[str, str]:
+    """For every record-level learner the one setting that does best over all tables and ε, on their test rows.
+
+    Ours has one recipe, too. To find another one for each table would take budget, or a look at the test rows.
+    """
+    chosen = {}
+    for learner in LEARNERS:
+        settings = [name for name in cases[0].record if name.startswith(f"{learner}: ")]
+        chosen[learner] = min(settings, key=lambda name: statistics.fmean(c.excess(c.record[name]) for c in cases))
+    return chosen
+
+
 def ratios(cases: list[Case]) -> dict[str, object]:
-    record = [ratio for case in cases if (ratio := case.ratio(case.record)) is not None]
+    """Against the best of three record-level learners, each with one recipe; and with its settings tuned as well."""
+    fixed = recipes(cases)
+    record = [case.ratio({name: case.record[name] for name in fixed.values()}) or math.inf for case in cases]
+    tuned = [case.ratio(case.record) or math.inf for case in cases]
     peer = [ratio for case in cases if (ratio := case.ratio(case.diffprivlib)) is not None]
     return {
         "excess_ratio_vs_zcdp_median": round(statistics.median(record), 3),
         "excess_ratio_vs_zcdp_max": round(max(record), 3),
+        "excess_ratio_vs_zcdp_tuned_median": round(statistics.median(tuned), 3),
+        "excess_ratio_vs_zcdp_tuned_max": round(max(tuned), 3),
         "excess_ratio_vs_diffprivlib_max": round(max(peer), 3) if peer else None,
+        "zcdp_recipes": fixed,
     }
 
 

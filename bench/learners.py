@@ -25,7 +25,14 @@ def run(quick: bool) -> dict[str, object]:
         rates[name] = kind.success_rates(quick)
         smallest = min(smallest, *rates[name].values())
         grown[name] = {notion: growth(needed) for notion, needed in kind.needed_n(quick).items()}
-    return {"success_rate": smallest, "success_rates": rates, "needed": grown, "alpha": ALPHA, "epsilon": EPSILON}
+    return {
+        "success_rate": smallest,
+        "success_rates": rates,
+        "needed": grown,
+        "needed_one_pick": {"thresholds": _thresholds.needed_for_one_pick()},
+        "alpha": ALPHA,
+        "epsilon": EPSILON,
+    }
 
 
 def growth(needed: Mapping[int, int]) -> dict[str, object]:

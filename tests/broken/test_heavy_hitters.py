@@ -54,13 +54,13 @@ def quieter(patch: pytest.MonkeyPatch) -> None:
 
 def no_failing(patch: pytest.MonkeyPatch) -> None:
     """Only the string that loses the row is charged."""
-    true = mechanism.finding_losses
-    patch.setattr(mechanism, "finding_losses", lambda t, x, mu: [loss - 1 / x[0].scale for loss in true(t, x, mu)])
+    true = mechanism.shared_losses
+    patch.setattr(mechanism, "shared_losses", lambda t, x, mu: [(j, e - 1 / x[0].scale) for j, e in true(t, x, mu)])
 
 
 def one_step(patch: pytest.MonkeyPatch) -> None:
     """One threshold a path, however many there are."""
-    patch.setattr(mechanism, "finding_losses", lambda t, x, mu: [2 / x[0].scale] * len(t.sizes))
+    patch.setattr(mechanism, "shared_losses", lambda t, x, mu: [((j,), 2 / x[0].scale) for j in range(len(t.sizes))])
 
 
 def one_count(patch: pytest.MonkeyPatch) -> None:
@@ -93,10 +93,17 @@ def root_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mechanism.Guarantee, "compose", lambda universe, parts: true(universe, list(parts)[-1:]))
 
 
+def whole_tree_shares(patch: pytest.MonkeyPatch) -> None:
+    """All attributes as if they shared one path."""
+    true = mechanism.shared_losses
+    patch.setattr(mechanism, "shared_losses", lambda t, x, mu: [((0, 1), true(t, x, mu)[0][1])])
+
+
 PURE: dict[str, tuple[Plant, HeavyHitters]] = {
     "30% less noise": (quieter, pure(1.5, 2.0)),
     "no failing string": (no_failing, pure(1.5, 50.0)),
     "one step a path": (one_step, pure(1.5, 50.0)),
+    "all on one path": (whole_tree_shares, pure(1.5, 50.0)),
     "one count moves": (one_count, pure(8.0, 0.5)),
     "no clip": (no_clip, pure(1.0, 50.0, 8)),
 }

@@ -60,6 +60,13 @@ KEYS = {
         "exact_d7_seconds",
         "fit_ratio_vs_sklearn",
     },
+    "halfspaces_by_dimension": {
+        "accuracy_ours",
+        "accuracy_ours_public_labels",
+        "accuracy_record_level",
+        "accuracy_non_private",
+        "curves",
+    },
     "error_by_dimension": {f"{u}_growth_{m}" for u in ("attribute", "person") for m in ("projection", "mwem")},
     "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
 }

@@ -282,6 +282,33 @@ def test_heavy_hitters_figure_and_tables_are_current_and_follow_what_was_measure
     assert changed != made.draw(found)
 
 
+def test_learners_tables_are_current_and_follow_what_was_measured() -> None:
+    made = script("make_learner_tables")
+    found = made.measured()
+    assert not found["quick"]
+    for kind, place in made.PAGES.items():
+        page = place.read_text(encoding="utf-8")
+        assert page == made.filled(page, kind, found), "run docs/make_learner_tables.py"
+        for name in made.tables(kind, found):
+            assert f"<!-- measured: {name} -->\n|" in page
+        found["needed"][kind]["pure"]["n"]["128"] += 1
+        changed = made.filled(page, kind, found)
+        assert page != changed
+        found["needed"][kind]["cdp"]["slope_log_d"] += 1
+        assert changed != made.filled(page, kind, found)
+
+
+def test_halfspace_figure_and_table_are_current_and_follow_what_was_measured() -> None:
+    made = script("make_halfspace_figures")
+    found = made.measured()
+    assert made.TARGET.read_text(encoding="utf-8") == made.draw(found), "run docs/make_halfspace_figures.py"
+    page = made.PAGE.read_text(encoding="utf-8")
+    assert page == made.filled(page, found), "run docs/make_halfspace_figures.py"
+    found["curves"]["uniform"]["record_level"][-1]["mean"] -= 0.01
+    assert made.TARGET.read_text(encoding="utf-8") != made.draw(found)
+    assert page != made.filled(page, found)
+
+
 def test_command_line_reference_is_current() -> None:
     made = script("make_cli_reference")
     assert made.TARGET.read_text(encoding="utf-8") == made.page(), "run docs/make_cli_reference.py"

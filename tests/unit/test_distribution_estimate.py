@@ -128,7 +128,8 @@ def test_error_grows_with_the_logarithm_of_the_number_of_attributes() -> None:
 
 
 def test_plan_form_and_refusals() -> None:
-    mechanism = DistributionEstimate(CDP(1), over=("size",), budgets={"size": CDP(0.5)}, failure=0.2)
+    mechanism = DistributionEstimate(CDP(1), over=("size",), budgets={"size": CDP(0.5)}, failure=0.2, memory_mb=500)
+    assert mechanism.histogram.memory_mb == 500
     assert DistributionEstimate.from_plan(json.loads(json.dumps(mechanism.to_json()))) == mechanism
     with pytest.raises(PlanError):
         DistributionEstimate.from_plan({"over": ["size"]})

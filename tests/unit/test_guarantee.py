@@ -416,3 +416,9 @@ def test_a_schema_gives_a_graph_its_domain() -> None:
     assert g.for_rows(2).epsilon("age") == 3.0
     with pytest.raises(GuaranteeError, match="lack 'age'"):
         Guarantee.from_graph(schema, [], on=["age", "sex"]).epsilon_between({"sex": 0}, {"sex": 1})
+
+
+def test_the_figure_of_many_attributes_is_told_briefly() -> None:
+    names = [f"a{i}" for i in range(1000)]
+    told = repr(Guarantee.linear(names, names, Rho(1)).figure(names))
+    assert told.startswith("Figure(a0 + a1 + ") and "a7 + 992 others: ρ = " in told and "a8" not in told

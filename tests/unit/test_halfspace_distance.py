@@ -132,7 +132,7 @@ def test_robust_error_counts_rows_within_the_radius() -> None:
     for flips in range(6):
         assert robust_error(x, y, w, Fraction(flips, 5)) == np.mean(distances <= flips)
     assert robust_error(x, y, w, 0) == 0
-    assert radius(0.3, 10) == 3 and radius(0.1, 30) == 3 and radius(0.29, 10) == 2
+    assert radius(0.3, 10) == 3 and radius(0.1, 30) == 3 and radius(0.29, 10) == 2 and radius(2 / 7, 7) == 2
 
 
 def test_real_weights_become_integers() -> None:

@@ -362,7 +362,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"label": "region"}, MechanismError, "3 values"),
     ({"label": "one"}, MechanismError, "1 values"),
     ({"label": "sik"}, KeyError, "sick"),
-    ({"over": ("sex", "sick")}, MechanismError, "other columns"),
+    ({"over": ("sex", "sick")}, MechanismError, "'sick' is the label"),
     ({"over": "sex"}, MechanismError, "list of names"),
     ({"over": ("one",)}, MechanismError, "two values"),
     ({"method": "svm"}, MechanismError, "Methods"),

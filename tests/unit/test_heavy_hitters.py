@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from nabladp import CDP, Attribute, Budget, HeavyHitters, NoiseSource, Pure, Rho, Schema, Session
-from nabladp.errors import BudgetError, MechanismError, NablaDPError, PlanError
+from nabladp.errors import BudgetError, DataError, MechanismError, NablaDPError, PlanError
 from nabladp.mechanisms.heavy_hitters import Settings, Tree
 from nabladp.mechanisms.heavy_hitters.loss import losses
 from nabladp.privacy.values import limit_units
@@ -234,6 +234,25 @@ def test_plot_shows_bars_intervals_and_the_certificate() -> None:
     found = HeavyHitters(CDP(1)).run(people(), NoiseSource.seeded(1))
     drawn = json.dumps(found.plot(BITS).to_dict())
     assert re.search(r'"count": 9\d\d|"count": 10\d\d', drawn) and "certified" in drawn and "combination 1" in drawn
+    assert f"certified: {found.certified}" in drawn and "tooltip" in drawn
+
+
+@pytest.mark.parametrize("attributes", [3, 12, 30])
+def test_tooltips_tell_the_values_or_where_they_differ(attributes: int) -> None:
+    schema = Schema(tuple(Attribute(f"a{i}", "boolean") for i in range(attributes)))
+    codes = np.zeros((1000, attributes), np.int64)
+    codes[:400, -1] = 1
+    codes[:100] = 1
+    table = CodedTable(schema, {f"a{i}": codes[:, i] for i in range(attributes)})
+    found = HeavyHitters(CDP(1)).run(table, NoiseSource.seeded(1)).heaviest(3)
+    drawn = found.plot(schema).to_dict()
+    first, second, third = (row["values"] for row in drawn["datasets"][drawn["data"]["name"]])
+    if attributes <= 12:
+        assert first.count("false") == attributes and third.count("true") == attributes
+        assert second.endswith(f"a{attributes - 1} true") and second.count("false") == attributes - 1
+    else:
+        assert "most frequent" in first and second == f"as the first, but a{attributes - 1} true"
+        assert third.count("true") == 12 and third.endswith("and 18 others")
 
 
 def test_a_release_holds_the_certificate(tmp_path: Path) -> None:
@@ -257,3 +276,70 @@ def test_the_whole_of_a_budget_may_be_asked_for(budget: Any) -> None:
     claim = HeavyHitters(budget, notion=notion).guarantee(BITS, 0)
     spent = claim.pure_units("a0") if notion == "pure" else claim.rho_units("a0")
     assert spent == limit_units(budget)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"leaves": [1, 1], "thresholded": [True, True], "joins": []},  # two roots
+        {"leaves": [1, 1], "thresholded": [True, True], "joins": [[1, 1]]},
+        {"leaves": [2, -1, 1], "thresholded": [True, True, True], "joins": [[3]]},  # overlapping
+        {"leaves": [1, 0, 1], "thresholded": [True, True, True], "joins": [[3]]},
+        {"leaves": [1], "thresholded": [True], "joins": []},  # an attribute is missing
+        {"leaves": [2], "thresholded": [False], "joins": []},  # a root without a threshold
+        {"leaves": [1, 1], "thresholded": [True, True], "joins": [[2, -2, 2]]},
+    ],
+)
+def test_what_is_no_tree_is_refused(wrong: dict[str, Any]) -> None:
+    """The proof needs nodes that are nested or disjoint, and one root."""
+    with pytest.raises(MechanismError):
+        Tree.from_json({"sizes": [2, 2]} | wrong)
+    body = HeavyHitters(CDP(1)).plan(BITS, N).to_json()
+    with pytest.raises(MechanismError, match="no settings of a tree"):
+        HeavyHitters(CDP(1), settings=body | {"tree": {"sizes": [2, 2]} | wrong})  # type: ignore[arg-type]
+
+
+def test_thresholds_are_whole_numbers() -> None:
+    body = HeavyHitters(Pure(1), notion="pure").plan(BITS, N).to_json()
+    for change in ({"mu": 1.5}, {"mu": True}):
+        with pytest.raises(MechanismError):
+            HeavyHitters(Pure(1), notion="pure", settings=body | change)  # type: ignore[arg-type]
+
+
+def test_sharing_a_path_costs_a_set_once() -> None:
+    """Sixteen attributes below one node: the whole person pays what one attribute does."""
+    schema = Schema(tuple(Attribute(f"a{i}", "boolean") for i in range(16)))
+    mechanism = HeavyHitters(Pure(1), notion="pure")
+    assert len(mechanism.plan(schema, 100_000).tree.lowest_nodes) == 16
+    assert len(set(mechanism.plan(schema, 100_000).tree.lowest_nodes)) == 1
+    guarantee = mechanism.guarantee(schema, 100_000)
+    assert guarantee.epsilon(schema.names) == guarantee.epsilon(["a3"]) <= 1
+
+
+def test_settings_may_leave_out_what_toml_has_no_word_for() -> None:
+    body = HeavyHitters(CDP(1)).plan(BITS, N).to_json()
+    kept = {key: value for key, value in body.items() if value is not None}
+    assert "count_scale" not in kept and Settings.from_json(kept) == Settings.from_json(body)
+
+
+def test_more_rows_than_declared_are_told_as_such(tmp_path: Path) -> None:
+    rows = np.random.default_rng(3).integers(0, 2, (1500, D))
+    lines = [",".join(BITS.names), *(",".join(map(str, row)) for row in rows.tolist())]
+    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    session = Session(
+        str(tmp_path / "people.csv"), BITS, Budget(per_attribute=Pure(2)), ledger=tmp_path / "l.db", rows=1000
+    )
+    with pytest.raises(DataError, match="number of rows") as caught:
+        session.release(HeavyHitters(Pure(1), notion="pure"))
+    assert "1500" not in str(caught.value)
+
+
+def test_a_claim_for_any_number_of_rows_refuses_nothing_that_fits(tmp_path: Path) -> None:
+    """Before the rows are counted only limits that hold whatever their number are checked."""
+    schema = Schema(tuple(Attribute(f"a{i}", "boolean") for i in range(40)))
+    rows = np.random.default_rng(3).integers(0, 2, (2000, 40))
+    lines = [",".join(schema.names), *(",".join(map(str, row)) for row in rows.tolist())]
+    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    budget = Budget(per_attribute=CDP(1), person=Rho(2))
+    session = Session(str(tmp_path / "people.csv"), schema, budget, ledger=tmp_path / "l.db")
+    assert session.release(HeavyHitters(CDP(1))).guarantee.per_person().rho <= 2

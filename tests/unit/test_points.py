@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,9 @@ def test_what_is_expected_is_told() -> None:
         body["error"] == LEARNER.promise(SCHEMA, 2000).error and body["summary"]["… with probability at least"] == 0.9
     )
     assert json.dumps(body)
+    (told,) = [value for label, value in body["summary"].items() if "whole person" in label]
+    rules = SCHEMA.cells(LEARNER.features(SCHEMA))
+    assert told == body["per_person_rows"] == math.ceil(math.sqrt(math.log(rules) / 0.5) / body["error"])
 
 
 # ---- refusals and plan files ---------------------------------------------------------------------------------------
@@ -167,7 +171,8 @@ def test_options_that_make_no_sense() -> None:
 
 
 def test_plan_form_round_trips() -> None:
-    learner = PointLearner(CDP(1), "ill", over=("size",), budgets={"ill": CDP(0.5)}, failure=0.2)
+    learner = PointLearner(CDP(1), "ill", over=("size",), budgets={"ill": CDP(0.5)}, failure=0.2, memory_mb=500)
+    assert learner.histogram(SCHEMA).memory_mb == 500
     assert PointLearner.from_plan(json.loads(json.dumps(learner.to_json()))) == learner
     for options in ({"budget": {"cdp": 1}}, {"budget": {"cdp": 1}, "label": "ill", "lable": 1}, {"label": "ill"}):
         with pytest.raises(PlanError):
@@ -188,6 +193,8 @@ def test_predicting_needs_every_feature_and_only_declared_values() -> None:
         model.predict({"colour": ["red"]})
     with pytest.raises(DataError, match="'size'"):
         model.predict({"colour": ["red"], "size": [99]})
+    with pytest.raises(DataError, match="'colour' and 'size' are not equally long"):
+        model.predict({"colour": ["red", "red"], "size": [3]})
     with pytest.raises(DataError):
         model.predict(pd.DataFrame([["red", 1, 2]], columns=["colour", "size", "size"]))
     with pytest.raises(OSError, match="column"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,10 @@ def test_summaries_say_what_is_promised() -> None:
     learned, schema = ThresholdLearner(CDP(1), "y"), schema_of((2,) * 40)
     told = learned.expected_error(schema, 2000).to_json()
     assert 0 < told["error"] < 0.1 and told["mistakes"] > 0
+    assert told["per_person_rows"] == math.ceil(math.sqrt(40 * math.log(2) / 0.5) / told["error"])
+    pure = ThresholdLearner(Pure(2), "y", notion="pure").expected_error(schema, 5000)
+    assert pure.error is not None and pure.person == math.ceil(40 * math.log(2) / 2 / pure.error)
+    assert learned.expected_error(schema, 3).person is None
     assert told["summary"]["if some threshold never errs, errs on at most this share of people"] == told["error"]
     assert "nothing" in learned.expected_error(schema, 0).to_json()["summary"]["promised"]
     assert "nothing" in learned.expected_error(schema, 3).to_json()["summary"]["promised"]
@@ -231,10 +236,14 @@ def test_schemas_that_do_not_fit_are_refused() -> None:
     for given in ({"label": "x1"}, {"label": "z"}, {"over": ("x0", "y")}, {"over": ("x0", "z")}):
         with pytest.raises(NablaDPError):
             ThresholdLearner(**({"budget": CDP(1), "label": "y"} | given)).guarantee(schema, 10)
-    with pytest.raises(DomainTooLarge):
+    with pytest.raises(DomainTooLarge, match=r"'x1' has 100,000,000 values, and at most 83,885 .* with 2 features"):
         ThresholdLearner(CDP(1), "y").plan(schema_of((2, 10**8)), 1000)
-    with pytest.raises(DomainTooLarge):
+    with pytest.raises(DomainTooLarge, match=r"'x0' has 100,000,000 values, and at most 16,777,216 "):
         ThresholdLearner(CDP(1), "y").plan(schema_of((10**8,)), 1000)
+    with pytest.raises(MechanismError, match="'y' is the label"):
+        ThresholdLearner(CDP(1), "y", over=("x0", "y")).guarantee(schema, 10)
+    with pytest.raises(MechanismError, match="there is no feature to predict 'y' from"):
+        ThresholdLearner(CDP(1), "y").guarantee(Schema((Attribute("y", "boolean"),)), 10)
     with pytest.raises(MechanismError):
         ThresholdLearner(CDP(1), "y").needed_rows(schema, 1.5)
 
@@ -251,6 +260,64 @@ def test_designs_that_do_not_fit_are_refused() -> None:
         Design("cdp", (2, 2), (0, 1), 1.0)
     with pytest.raises(BudgetError):
         ThresholdLearner(Rho(1e-18), "y").guarantee(schema_of((2,) * 30), 1000)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        3,
+        "probes",
+        {},
+        {"sizes": [2, 2]},
+        {"target": 2.5},
+        {"target": 0},
+        {"select_scale": 0},
+        {"select_scale": "1"},
+        {"cuts": []},
+        {"notion": "approx"},
+        {"depth": 3},
+        {"lists": {"tree": 3}},
+    ],
+)
+def test_what_is_no_design_is_refused_by_name(given: Any) -> None:
+    schema = schema_of((2,) * 30)
+    whole = ThresholdLearner(CDP(1), "y").plan(schema, 1000).to_json()
+    wrong = whole | given if isinstance(given, dict) and given else given
+    with pytest.raises(MechanismError):
+        ThresholdLearner(CDP(1), "y", design=wrong)
+
+
+def without_nulls(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    return {name: without_nulls(value) for name, value in body.items() if value is not None}
+
+
+@pytest.mark.parametrize(("budget", "notion"), [(CDP(1), "cdp"), (Pure(1), "pure")])
+@pytest.mark.parametrize("features", [3, 30])
+def test_a_design_goes_into_a_plan_and_comes_out_again(budget: Any, notion: str, features: int) -> None:
+    schema = schema_of((2,) * features)
+    design = ThresholdLearner(budget, "y", notion=notion).plan(schema, 1000)
+    learned = ThresholdLearner(budget, "y", notion=notion, design=design)
+    again = ThresholdLearner.from_plan(json.loads(json.dumps(learned.to_json())))
+    assert again == learned and again.plan(schema, 70) == design
+    assert Design.from_json(without_nulls(design.to_json())) == design  # as TOML would have it
+    assert "design" not in ThresholdLearner(budget, "y", notion=notion).to_json()
+
+
+def test_many_rows_of_many_features_are_planned_for_with_shorter_lists() -> None:
+    learned = ThresholdLearner(CDP(1), "y")
+    few, many = (learned.plan(schema_of((9,) * 200), n) for n in (1000, 10**7))
+    assert few.lists is not None and many.lists is not None
+    assert many.lists.longest_list * 10 * 200 <= 1 << 24
+    assert promised_error(many.errors, 10**7, 0.1) < 0.01  # type: ignore[operator]
+
+
+def test_ten_million_values_of_one_feature() -> None:
+    """All of them are on offer, none twice, in order."""
+    design = ThresholdLearner(CDP(1), "y").plan(schema_of((10**7,)), 1000)
+    thresholds = offered(design, 0, np.empty((1, 0), np.int64))
+    assert (thresholds[:, 0] == np.arange(10**7)).all()
 
 
 def test_plan_form() -> None:

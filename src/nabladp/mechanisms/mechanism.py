@@ -73,7 +73,10 @@ class Output(Protocol):
 
 
 class Mechanism(Protocol):
-    """A frozen dataclass of parameters."""
+    """A frozen dataclass of parameters.
+
+    ``plans_for_rows`` = True says that its claim for a known number of rows may be far below that for any number.
+    """
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> Mechanism:

@@ -10,6 +10,10 @@ from typing import Any
 from nabladp.errors import BudgetError, PlanError
 from nabladp.privacy.values import BudgetValue, as_value
 
+BUYS = {  # by whether a guarantee is pure
+    True: "Pure(eps), in a plan { pure = 1.0 }",
+    False: "CDP(eps0), Rho(rho) or Approx(eps, delta), in a plan { cdp = 1.0 }",
+}
 EXAMPLES = {"budget": "{ cdp = 0.2 }", "workload": '{ queries = "conjunctions", k = 2 }', "label": '"sick"'}
 
 
@@ -31,9 +35,7 @@ def concentrated(value: Any, what: str) -> BudgetValue:
     """A budget that buys Gaussian noise."""
     typed = as_value(value, what)
     if typed.pure:
-        raise BudgetError(
-            f"Gaussian noise cannot be bought with this {what}.", fix="Use CDP(eps0), Rho(rho) or Approx(eps, delta)."
-        )
+        raise BudgetError(f"Gaussian noise cannot be bought with this {what}.", fix=f"Use {BUYS[False]}.")
     return typed
 
 

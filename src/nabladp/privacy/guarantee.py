@@ -31,6 +31,7 @@ Attributes = HasAttributes | Universe | Iterable[str]
 Names = Iterable[str] | str
 FORMAT = 1
 MOST_ROWS = 10**6
+_SHOWN = 8  # attributes in a repr
 
 
 def _float(units: int | None) -> float:
@@ -46,7 +47,10 @@ class Figure:
 
     def __repr__(self) -> str:
         pure = "" if math.isinf(self.pure) else f", pure ε = {rounded(self.pure, 4, up=True)}"
-        return f"Figure({' + '.join(self.attributes)}: ρ = {rounded(self.rho, 4, up=True)}{pure})"
+        named = " + ".join(self.attributes[:_SHOWN])
+        if len(self.attributes) > _SHOWN:
+            named += f" + {len(self.attributes) - _SHOWN:,} others"
+        return f"Figure({named}: ρ = {rounded(self.rho, 4, up=True)}{pure})"
 
     @property
     def rho(self) -> float:

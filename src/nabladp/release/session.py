@@ -133,7 +133,11 @@ class Session:
 
     def _pay_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
         if self.table.known_rows is None:  # limits come first: a request that breaks one does not even count the rows
-            self.ledger.check_fits((self._promise(mechanism, 0), name) for name, _, mechanism in parts)
+            self.ledger.check_fits(
+                (self._promise(mechanism, 0), name)
+                for name, _, mechanism in parts
+                if not getattr(mechanism, "plans_for_rows", False)  # its claim for any number may be far too large
+            )
             tell("counting rows", 0, 0)
         n = self.table.n
         promises = [self._promise(mechanism, n) for *_, mechanism in parts]

@@ -15,10 +15,12 @@ from nabladp.mechanisms.distribution_estimate.errors import SquaredError
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
+    import altair as alt
     import pyarrow as pa
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_BARS = 30  # in a plot
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +83,12 @@ class Distribution:
     def _known(self) -> dict[bytes, float]:
         rows = np.ascontiguousarray(self.codes)
         return {row.tobytes(): float(p) for row, p in zip(rows, self.probabilities, strict=True)}
+
+    def plot(self, schema: Schema) -> alt.Chart:
+        """The most probable combinations as bars."""
+        from nabladp.mechanisms.heavy_hitters.picture import probability_bars
+
+        return probability_bars(self.names, self.codes[:_BARS], self.probabilities[:_BARS].tolist(), schema)
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 

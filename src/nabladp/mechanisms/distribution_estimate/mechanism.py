@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.distribution_estimate.errors import ExpectedError, smallest_error
@@ -27,7 +27,9 @@ class DistributionEstimate:
     """The probability of every combination of ``over`` (default: all source attributes), most of them 0.
 
     A histogram of the frequent combinations, cut where the bound on the squared error is smallest, and moved to the
-    nearest probabilities. Options are those of HeavyHitters.
+    nearest probabilities. Options are those of HeavyHitters of the same name. Three of them it does not have: what
+    ``frequency`` promises is no part of the error, the histogram's planner chooses ``count_share``, and ``lists`` are
+    not published.
 
     Guarantee: that of HeavyHitters; all else is post-processing. The bounds on the error hold for any data; those that
     speak of a population assume that rows were drawn from it independently.
@@ -38,7 +40,9 @@ class DistributionEstimate:
     notion: str = "cdp"
     failure: float = 0.05
     budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    memory_mb: int = 4096
     settings: Settings | None = None
+    plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked = self.histogram
@@ -51,7 +55,13 @@ class DistributionEstimate:
     def histogram(self) -> HeavyHitters:
         """The one look at the data, with the whole budget."""
         return HeavyHitters(  # [one-histogram]
-            self.budget, self.over, self.notion, self.failure, budgets=self.budgets, settings=self.settings
+            self.budget,
+            self.over,
+            self.notion,
+            self.failure,
+            budgets=self.budgets,
+            memory_mb=self.memory_mb,
+            settings=self.settings,
         )
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
@@ -96,6 +106,7 @@ class DistributionEstimate:
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"budget": self.budget.to_json(), "notion": self.notion, "failure": self.failure}
+        body["memory_mb"] = self.memory_mb
         if self.over is not None:
             body["over"] = list(self.over)
         if self.budgets:

@@ -109,7 +109,8 @@ def calibrate(
     if star is not None:
         left = {source: units - star.cost(star.held.get(source, 0)) for source, units in left.items()}
     layers, last = _layers(columns, sources, flips, left)
-    if left and (not layers or layers[0].weight < _FEWEST_UNITS):
+    unpaid = [name for name, behind in sources.items() if behind and name not in last]
+    if unpaid or (left and (not layers or layers[0].weight < _FEWEST_UNITS)):
         raise BudgetError("The budget is too small for so many columns.", fix="Raise it or name fewer attributes.")
     totals = list(accumulate(layer.weight for layer in layers))
     classes = [_class(name, name == label and name is not None, last, sources) for name in columns.attribute_of]

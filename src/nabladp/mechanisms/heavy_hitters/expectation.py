@@ -23,7 +23,10 @@ class ExpectedError:
         if settings is None:
             return cls(None, len(sizes), n, None)
         strings = math.fsum(math.log(size) for size in sizes)
-        return cls(settings, len(sizes), n, _per_person(settings, strings, budget))
+        person = _per_person(settings, strings, budget)
+        if len(settings.tree.nodes) == 1:  # one node costs the whole person what it costs an attribute
+            person = min(person, settings.certified)
+        return cls(settings, len(sizes), n, person)
 
     @property
     def cells(self) -> int:

@@ -125,6 +125,15 @@ def finding_losses(tree: Tree, levels: Sequence[Level], mu: int) -> tuple[float,
     return tuple(known[tuple(path)] for path in paths)
 
 
+def shared_losses(tree: Tree, levels: Sequence[Level], mu: int) -> list[tuple[tuple[int, ...], float]]:
+    """chain + 1/λ once for all attributes that share a path: any set of them pays it once (the pure tree)."""
+    each = finding_losses(tree, levels, mu)
+    groups: dict[int, list[int]] = {}
+    for attribute, node in enumerate(tree.lowest_nodes):
+        groups.setdefault(node, []).append(attribute)
+    return [(tuple(held), each[held[0]]) for held in groups.values()]
+
+
 def node_rho(scale: float) -> float:
     """What a thresholded node with discrete Gaussian noise costs every set that meets it: two counts move by one."""
     return 1 / scale**2 * (1 + _SLACK)

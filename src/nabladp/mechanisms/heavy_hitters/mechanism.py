@@ -8,20 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.heavy_hitters.engine.finding import check, find
 from nabladp.mechanisms.heavy_hitters.expectation import ExpectedError
 from nabladp.mechanisms.heavy_hitters.law import exact_law
-from nabladp.mechanisms.heavy_hitters.loss import counting_loss, finding_losses, losses
+from nabladp.mechanisms.heavy_hitters.loss import counting_loss, losses, shared_losses
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.options import BUYS, plan_options
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -46,7 +46,7 @@ class HeavyHitters:
     the counts get. A run that might need more than ``memory_mb`` is refused before anything is spent. ``lists``
     also publishes what every node of the tree listed. ``settings`` replace the planner's choice.
 
-    Guarantee. Pure: ``linear`` over the attributes for the lists, ``touch`` of all for the counts
+    Guarantee. Pure: ``touch`` for every group of attributes that share a path, for the lists, and of all for the counts
     (`thm:heavy-hitters-main` with its constants mended). Concentrated: ``touch`` for every node of the tree. Assumed:
     the number of rows is public and one row is one person.
     """
@@ -61,6 +61,7 @@ class HeavyHitters:
     lists: bool = False
     memory_mb: int = 4096
     settings: Settings | None = None
+    plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.notion not in NOTIONS:
@@ -89,8 +90,8 @@ class HeavyHitters:
     def _fitting(self, value: Any, what: str) -> BudgetValue:
         typed = as_value(value, what)
         if typed.pure != (self.notion == "pure"):
-            wanted = "Pure(eps)" if self.notion == "pure" else "CDP(eps0), Rho(rho) or Approx(eps, delta)"
-            raise BudgetError(f"notion = {self.notion!r} cannot be bought with this {what}.", fix=f"Use {wanted}.")
+            fix = f"Use {BUYS[self.notion == 'pure']}."
+            raise BudgetError(f"notion = {self.notion!r} cannot be bought with this {what}.", fix=fix)
         return typed
 
     # ---- before data ----------------------------------------------------------------------------------------------
@@ -132,30 +133,16 @@ class HeavyHitters:
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         names, universe = self.reads(schema), Universe.of(schema)
         if not n and self.settings is None:  # [any-rows]
-            limits = self._column_limits(schema, names)
+            least = min(self._column_limits(schema, names).values())  # noise follows the smallest
             if self.notion == "pure":
-                return Guarantee.linear(universe, {name: Pure(limit) for name, limit in limits.items()})
-            return Guarantee.squares(universe, {name: Rho(limit) for name, limit in limits.items()})
+                return Guarantee.linear(universe, names, Pure(least))
+            return Guarantee.squares(universe, names, Rho(least))
         settings = self.plan(schema, n)
-        return (self._pure_cost if self.notion == "pure" else self._cdp_cost)(universe, names, settings)
-
-    def _pure_cost(self, universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
-        found = finding_losses(settings.tree, settings.levels, settings.mu)  # [chain]
-        lists = Guarantee.linear(universe, {name: Pure(loss) for name, loss in zip(names, found, strict=True)})
+        lists = lists_cost(universe, names, settings)
         if settings.count_scale is None:
             return lists
         counting = counting_loss(settings.levels[0].scale, settings.count_scale)  # [counts]
         return lists + Guarantee.touch(universe, names, Pure(counting))
-
-    def _cdp_cost(self, universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
-        parts = []
-        for node in settings.tree.nodes:
-            if node.thresholded:  # [nodes]
-                scale = settings.level_of(node).scale
-                held = [names[attribute] for attribute in node.attributes]
-                cost = Rho(1 / Fraction(scale) ** 2)
-                parts.append(Guarantee.touch(universe, held, cost, gaussian_scale=scale))
-        return Guarantee.compose(universe, parts)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
         """The certificate; none of it is known before the number of rows is."""
@@ -169,7 +156,7 @@ class HeavyHitters:
     def run(self, counts: Counts, noise: NoiseSource) -> HeavyList:
         names = self.reads(counts.schema)
         settings = self.plan(counts.schema, counts.n)
-        found = find(counts, names, settings, noise)
+        found = find(counts, names, settings, noise, self.memory_mb * 2**20)
         return HeavyList.of(found, settings, names, counts.n, keep_lists=self.lists)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
@@ -206,9 +193,25 @@ class HeavyHitters:
         return HeavyList.from_json(data, schema)
 
 
+def lists_cost(universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
+    """What all lists cost; concentrated, also the noisy counts by which strings passed."""
+    parts = []
+    if settings.notion == "pure":  # [chain] [shared-path]
+        for together, loss in shared_losses(settings.tree, settings.levels, settings.mu):
+            parts.append(Guarantee.touch(universe, [names[j] for j in together], Pure(loss)))
+        return Guarantee.compose(universe, parts)
+    for node in settings.tree.nodes:
+        if node.thresholded:  # [nodes]
+            scale = settings.level_of(node).scale
+            held = [names[j] for j in node.attributes]
+            parts.append(Guarantee.touch(universe, held, Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale))
+    return Guarantee.compose(universe, parts)
+
+
 def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        raise MechanismError("'over' is a list of attributes.", fix='Write over = ["age", "sex"].')
+        what = "is empty: it is a list of attributes" if value in ((), []) else "is a list of attributes"
+        raise MechanismError(f"'over' {what}.", fix='Write over = ["age", "sex"], or leave it out for all.')
     if len(set(value)) != len(value):
         raise MechanismError("'over' names an attribute twice.", fix="Name each attribute once.")
     return tuple(value)

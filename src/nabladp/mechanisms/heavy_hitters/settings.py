@@ -17,6 +17,9 @@ _PLAIN = (
 )
 
 
+_OPTIONAL = ("count_scale", "longest_list")
+
+
 @dataclass(frozen=True)
 class Level:
     """The threshold τ and the noise (λ of the discrete Laplace, σ of the discrete Gaussian) of one tree level."""
@@ -45,13 +48,17 @@ class Settings:
     unlisted: int  # with the same probability nothing unlisted is as frequent as this
     failure: float
     expected_list: float  # bound on the expected length of every node's list, whatever the data
-    memory: int  # bytes, but for a millionth of ``failure``: half for lists, a quarter each for cells and rows
+    memory: int  # bytes, but for a millionth of ``failure``: half for lists, a quarter for cells; rows not counted
     longest_list: float = math.inf  # with the same certainty no node's list is longer
 
     def __post_init__(self) -> None:
         if len(self.levels) != self.tree.thresholded_levels:
             raise ValueError("There must be one threshold for every thresholded level of the tree.")
         thresholds = [level.threshold for level in self.levels]
+        if any(type(number) is not int for number in (self.mu, *thresholds)):
+            raise ValueError("μ and thresholds must be whole numbers.")
+        if not all(math.isfinite(scale) for scale in (*(x.scale for x in self.levels), self.count_scale or 1.0)):
+            raise ValueError("Noise scales must be finite.")
         if any(low > high for low, high in pairwise(thresholds)) and self.notion == "pure":
             raise ValueError("Thresholds of the pure tree must not fall on the way to the root.")
         if thresholds[0] < self.mu or min(thresholds) < 0:
@@ -70,8 +77,9 @@ class Settings:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Settings:
         levels = tuple(Level(int(t), float(s)) for t, s in zip(data["thresholds"], data["scales"], strict=True))
-        plain = {name: data[name] for name in _PLAIN}
-        plain["longest_list"] = math.inf if plain["longest_list"] is None else plain["longest_list"]
+        plain = {name: data[name] for name in _PLAIN if name not in _OPTIONAL}
+        longest = data.get("longest_list")  # a plan file has no word for nothing: it leaves these out
+        plain |= {"count_scale": data.get("count_scale"), "longest_list": math.inf if longest is None else longest}
         return cls(tree=Tree.from_json(data["tree"]), levels=levels, **plain)
 
     def level_of(self, node: Node) -> Level:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any
+
+from nabladp.errors import MechanismError
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,37 @@ class Tree:
 
     sizes: tuple[int, ...]
     nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        """What the proof takes for granted: nodes are nested or disjoint, and there is one root. [nested]"""
+        if not self._is_a_tree():
+            raise MechanismError("The nodes do not make up a tree.", fix="Build it with Tree.build.")
+
+    def _is_a_tree(self) -> bool:
+        if not self.nodes or any(type(size) is not int or size < 1 for size in self.sizes):
+            return False
+        everything, root = tuple(range(len(self.sizes))), len(self.nodes) - 1
+        leaves = [node.attributes for node in self.nodes if not node.children]
+        children = sorted(child for node in self.nodes for child in node.children)
+        return (
+            tuple(chain.from_iterable(leaves)) == everything == self.nodes[root].attributes
+            and all(leaves)
+            and children == list(range(root))  # all but the root have one parent
+            and self.nodes[root].thresholded
+            and all(self._joins_its_children(position) for position in range(root + 1))
+        )
+
+    def _joins_its_children(self, position: int) -> bool:
+        node = self.nodes[position]
+        if not node.children:
+            return node.level == 0
+        below = [self.nodes[child] for child in node.children]
+        return (
+            node.thresholded
+            and max(node.children) < position
+            and node.attributes == tuple(chain.from_iterable(child.attributes for child in below))
+            and node.level > max(child.level for child in below)
+        )
 
     @classmethod
     def build(cls, sizes: Sequence[int], leaf_cells: int, fan_out: int, free_cells: int) -> Tree:
@@ -56,6 +89,8 @@ class Tree:
 
     def to_json(self) -> dict[str, Any]:
         """How many attributes every leaf holds, which leaves have a threshold, and how many neighbours are joined."""
+        if any(len(node.children) == 1 for node in self.nodes):
+            raise MechanismError("A node with one child cannot be written down.", fix="Write the tree it came from.")
         leaves = [self.nodes[position] for position in self.levels[0]]
         current, joins = list(self.levels[0]), []
         for level in self.levels[1:]:
@@ -101,6 +136,16 @@ class Tree:
     @property
     def thresholded_levels(self) -> int:
         return self.root.level - self.lowest + 1
+
+    @cached_property
+    def lowest_nodes(self) -> tuple[int, ...]:
+        """For every attribute, the lowest thresholded node that holds it. Those with the same one share a path."""
+        found = [-1] * len(self.sizes)
+        for position, node in enumerate(self.nodes):  # children come first
+            if node.thresholded:
+                for attribute in node.attributes:
+                    found[attribute] = position if found[attribute] < 0 else found[attribute]
+        return tuple(found)
 
     @cached_property
     def path_lengths(self) -> tuple[int, ...]:

@@ -26,8 +26,16 @@ def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[st
         )
     found = tuple(name for name in schema.roots if name != label) if over is None else tuple(over)
     schema.sizes(found)
-    if not found or label in found:
-        raise MechanismError("Features are other columns than the label.", fix="Name at least one, and not the label.")
+    if label in found:
+        raise MechanismError(
+            f"{label!r} is the label, and 'over' names it as a feature too.", fix="Remove it from 'over'.", column=label
+        )
+    if not found:
+        why = "" if over is None else "'over' is empty: "
+        raise MechanismError(
+            f"{why}there is no feature to predict {label!r} from.",
+            fix="Name at least one attribute other than the label.",
+        )
     return found
 
 
@@ -40,7 +48,16 @@ def label_values(schema: Schema, label: str) -> NDArray[Any]:
 def as_arrow(data: Any) -> pa.Table:
     """A data frame, an Arrow table or a mapping of columns as an Arrow table, each value read by itself."""
     if isinstance(data, Mapping):
-        return pa.table({str(name): column(values) for name, values in data.items()})
+        columns = {str(name): column(values) for name, values in data.items()}
+        if len({len(values) for values in columns.values()}) > 1:
+            first, *others = columns
+            odd = next(name for name in others if len(columns[name]) != len(columns[first]))
+            raise DataError(
+                f"The columns {first!r} and {odd!r} are not equally long.",
+                fix="Give one value for each row.",
+                column=odd,
+            )
+        return pa.table(columns)
     if isinstance(data, pa.Table):
         return data
     source = open_source(data)

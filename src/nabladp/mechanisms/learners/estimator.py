@@ -38,9 +38,9 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Without arguments, from the session's own table; with them from that table, through the same ledger.
 
         X is a data frame, an Arrow table, a mapping of columns, or an array with the features in order; y holds the
-        labels, where X has no such column. Together they must have every column of the schema.
+        labels, where X has no such column. Together they must have every column of the session's schema.
         """
-        session = self.session if X is None else self.session.with_table(self._labelled(X, y))
+        session = self.session if X is None else self.session.with_table(self._complete(self._labelled(X, y)))
         self.release_ = session.release(self.mechanism)
         self.model_ = self.release_.output
         self.classes_ = np.unique(label_values(self._schema, self.mechanism.label))
@@ -72,6 +72,19 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 fix="Give a table with named columns instead.",
             )
         return {name: X[:, i] for i, name in enumerate(self._features)}
+
+    def _complete(self, table: pa.Table) -> pa.Table:
+        """A column that is missing but never read is no misspelling: what is wrong is the session's schema."""
+        missing = [name for name in self._schema.names if name not in table.column_names]
+        if not missing or set(missing) & set(self.mechanism.reads(self._schema)):
+            return table  # complete, or refused by the session with the name of what is needed
+        more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
+        raise DataError(
+            f"There is no column {missing[0]!r}{more}, which the learner never reads but the session's schema has.",
+            fix="Fit with a session whose schema holds only the columns in use, or add the column.",
+            column=missing[0],
+            columns=missing,
+        )
 
     def _labelled(self, X: Any, y: Any) -> pa.Table:
         table, label = as_arrow(self._named(X)), self.mechanism.label

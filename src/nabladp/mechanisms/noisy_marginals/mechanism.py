@@ -15,7 +15,7 @@ from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate, limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
-from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.options import BUYS, plan_options
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
@@ -81,9 +81,9 @@ class NoisyMarginals:
     def _fitting(self, value: Any, what: str) -> BudgetValue:
         typed = as_value(value, what)
         if typed.pure != (self.noise == "laplace"):
-            wanted = "Pure(eps)" if self.noise == "laplace" else "CDP(eps0), Rho(rho) or Approx(eps, delta)"
             raise BudgetError(
-                f"{self.noise.capitalize()} noise cannot be bought with this {what}.", fix=f"Use {wanted}."
+                f"{self.noise.capitalize()} noise cannot be bought with this {what}.",
+                fix=f"Use {BUYS[self.noise == 'laplace']}.",
             )
         return typed
 

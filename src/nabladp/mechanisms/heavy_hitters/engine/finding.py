@@ -14,7 +14,7 @@ import numpy as np
 
 from nabladp.mechanisms.heavy_hitters.engine import limits
 from nabladp.mechanisms.heavy_hitters.engine.counting import Rows, frequent
-from nabladp.mechanisms.heavy_hitters.engine.limits import cells_at_once, packed_bytes
+from nabladp.mechanisms.heavy_hitters.engine.limits import cells_at_once
 from nabladp.mechanisms.heavy_hitters.engine.limits import check as check
 from nabladp.mechanisms.heavy_hitters.engine.numbering import (
     LOOKED_UP,
@@ -37,6 +37,7 @@ from nabladp.mechanisms.heavy_hitters.engine.passing import (
     let_through,
 )
 from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent
+from nabladp.mechanisms.heavy_hitters.planning.search import MEMORY
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.mechanisms.mechanism import report_progress
@@ -74,11 +75,11 @@ class Found:
         return np.stack(np.unravel_index(rows[:, 0], sizes), axis=1).astype(np.int64)
 
 
-def find(counts: Counts, names: Sequence[str], settings: Settings, noise: NoiseSource) -> Found:
+def find(counts: Counts, names: Sequence[str], settings: Settings, noise: NoiseSource, memory: float = MEMORY) -> Found:
     """The lists of all nodes and the root's noisy counts, with exactly the law of drawing noise for every candidate."""
     names = tuple(names)
-    check(settings, counts.schema.sizes(names), counts.n)
-    search = _Search(counts, names, settings, noise)
+    check(settings, counts.schema.sizes(names), counts.n, memory)
+    search = _Search(counts, names, settings, noise, memory / 4)
     levels = settings.tree.levels
     for level, positions in enumerate(levels):
         report_progress(counts, "level", level, len(levels))
@@ -103,7 +104,10 @@ class _Search:
     never counted.
     """
 
-    def __init__(self, counts: Counts, names: tuple[str, ...], settings: Settings, noise: NoiseSource) -> None:
+    def __init__(
+        self, counts: Counts, names: tuple[str, ...], settings: Settings, noise: NoiseSource, held: float
+    ) -> None:
+        """Rows stay in memory, packed, where they take at most ``held`` bytes."""
         self.counts, self.names, self.settings, self.noise = counts, names, settings, noise
         self.nodes, self.tree, self.pure = settings.tree.nodes, settings.tree, settings.notion == "pure"
         self.longest = math.ceil(min(limits.LONGEST, settings.longest_list))
@@ -111,9 +115,9 @@ class _Search:
         self.lists: list[Integers] = [np.empty((0, max(1, len(node.children))), np.int64) for node in self.nodes]
         self.exact: list[Integers | None] = [none for _ in self.nodes]
         self.root = Passed(none, none, None if self.pure else none)
-        self.rows, self.groups = self._packed()
+        self.rows, self.groups = self._packed(held)
 
-    def _packed(self) -> tuple[Rows, dict[int, Part]]:
+    def _packed(self, most: float) -> tuple[Rows, dict[int, Part]]:
         """What is counted, and by which part every group of attributes is numbered there.
 
         Groups are leaves, or nodes of few cells above free leaves. Rows are packed if they are read more than once.
@@ -126,7 +130,7 @@ class _Search:
                 groups[position] = Whole(self._attributes(node))
         named = {str(position): part for position, part in groups.items()}
         several = self.tree.thresholded_levels > 1
-        packed = Packed.of(self.counts, named, packed_bytes(self.settings)) if several else None
+        packed = Packed.of(self.counts, named, most) if several else None
         if packed is None:
             return self.counts, groups
         return packed, {position: Column(str(position), part.axis) for position, part in groups.items()}
@@ -150,7 +154,7 @@ class _Search:
             self._bound_candidates(position)
         size = sum(math.prod(self._sizes(position)) for position in live)
         rule = Rule.of(self.settings, level, size, len(live) * self.counts.n)
-        least = 0 if live[0] == self._root else rule.floor  # [counts] the root's must be exact, however small
+        least = 0 if self._root in live else rule.floor  # [counts] the root's must be exact, however small
         above = least if self._few_occur(live, rule, least) else max(least, rule.limit)
         candidates = self._candidates(live, rule, above)
         some = let_through(candidates, rule, self.noise)

@@ -79,10 +79,5 @@ def passing_many(settings: Settings, level: Level, candidates: float) -> bool:
 
 
 def cells_at_once(settings: Settings) -> int:
-    """How many cells are counted in one pass over the rows. A quarter of the memory is for that."""
+    """How many cells are counted in one pass over the rows: a quarter of the memory is for that."""
     return min(MOST_CELLS, max(LEAST_CELLS, settings.memory // (4 * CELL_BYTES)))
-
-
-def packed_bytes(settings: Settings) -> int:
-    """What rows in memory may take: another quarter. Half is left for lists."""
-    return settings.memory // 4

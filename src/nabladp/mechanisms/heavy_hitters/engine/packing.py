@@ -38,10 +38,11 @@ class Packing:
         return total
 
     def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
-        rows, start = Batch(columns_of(batch)), self.filled
+        rows, start = Batch(columns_of(batch)), min(self.filled, self.rows)
         self.filled += batch.num_rows
+        room = min(self.filled, self.rows) - start  # of more rows than were declared ``fold`` will tell
         for part, column in zip(self.parts, self.columns(total), strict=True):
-            column[start : self.filled] = rows.numbers(part)
+            column[start : start + room] = rows.numbers(part)[:room]
 
     def columns(self, total: Integers) -> list[Numbers]:
         words = [total[i:j] for i, j in pairwise(self.bounds)]

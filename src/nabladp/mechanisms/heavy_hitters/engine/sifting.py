@@ -44,6 +44,8 @@ def one_by_one(product: Product) -> Asking:
 
 def _as_strings(product: Product, counted: Counted) -> Frequent:
     """Without the cells in which a part's number is 0 and stands for strings that are not listed."""
+    if not len(counted[0]):  # also of a product with more cells than numpy could number
+        return np.empty((0, len(product.parts)), np.int64), np.empty(0, np.int64)
     rows = np.stack(np.unravel_index(counted[0], product.shape), axis=1).astype(np.int64)
     listed = (rows >= [part.first for part in product.parts]).all(axis=1)
     return rows[listed], counted[1][listed]

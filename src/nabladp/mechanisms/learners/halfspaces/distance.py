@@ -158,8 +158,8 @@ def robust_error(
 
 
 def radius(gamma: float | Fraction, d: int) -> int:
-    """⌊γ·d⌋ with γ as it was written: 0.3 of 10 attributes is 3."""
-    share = exact(gamma, "γ")
+    """⌊γ·d⌋ with γ as it was meant: 0.3 of 10 attributes is 3, and 2/7 of 7, which no double is, is 2."""
+    share = exact(gamma, "γ").limit_denominator(10**6)
     if not 0 <= share <= 1:
         raise MechanismError("γ is a share of the attributes, from 0 to 1.", fix="Give, say, 0.1.")
     return math.floor(share * d)

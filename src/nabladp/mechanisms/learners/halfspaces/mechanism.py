@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.allocation import source_units
@@ -85,6 +85,7 @@ class HalfspaceLearner:
     holdout: float | None = None
     holdout_budget: BudgetValue | None = None
     memory_mb: int = 1024
+    plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "budget", concentrated(self.budget, "budget"))

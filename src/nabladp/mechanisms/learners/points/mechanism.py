@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners.person import least_units, person_rows
 from nabladp.mechanisms.learners.points.model import PointModel
 from nabladp.mechanisms.learners.points.promise import ExpectedError, Promise, best_promise
 from nabladp.mechanisms.mechanism import Law, Records
@@ -36,7 +37,8 @@ class PointLearner:
     ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features (default: all
     source attributes but the label). ``budget`` (and exceptions in ``budgets``) is what every source attribute may pay:
     Pure for ``notion="pure"``; CDP, Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the promised
-    error may be exceeded. A hypothesis always comes out.
+    error may be exceeded. A run that might need more than ``memory_mb`` is refused before anything is spent; a plan
+    for the histogram may be given in ``settings``. A hypothesis always comes out.
 
     Guarantee: that of HeavyHitters over features and label; all else is post-processing. The promised error assumes
     that some point carries the label and that rows are drawn independently; the guarantee assumes neither.
@@ -48,14 +50,14 @@ class PointLearner:
     notion: str = "cdp"
     failure: float = 0.1
     budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    memory_mb: int = 4096
     settings: Settings | None = None
+    plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
-        checked = HeavyHitters(
-            self.budget, self.over, self.notion, self.failure, budgets=self.budgets, settings=self.settings
-        )
+        checked = self._histogram(self.over)
         for name in ("budget", "over", "budgets", "settings"):
             object.__setattr__(self, name, getattr(checked, name))
 
@@ -69,8 +71,17 @@ class PointLearner:
 
     def histogram(self, schema: Schema) -> HeavyHitters:
         """The one look at the data, with the whole budget."""
-        return HeavyHitters(  # [one-histogram]
-            self.budget, self.reads(schema), self.notion, self.failure, budgets=self.budgets, settings=self.settings
+        return self._histogram(self.reads(schema))  # [one-histogram]
+
+    def _histogram(self, over: tuple[str, ...] | None) -> HeavyHitters:
+        return HeavyHitters(
+            self.budget,
+            over,
+            self.notion,
+            self.failure,
+            budgets=self.budgets,
+            memory_mb=self.memory_mb,
+            settings=self.settings,
         )
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
@@ -84,8 +95,13 @@ class PointLearner:
         return best_promise(settings, n, schema.cells(self.features(schema)), self.failure)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
-        known = self.promise(schema, n) if n else None
-        return ExpectedError(len(self.features(schema)), n, self.failure, known)
+        sizes = schema.sizes(self.features(schema))
+        if not n:
+            return ExpectedError(len(sizes), n, self.failure, None)
+        promise = self.promise(schema, n)
+        units = least_units(schema, self.reads(schema), self.budget, self.budgets)
+        person = person_rows(sizes, units, self.notion == "pure", promise.error)
+        return ExpectedError(len(sizes), n, self.failure, promise, person)
 
     def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
         """The number of rows (to half a percent) from which on error at most α is promised, but for ``failure``."""
@@ -140,7 +156,7 @@ class PointLearner:
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label}
-        body |= {"notion": self.notion, "failure": self.failure}
+        body |= {"notion": self.notion, "failure": self.failure, "memory_mb": self.memory_mb}
         if self.over is not None:
             body["over"] = list(self.over)
         if self.budgets:

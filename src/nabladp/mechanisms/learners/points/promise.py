@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.learners.person import PERSON_LABEL
 
 Floats = NDArray[np.float64]
 _FALSE_SHARES = (0.5, 0.3, 0.1, 0.03, 0.01)  # of the failure probability, for accepting a point that is in no row
@@ -115,6 +116,7 @@ class ExpectedError:
     n: int
     failure: float
     promise: Promise | None
+    person: int | None = None  # the order of rows that this error takes with the budget for the whole person
 
     @property
     def cells(self) -> int:
@@ -123,7 +125,7 @@ class ExpectedError:
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"n": self.n, "features": self.features, "failure": self.failure}
         if self.promise is not None:
-            body |= {"cut": self.promise.cut, "error": self.promise.error}
+            body |= {"cut": self.promise.cut, "error": self.promise.error, "per_person_rows": self.person}
         return body | {"summary": self._summary()}
 
     def _summary(self) -> dict[str, Any]:
@@ -134,5 +136,6 @@ class ExpectedError:
             "features": self.features,
             "if one point carries the label, errs on at most this share of people": self.promise.error,
             "… with probability at least": 1 - self.failure,
+            PERSON_LABEL: self.person,
             "a point is accepted from this noisy count on": self.promise.cut,
         }

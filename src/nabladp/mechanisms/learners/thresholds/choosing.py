@@ -32,6 +32,9 @@ def offered(design: Design, place: int, prefixes: Integers) -> Codes:
     smallest = np.zeros((len(prefixes), len(ways), len(largest)), np.uint32)
     smallest[:, :, :start] = prefixes[:, None, :]
     smallest[:, :, start : start + len(block)] = ways[None, :, :]
+    if not start:  # in order already: all that is left is the largest string
+        whole = smallest[0]
+        return whole if (whole[-1] == largest).all() else np.append(whole, largest[None].astype(np.uint32), axis=0)
     tops = np.tile(largest, (len(prefixes), 1)).astype(np.uint32)
     tops[:, :start] = prefixes  # p11…1 exists for every p, unlike what comes after it
     ends = np.stack([np.zeros(len(largest)), largest]).astype(np.uint32)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
@@ -12,6 +14,7 @@ from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.privacy.values import BudgetValue, Pure, Rho
 
 SEARCHES = ("probes", "pick")
+_TAKE_IT = "Take one from learner.plan(schema, n).to_json(), or leave it out."
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,46 @@ class Design:
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:
             raise MechanismError(f"There is no search {self.search!r}.", fix="Use 'probes' or 'pick'.")
-        if self.cuts[0] != 0 or list(self.cuts) != sorted({*self.cuts}) or self.cuts[-1] >= len(self.sizes):
+        if self.notion not in ("cdp", "pure"):
+            raise MechanismError(f"There is no notion {self.notion!r}.", fix="Use 'cdp' or 'pure'.")
+        for name in ("select_scale", "search_scale", "ones_scale"):
+            if not (_is_number(getattr(self, name)) and getattr(self, name) > 0):
+                raise MechanismError(f"The {name!r} of a design is a positive number.", fix=_TAKE_IT)
+        if self.target < 1 or self.search_error < 0:
+            raise MechanismError("The 'target' of a design is at least 1, its 'search_error' 0.", fix=_TAKE_IT)
+        if self.cuts[:1] != (0,) or list(self.cuts) != sorted({*self.cuts}):
+            raise MechanismError("Cuts start at 0 and rise.", fix="Leave at least one feature after the last.")
+        if self.cuts[-1] >= len(self.sizes):
             raise MechanismError("Cuts start at 0 and rise.", fix="Leave at least one feature after the last.")
         if self.many != (self.lists is not None) or (self.lists and self.lists.tree.sizes != self.prefix_sizes):
             raise MechanismError("The lists are for other features.", fix="Plan them for those up to the last cut.")
+        if self.lists is not None and self.lists.notion != self.notion:
+            raise MechanismError("The lists are of the other notion.", fix=f"Plan them for {self.notion!r}.")
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        body = {part.name: getattr(self, part.name) for part in fields(self)}
+        lists = None if self.lists is None else self.lists.to_json()
+        return body | {"sizes": list(self.sizes), "cuts": list(self.cuts), "lists": lists}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Design:
+        """What may be absent or null is absent in a plan file, which has no null."""
+        try:
+            body = {name: value for name, value in data.items() if value is not None}
+            for name in ("sizes", "cuts"):
+                body[name] = tuple(_whole(value) for value in data[name])
+            for name in ("target", "search_error", "few", "errors"):
+                if name in body:
+                    body[name] = _whole(body[name])
+            if "lists" in body:
+                body["lists"] = Settings.from_json(body["lists"])
+            return cls(**body)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, MechanismError):
+                raise
+            raise MechanismError("'design' is no design of a threshold learner.", fix=_TAKE_IT) from None
 
     # ---- the search -----------------------------------------------------------------------------------------------
 
@@ -98,6 +137,16 @@ class Design:
     def _pick(self, scale: float) -> BudgetValue:
         width = Fraction(scale)
         return Pure(2 / width) if self.notion == "pure" else Rho(1 / (2 * width**2))  # [range]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError
+    return value
 
 
 def prefix_tree(tree: Tree, length: int) -> Tree:

@@ -7,22 +7,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from nabladp.errors import BudgetError, MechanismError
-from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.heavy_hitters.engine.finding import find
-from nabladp.mechanisms.heavy_hitters.loss import finding_losses
-from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, lists_cost
 from nabladp.mechanisms.heavy_hitters.settings import Notion
 from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners.person import PERSON_LABEL, least_units, person_rows
 from nabladp.mechanisms.learners.thresholds.choosing import Integers, mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design
 from nabladp.mechanisms.learners.thresholds.law import RunLaw
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
-from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, promised_error, rows_for
+from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
 from nabladp.mechanisms.learners.thresholds.searching import polarization, search
 from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.options import plan_options
@@ -65,12 +64,15 @@ class ThresholdLearner:
     budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
     search: str | None = None
     design: Design | None = None
+    plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
         if self.search is not None and self.search not in SEARCHES:
             raise MechanismError(f"There is no search {self.search!r}.", fix="Use 'probes' or 'pick', or leave it out.")
+        if self.design is not None and not isinstance(self.design, Design):
+            object.__setattr__(self, "design", Design.from_json(self.design))
         checked = HeavyHitters(self.budget, self.over, self.notion, self.failure, budgets=self.budgets)
         for name in ("budget", "over", "budgets"):
             object.__setattr__(self, name, getattr(checked, name))
@@ -93,14 +95,12 @@ class ThresholdLearner:
             return self.design
         notion = cast(Notion, self.notion)
         sizes = schema.sizes(names)
+        check_domains(names, sizes)
         return best_design(Goal(sizes, self._units(schema), n, self.failure, notion, self._shared(schema), self.search))
 
     def _units(self, schema: Schema) -> int:
         """What the attribute with the smallest budget may pay: all that is read is priced by it."""
-        universe = Universe.of(schema)
-        units = source_units(universe, self.budget, self.budgets)
-        read = universe.sources(self.reads(schema))
-        return min(units[source] for source in (read - universe.public or read))
+        return least_units(schema, self.reads(schema), self.budget, self.budgets)
 
     def _shared(self, schema: Schema) -> int:
         """How many of the columns come from one attribute, at most: each of them pays for lists, or for ones."""
@@ -133,11 +133,13 @@ class ThresholdLearner:
         return Guarantee.compose(universe, parts)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
-        features = len(self.features(schema))
+        sizes = schema.sizes(self.features(schema))
         if not n:
-            return ExpectedError(features, n, self.failure, None, None)
+            return ExpectedError(len(sizes), n, self.failure, None, None, None)
         design = self.plan(schema, n)
-        return ExpectedError(features, n, self.failure, design, promised_error(design.errors, n, self.failure))
+        error = promised_error(design.errors, n, self.failure)
+        person = person_rows(sizes, self._units(schema), self.notion == "pure", error)
+        return ExpectedError(len(sizes), n, self.failure, design, error, person)
 
     def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
         """A number of rows with which error at most α is promised, but for ``failure``; hardly fewer would do."""
@@ -210,7 +212,9 @@ class ThresholdLearner:
             body["over"] = list(self.over)
         if self.budgets:
             body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        return body | ({} if self.search is None else {"search": self.search})
+        if self.search is not None:
+            body["search"] = self.search
+        return body | ({} if self.design is None else {"design": self.design.to_json()})
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> ThresholdModel:
@@ -226,6 +230,7 @@ class ExpectedError:
     failure: float
     design: Design | None
     error: float | None
+    person: int | None  # the order of rows that this error takes with the budget for the whole person
 
     @property
     def cells(self) -> int:
@@ -235,6 +240,7 @@ class ExpectedError:
         body: dict[str, Any] = {"n": self.n, "features": self.features, "failure": self.failure, "error": self.error}
         if self.design is not None:
             body |= {"mistakes": self.design.errors, "prefix_lengths": len(self.design.cuts)}
+            body |= {"per_person_rows": self.person}
         return body | {"summary": self._summary()}
 
     def _summary(self) -> dict[str, Any]:
@@ -246,22 +252,14 @@ class ExpectedError:
             "if some threshold never errs, errs on at most this share of people": self.error,
             "… with probability at least": 1 - self.failure,
             "… and on at most so many rows": self.design.errors,
+            PERSON_LABEL: self.person,
             "prefixes are looked for at so many lengths": len(self.design.cuts),
         }
 
 
 def _lists_cost(universe: Universe, prefix: Sequence[str], design: Design) -> Guarantee:
     """Of the lists for the last cut: those for any other use fewer nodes of the same tree."""
-    settings = design.lists_up_to(len(design.cuts) - 1)  # [any-cut]
-    if settings.notion == "pure":
-        losses = finding_losses(settings.tree, settings.levels, settings.mu)
-        return Guarantee.linear(universe, {name: Pure(loss) for name, loss in zip(prefix, losses, strict=True) if loss})
-    parts = []
-    for node in settings.tree.nodes:
-        if node.thresholded:
-            held, scale = [prefix[j] for j in node.attributes], settings.level_of(node).scale
-            parts.append(Guarantee.touch(universe, held, Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale))
-    return Guarantee.compose(universe, parts)
+    return lists_cost(universe, prefix, design.lists_up_to(len(design.cuts) - 1))  # [any-cut]
 
 
 def _noisy_ones(counts: Counts, label: str, design: Design, noise: NoiseSource) -> int:

@@ -29,6 +29,7 @@ from nabladp.privacy.units import UNIT
 _WIDTHS = tuple(4**k for k in range(9))  # most values between two cuts, where there are several features
 _MOST_CODES = 1 << 24  # of all thresholds offered
 _SHORT, _LONG, _EACH, _FALSE = 1000, 20_000, 50, 20.0  # strings in a list: at most, by rows, and in no row
+_FEWEST = 100  # strings that a list should be able to hold
 _ONE_STRING = 0.75  # as a frequency: the certificate of the lists speaks of one string, the threshold's prefix
 _WITHIN = 1 - 1e-9  # of a budget is planned for, so that costs rounded up still fit
 _PEOPLE = 0.5  # of the failure probability is for rows that are not like people; the rest for the four kinds of noise
@@ -69,19 +70,35 @@ def best_design(goal: Goal) -> Design:
     """Quick figures for every width and search, from a first guess of what lists need; the best of them in full."""
     whole = math.prod(goal.sizes)
     if len(goal.sizes) == 1 or (whole <= _WIDTHS[-1] and goal.search is None):  # few enough for one pick among them all
-        if whole > _MOST_CODES:
-            raise _too_large()
         scale = goal.pick_scale(goal.units)
         errors = _pick_error(goal, scale, whole + 2)
         return Design(goal.notion, goal.sizes, (0,), scale, errors=errors, failure=goal.failure)
     drafts = list(_drafts(goal))
     if not drafts:
-        raise _too_large()
+        raise _too_many()
     return _split(goal, min(drafts, key=lambda draft: draft.errors))
 
 
-def _too_large() -> DomainTooLarge:
-    return DomainTooLarge("A feature has too many values.", fix="Declare a coarser domain for it.", most=_MOST_CODES)
+def _too_many() -> DomainTooLarge:
+    fix = "Declare coarser domains, or name fewer features in 'over'."
+    return DomainTooLarge("Too many thresholds would have to be tried out.", fix=fix, most=_MOST_CODES)
+
+
+def check_domains(names: Sequence[str], sizes: Sequence[int]) -> None:
+    """Every value of a feature is tried out after each of the prefixes that a short list may hold."""
+    if len(sizes) > 1 and math.prod(sizes) <= _WIDTHS[-1]:
+        return
+    most = _MOST_CODES if len(sizes) == 1 else _MOST_CODES // (_FEWEST * len(sizes)) - 1
+    name, size = max(zip(names, sizes, strict=True), key=lambda pair: pair[1])
+    if size > most:
+        among = f" with {len(sizes):,} features" if len(sizes) > 1 else ""
+        raise DomainTooLarge(
+            f"The feature {name!r} has {size:,} values, and at most {most:,} can be tried out{among}.",
+            fix="Declare a coarser domain for it, or name fewer features in 'over'.",
+            column=name,
+            size=size,
+            most=most,
+        )
 
 
 @dataclass(frozen=True)
@@ -165,15 +182,18 @@ def _listing(goal: Goal, sizes: Sequence[int], units: int) -> Settings:
     budget, share = _WITHIN * _some(units) / UNIT / goal.shared, None
     if goal.notion == "pure":
         budget, share = 2 * budget, 0.5
-    longest = min(max(_SHORT, goal.n // _EACH), _LONG)
+    offered = (max(goal.sizes) + 1) * len(goal.sizes)  # codes of the thresholds that one string offers, at least
+    wanted, most = min(max(_SHORT, goal.n // _EACH), _LONG), _MOST_CODES // offered
     for more in range(0, 40, 3):
         try:
             return planner.plan(
                 sizes, budget, max(goal.n, 1) << more, goal.each, goal.notion, share, _ONE_STRING,
-                largest_list=longest, false_listed=_FALSE,
+                largest_list=min(wanted, most), false_listed=_FALSE,
             )  # fmt: skip
         except ValueError:
             continue
+    if most < wanted:
+        raise _too_many()
     raise BudgetError("The budget is too small to list anything.", fix="Raise it.")
 
 
