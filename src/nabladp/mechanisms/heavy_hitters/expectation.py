@@ -24,7 +24,7 @@ class ExpectedError:
             return cls(None, len(sizes), n, None)
         strings = math.fsum(math.log(size) for size in sizes)
         person = _per_person(settings, strings, budget)
-        if len(settings.tree.nodes) == 1:  # one node costs the whole person what it costs an attribute
+        if sum(node.thresholded for node in settings.tree.nodes) == 1:  # costs a person what it costs an attribute
             person = min(person, settings.certified)
         return cls(settings, len(sizes), n, person)
 
