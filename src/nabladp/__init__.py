@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.3.0"
 
 if TYPE_CHECKING:
+    from nabladp.audit import audit as audit
     from nabladp.audit import exact_audit as exact_audit
+    from nabladp.audit import statistical_audit as statistical_audit
     from nabladp.errors import NablaDPError as NablaDPError
     from nabladp.mechanisms.distribution_estimate import DistributionEstimate as DistributionEstimate
     from nabladp.mechanisms.gram_matrix import GramMatrix as GramMatrix
@@ -72,12 +74,16 @@ _HOME = {
     "Plan": "nabladp.release",
     "Release": "nabladp.release",
     "exact_audit": "nabladp.audit",
+    "statistical_audit": "nabladp.audit",
     "NablaDPError": "nabladp.errors",
 }
-__all__ = [*sorted(_HOME), "__version__"]
+_ROOMS = ("audit",)  # modules that can be called
+__all__ = [*sorted((*_HOME, *_ROOMS)), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"nabladp.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'nabladp' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)

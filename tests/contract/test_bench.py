@@ -13,6 +13,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = sorted(p.stem for p in (ROOT / "bench").glob("*.py") if not p.stem.startswith("_"))
 KEYS = {
+    "audit": {
+        "faults_planted",
+        "faults_caught",
+        "false_alarms",
+        "tightness_gaussian",
+        "tightness_tree",
+        "tightness_mwem",
+    },
     "guarantee": {"microseconds", "ratio_vs_scan"},
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
     "tables": {"speedup_vs_polars", "rss_ratio_10x", "time_ratio_10x"},

@@ -1,5 +1,34 @@
-"""Checks of a mechanism's claim against what it really does."""
+"""Checks of a mechanism's claim against what it really does. The module can be called: ``nabladp.audit(…)``."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
 
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
+from nabladp.audit.results import StatisticalAudit, StatisticalRow
+from nabladp.audit.statistical import statistical_audit
+from nabladp.audit.whole import Audit, SetVerdict, audit
 
-__all__ = ["AuditRow", "ExactAudit", "exact_audit"]
+__all__ = [
+    "Audit",
+    "AuditRow",
+    "ExactAudit",
+    "SetVerdict",
+    "StatisticalAudit",
+    "StatisticalRow",
+    "audit",
+    "exact_audit",
+    "statistical_audit",
+]
+
+
+class _Callable(ModuleType):
+    """``nabladp.audit`` is this room, and what one does in it."""
+
+    def __call__(self, *args: Any, **options: Any) -> Audit:
+        return audit(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -73,7 +74,9 @@ class ExactAudit:
 
     @property
     def tightest(self) -> AuditRow:
-        return max((row for row in self.rows if row.attributes), key=lambda row: row.tightness)
+        """The set whose claim comes closest to the truth, or falls farthest below it."""
+        kept = [row for row in self.rows if row.attributes]
+        return max([row for row in kept if row.claimed_rho or row.refuted] or kept, key=lambda row: row.tightness)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -91,12 +94,15 @@ def exact_audit(
     *,
     derive: Derive | None = None,
     guarantee: Guarantee | None = None,
+    seconds: float = math.inf,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> ExactAudit:
     """Compare the mechanism's claim with its exact output law on all tables of ``n`` rows over a tiny schema.
 
     Derived columns need a function of the record's codes each, in ``derive``. ``guarantee`` replaces the mechanism's
-    own claim.
+    own claim. What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in all.
     """
+    until = time.monotonic() + seconds
     claim = guarantee if guarantee is not None else mechanism.guarantee(schema, n)
     universe = Universe.of(schema)
     records = _records(schema, derive or {})
@@ -114,7 +120,12 @@ def exact_audit(
             laws[key] = divergences.learn(found), found.largest_order
         return laws[key]
 
+    total = math.comb(len(records) + n - 2, n - 1) * len(records) * (len(records) - 1)
     for rest in itertools.combinations_with_replacement(records, n - 1):
+        if time.monotonic() > until:
+            raise AuditError("The exact audit took too long.", fix="Give it more time, or a smaller schema.")
+        if progress is not None:
+            progress("exact pair", compared, total)
         for one, other in itertools.permutations(records, 2):
             differing = frozenset(
                 name

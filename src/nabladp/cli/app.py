@@ -1,4 +1,4 @@
-"""``nabladp init | check | cost | release | ledger | demo``."""
+"""``nabladp init | check | cost | release | audit | ledger | demo``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nabladp import __version__
+from nabladp.cli import audit as audit_command
 from nabladp.cli.answer import answering, out, print_json, say, say_command, say_tables, working
 from nabladp.cli.ledger import ledger_app
 
@@ -170,6 +171,9 @@ def release(
         if "://" not in loaded.ledger:  # an address may hold a password
             say("What is left of the budget:")
             say_command(f"nabladp ledger {shlex.quote(loaded.ledger)}")
+
+
+app.command()(audit_command.audit)
 
 
 @app.command()

@@ -17,7 +17,7 @@ MOST_ROWS = 40
 Row = Mapping[str, Any]
 
 
-def _table(title: str, texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:
+def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:
     """Columns of text break long names instead of cutting them off; numbers never break."""
     table = Table(
         title=title,
@@ -43,7 +43,7 @@ def _more(table: Table, hidden: int, what: str) -> None:
 def privacy_table(figures: Row) -> Table:
     """Each attribute, each named adversary, the person: never one without the other."""
     title = f"What can be learned (ε at δ = {figures['delta']:g})"
-    table = _table(title, ["who is protected against what"], ["ε tight", "ε paper", "ρ"])
+    table = plain_table(title, ["who is protected against what"], ["ε tight", "ε paper", "ρ"])
 
     def add(label: str, figure: Row, style: str = "") -> None:
         cells = [shown(figure[key]) for key in ("epsilon", "epsilon_paper", "rho")]
@@ -66,7 +66,7 @@ def privacy_table(figures: Row) -> Table:
 
 def limits_plot(lines: Sequence[Row]) -> Table:
     """A bar per limit, broken limits first."""
-    table = _table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
+    table = plain_table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
     for line in sorted(lines, key=lambda line: line["fits"])[:MOST_ROWS]:
         fits, asked = line["fits"], f"{line['measure']} {shown(line['requested'])}"
         after = (
@@ -97,7 +97,7 @@ def error_tables(expected: Mapping[str, Sequence[Row] | Row]) -> list[Table]:
 
 
 def _summary(name: str, error: Row) -> Table:
-    table = _table(f"Expected error of {printable(name)}", ["", ""])
+    table = plain_table(f"Expected error of {printable(name)}", ["", ""])
     table.show_header = False
     lines = list(error.get("summary", {"its figures": "see --json"}).items())
     for label, value in lines[:MOST_ROWS]:
@@ -116,7 +116,9 @@ def _worded(value: Any) -> str:
 
 
 def _marginal_errors(expected: Mapping[str, Sequence[Row]]) -> Table:
-    table = _table("Expected error of a cell", ["marginal"], ["cells", "noise scale", "mean error", "95% within ±"])
+    table = plain_table(
+        "Expected error of a cell", ["marginal"], ["cells", "noise scale", "mean error", "95% within ±"]
+    )
     left = MOST_ROWS
     for name, parts in expected.items():
         table.add_row(printable(name), style="italic")
@@ -129,7 +131,7 @@ def _marginal_errors(expected: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def findings_table(findings: Iterable[Row]) -> Table:
-    table = _table("The table breaks its schema", ["column", "rule", "fix"])
+    table = plain_table("The table breaks its schema", ["column", "rule", "fix"])
     for finding in findings:
         table.add_row(*(printable(finding[key]) for key in ("column", "rule", "fix")), end_section=True)
     return table
@@ -137,7 +139,7 @@ def findings_table(findings: Iterable[Row]) -> Table:
 
 def spending_table(lines: Sequence[Row]) -> Table:
     """Every limit; where there are very many, those of which least is left."""
-    table = _table("Spent and left", ["limit"], ["measure", "allowed", "spent", "left"])
+    table = plain_table("Spent and left", ["limit"], ["measure", "allowed", "spent", "left"])
     listed = lines if len(lines) <= MOST_ROWS else sorted(lines, key=lambda line: line["left"] / line["allowed"])
     for line in listed[:MOST_ROWS]:
         cells = [line["measure"], shown(line["allowed"], up=False), shown(line["spent"]), shown(line["left"], up=False)]
@@ -147,7 +149,7 @@ def spending_table(lines: Sequence[Row]) -> Table:
 
 
 def entries_table(entries: Iterable[Row], unfinished: set[int]) -> Table:
-    table = _table("Entries", ["#", "kind", "name", "when (UTC)", "note"])
+    table = plain_table("Entries", ["#", "kind", "name", "when (UTC)", "note"])
     for entry in entries:
         note = str(entry["payload"].get("reason") or entry["payload"].get("who") or "")
         waits = entry["seq"] in unfinished
@@ -161,7 +163,7 @@ def entries_table(entries: Iterable[Row], unfinished: set[int]) -> Table:
 
 def demo_errors(rows: Sequence[Row]) -> Table:
     title = "Mean error of a cell: predicted, and what it was"
-    table = _table(title, ["marginal"], ["cells", "predicted", "actual", "within its 95% interval"])
+    table = plain_table(title, ["marginal"], ["cells", "predicted", "actual", "within its 95% interval"])
     for row in rows:
         cells = [f"{row['predicted']:.4g}", f"{row['actual']:.4g}", f"{row['covered']:.1%}"]
         table.add_row(printable(row["marginal"]), f"{row['cells']:,}", *cells)
@@ -170,7 +172,7 @@ def demo_errors(rows: Sequence[Row]) -> Table:
 
 def explanation(told: Row) -> Table:
     """One set of attributes: its figures, and what they mean with what that assumes."""
-    table = _table(f"Someone curious about {printable(' + '.join(told['attributes']))}", ["", ""])
+    table = plain_table(f"Someone curious about {printable(' + '.join(told['attributes']))}", ["", ""])
     table.show_header = False
     if told["public"]:
         table.add_row("ε", f"Nothing is promised: {printable(', '.join(told['public']))} is public.")

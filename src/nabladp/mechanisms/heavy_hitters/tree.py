@@ -34,8 +34,8 @@ class Tree:
     nodes: tuple[Node, ...]
 
     def __post_init__(self) -> None:
-        """What the proof takes for granted: nodes are nested or disjoint, and there is one root. [nested]"""
-        if not self._is_a_tree():
+        """What the proof takes for granted: nodes are nested or disjoint, and there is one root."""
+        if not self._is_a_tree():  # [nested]
             raise MechanismError("The nodes do not make up a tree.", fix="Build it with Tree.build.")
 
     def _is_a_tree(self) -> bool:

@@ -1,0 +1,86 @@
+"""What a statistical audit found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class StatisticalRow:
+    """One set of attributes: what is claimed, and what it is at least."""
+
+    attributes: tuple[str, ...]
+    claimed_pure: float
+    claimed_rho: float
+    lower_pure: float
+    lower_rho: float
+    beyond_curve: bool  # whether a claimed (ε, δ) is broken
+    runs: int
+
+    @property
+    def refuted(self) -> bool:
+        pure = self.lower_pure > self.claimed_pure * (1 + _ROUNDING) + 1e-12
+        return pure or self.lower_rho > self.claimed_rho * (1 + _ROUNDING) + 1e-12 or self.beyond_curve
+
+    @property
+    def verdict(self) -> str:
+        return "refuted" if self.refuted else "consistent"
+
+    @property
+    def claimed_mu(self) -> float:
+        """What Gaussian noise of this ρ has: √(2ρ)."""
+        return math.sqrt(2 * self.claimed_rho)
+
+    @property
+    def lower_mu(self) -> float:
+        return math.sqrt(2 * self.lower_rho)
+
+    @property
+    def tightness(self) -> float:
+        """The lower bound over the claim, of pure ε where claimed, otherwise of μ = √(2ρ)."""
+        found, claimed = (self.lower_mu, self.claimed_mu)
+        if not math.isinf(self.claimed_pure):
+            found, claimed = self.lower_pure, self.claimed_pure
+        return found / claimed if claimed else (math.inf if found > 0 else 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        more = {"lower_mu": self.lower_mu, "verdict": self.verdict, "refuted": self.refuted}
+        return {name: _finite(value) for name, value in (asdict(self) | more | {"tightness": self.tightness}).items()}
+
+
+@dataclass(frozen=True)
+class StatisticalAudit:
+    rows: tuple[StatisticalRow, ...]
+    beta: float
+    table_rows: int
+
+    @property
+    def refuted(self) -> tuple[StatisticalRow, ...]:
+        return tuple(row for row in self.rows if row.refuted)
+
+    @property
+    def passed(self) -> bool:
+        return not self.refuted
+
+    @property
+    def tightest(self) -> StatisticalRow:
+        """The set whose claim the runs come closest to; one that claims nothing counts only where it is refuted."""
+        telling = [row for row in self.rows if row.claimed_rho or row.refuted]
+        return max(telling or self.rows, key=lambda row: row.tightness)
+
+    @property
+    def runs(self) -> int:
+        return sum(row.runs for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        body = {"passed": self.passed, "confidence": 1 - self.beta, "table_rows": self.table_rows, "runs": self.runs}
+        return body | {"sets": [row.to_json() for row in self.rows]}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: "no bound" is null."""
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,99 @@
+"""Runs of a mechanism on tables: some to learn from, others to measure, never mixed.
+
+Runs to learn from use the same noise on every table, run by run: outputs then differ by what the tables do, not by
+chance, and little is needed to learn what gives them away. Each is still a run as any other. Runs that measure are all
+independent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nabladp.audit.features import Features, Layout
+from nabladp.audit.pairs import CodedRows
+from nabladp.audit.repeats import PooledNoise, RememberedTable
+from nabladp.audit.scores import Sample
+from nabladp.noise import NoiseSource
+from nabladp.schema import Schema
+
+Tell = Callable[[str, int, int], None]
+_TOGETHER = 32  # quick runs that share one seed, so that noise can be drawn ahead
+_QUICK, _MANY = 0.002, 10_000  # seconds a run; runs
+_LAYOUT = 48  # outputs that fix the columns
+
+
+class Runs:
+    """Makes runs, counts them, and keeps those of tables that several sets share."""
+
+    def __init__(
+        self, mechanism: Any, schema: Schema, noise: NoiseSource, features: Features | None, progress: Tell | None
+    ) -> None:
+        self.mechanism, self.schema, self.features, self.progress = mechanism, schema, features, progress
+        self.noise = PooledNoise.of(noise)
+        self.first_seed = int(noise.uniform_integers(1 << 60, 1)[0])
+        self.tables: dict[CodedRows, RememberedTable] = {}
+        self.learned: dict[CodedRows, Sample] = {}
+        self.measured: dict[CodedRows, Sample] = {}
+        self.layout: Layout | None = None
+        self.each, self.together = 0.0, 1
+        self.done, self.expected = 0, 0
+
+    def begin(self, tables: list[CodedRows], runs: int | None = None) -> None:
+        """Fix the columns by a few outputs, and see how long a run takes.
+
+        With a given number of runs, nothing may depend on time: a seeded audit then repeats.
+        """
+        outputs = [self._output(tables[i % len(tables)], self.noise) for i in range(max(_LAYOUT, len(tables)))]
+        self.layout = Layout.fit(outputs, self.features)
+        for table in tables[:4]:
+            self._sample(table, 4, self.noise)  # says how long a run takes
+        self.together = _TOGETHER if (self.each < _QUICK if runs is None else runs > _MANY) else 1
+
+    def learn(self, table: CodedRows, count: int) -> Sample:
+        """At least the first ``count`` runs of the table to learn from; run i has the noise of every table's run i."""
+        known = self.learned.get(table)
+        have = 0 if known is None else len(known)
+        while have < count:
+            source = PooledNoise.of(NoiseSource.seeded(self.first_seed + have))
+            more = self._sample(table, self.together, source)
+            known = more if known is None else known.plus(more)
+            have = len(known)
+            self.learned[table] = known
+        return self.learned[table]
+
+    def measure(self, table: CodedRows, count: int) -> Sample:
+        """``count`` runs of the table that nothing was learned from."""
+        known = self.measured.get(table)
+        have = 0 if known is None else len(known)
+        if have < count:
+            more = self._sample(table, count - have, self.noise)
+            self.measured[table] = more if known is None else known.plus(more)
+        return self.measured[table].part(0, count)
+
+    def missing(self, table: CodedRows, count: int) -> int:
+        """How many runs are still to be made for so many to learn from and as many to measure."""
+        held = (sample.get(table) for sample in (self.learned, self.measured))
+        return sum(count if sample is None else max(0, count - len(sample)) for sample in held)
+
+    def _sample(self, table: CodedRows, count: int, noise: NoiseSource) -> Sample:
+        if self.layout is None:
+            self.begin([table])
+        layout: Layout = self.layout  # type: ignore[assignment]
+        started = time.monotonic()
+        made = [layout.row(self._output(table, noise)) for _ in range(count)]
+        took = (time.monotonic() - started) / count
+        self.each = took if self.each == 0 else self.each + (took - self.each) * min(0.5, 0.02 * count)
+        return Sample(np.array([row for row, _ in made]), np.array([symbol for _, symbol in made], dtype=np.int64))
+
+    def _output(self, table: CodedRows, noise: NoiseSource) -> Any:
+        if table not in self.tables:
+            columns = np.array(table, dtype=np.int64).T
+            self.tables[table] = RememberedTable(self.schema, dict(zip(self.schema.names, columns, strict=True)))
+        self.done += 1
+        if self.progress is not None and self.done % 8 == 0:
+            self.progress("run", self.done, max(self.expected, self.done))
+        return self.mechanism.run(self.tables[table], noise)

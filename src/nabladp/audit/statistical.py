@@ -1,0 +1,183 @@
+"""The statistical audit: any mechanism, as a black box, run many times on neighbouring tables.
+
+For each set T of attributes a pair of tables that differ in one row on T is looked for, and something to tell their
+outputs apart is learned, on some of the runs. Other runs, as many as were fixed beforehand, measure it. All lower
+bounds of an audit hold together with confidence 1 − β, so a true claim is refuted with a chance of at most β.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nabladp.audit.features import Features
+from nabladp.audit.pairs import Derive, Pair, PairMaker, Pairs, default_sets
+from nabladp.audit.results import StatisticalAudit, StatisticalRow
+from nabladp.audit.runs import Runs, Tell
+from nabladp.audit.scores import Sample, separation
+from nabladp.audit.verdict import BOUNDS, Attack
+from nabladp.errors import AuditError, MechanismError
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.universe import Universe
+from nabladp.schema import Schema
+
+_ROWS = (4, 16, 64, 256, 1024, 4096, 16384)
+_FEWEST, _MOST = 32, 25_000  # runs of a table to learn from, and as many to measure
+_PILOT = 8  # runs of every table tried
+_FEWEST_SETS, _ENOUGH = 4, 1000  # sets, and runs of each, before further sets are tried
+_SEARCH = 0.25  # of the time goes into finding a pair
+
+
+def statistical_audit(
+    mechanism: Any,
+    schema: Schema,
+    *,
+    sets: Iterable[Sequence[str] | str] | None = None,
+    rows: int | None = None,
+    beta: float = 0.01,
+    runs: int | None = None,
+    seconds: float = 40,
+    pairs: Pairs | None = None,
+    features: Features | None = None,
+    derive: Derive | None = None,
+    noise: NoiseSource | None = None,
+    guarantee: Guarantee | None = None,
+    progress: Tell | None = None,
+) -> StatisticalAudit:
+    """Look for a set of attributes whose claim is too small, with confidence 1 − ``beta`` in all verdicts together.
+
+    The mechanism needs ``run(counts, noise)`` and ``guarantee(schema, n)``, or hand in a ``guarantee``.
+
+    ``sets``: which sets to try, otherwise a few. ``rows``: of the tables. ``runs``: for each set, half of them to learn
+    from and half to measure; otherwise as many as about ``seconds`` allow. ``pairs``: pairs of tables to try instead of
+    our own, each table a list of records (codes by attribute), or a function of the set. ``features``: a function from
+    an output to numbers. ``derive``: for derived columns, the code from a record's codes.
+    """
+    check_options(beta, runs, seconds)
+    ends = time.monotonic() + seconds
+    n, claim = _claimed(mechanism, schema, rows, guarantee)
+    universe = Universe.of(schema)
+    wanted = [_sources(universe, names) for names in sets] if sets is not None else _usual(mechanism, claim, schema)
+    wanted = list(dict.fromkeys(wanted))
+    source = noise if noise is not None else NoiseSource()
+    maker, made = PairMaker(mechanism, schema, n, source, derive), Runs(mechanism, schema, source, features, progress)
+    tried = {names: _offered(maker, pairs, names) for names in wanted}
+    first = [table for offered in tried.values() for pair in offered[:2] for table in pair]
+    if first:
+        made.begin(list(dict.fromkeys(first)), runs)
+    if sets is None and runs is None:  # better few sets with many runs than the other way round
+        wanted = wanted[: max(_FEWEST_SETS, int(seconds / max(made.each, 1e-6) / _ENOUGH))]
+    found = []
+    for number, names in enumerate(wanted):
+        left, waiting = max(ends - time.monotonic(), 0.0), len(wanted) - number
+        share = left / waiting
+        made.expected = made.done + (int(left / max(made.each, 1e-6)) if runs is None else runs * waiting)
+        found.append(_audited(made, names, tried[names], claim, beta / (len(wanted) * BOUNDS), runs, share))
+    return StatisticalAudit(tuple(found), beta, n)
+
+
+def check_options(beta: float, runs: int | None, seconds: float) -> None:
+    if not 0 < beta < 1:
+        raise AuditError("beta is a probability between 0 and 1.", fix="The usual one is 0.01.")
+    if runs is not None and runs < 4 * _PILOT:
+        raise AuditError(f"{runs} runs say nothing.", fix="Give thousands, or a time in seconds.")
+    if not 0 < seconds < math.inf:
+        raise AuditError("An audit takes some seconds.", fix="Give, for instance, seconds = 40.")
+
+
+def _claimed(mechanism: Any, schema: Schema, rows: int | None, guarantee: Guarantee | None) -> tuple[int, Guarantee]:
+    """The claim, for the smallest usual number of rows that the mechanism promises something for."""
+    if guarantee is not None:
+        return rows or _ROWS[0], guarantee
+    for n in (rows,) if rows is not None else _ROWS:
+        try:
+            return n, mechanism.guarantee(schema, n)
+        except MechanismError:
+            if n in (rows, _ROWS[-1]):
+                raise
+    raise AuditError("A table has at least one row.", fix="Give rows = 4.")
+
+
+def _sources(universe: Universe, names: Sequence[str] | str) -> tuple[str, ...]:
+    behind = universe.sources(names)
+    if public := behind & universe.public:
+        raise AuditError(f"{min(public)!r} is public: nothing is claimed.", fix="Audit sets of protected attributes.")
+    return tuple(name for name in universe.roots if name in behind)
+
+
+def _usual(mechanism: Any, claim: Guarantee, schema: Schema) -> list[tuple[str, ...]]:
+    reads = mechanism.reads(schema) if hasattr(mechanism, "reads") else schema.roots
+    found = default_sets(claim, reads, schema)
+    if not found:
+        raise AuditError("No attribute is protected.", fix="There is nothing to audit.")
+    return found
+
+
+def _offered(maker: PairMaker, pairs: Pairs | None, names: tuple[str, ...]) -> list[Pair]:
+    if pairs is None:
+        return maker.pairs(names)
+    return maker.given(pairs(names) if callable(pairs) else pairs, names)
+
+
+def _audited(
+    made: Runs,
+    names: tuple[str, ...],
+    pairs: Sequence[Pair],
+    claim: Guarantee,
+    failure: float,
+    runs: int | None,
+    seconds: float,
+) -> StatisticalRow:
+    claimed, before, until = (claim.epsilon(names), claim.rho(names)), made.done, time.monotonic() + seconds
+    if not pairs:  # no row can change here: there is nothing to find
+        return StatisticalRow(names, *claimed, 0.0, 0.0, False, 0)
+    pair = _likeliest(made, pairs, int(_SEARCH * seconds / max(made.each, 1e-6)) if runs is None else runs // 8)
+    half = _half(made, pair, until, runs)
+    for count in (max(_FEWEST, half // 4), half):
+        one, other = (made.learn(table, count) for table in pair)
+        shared = min(len(one), len(other))
+        if np.array_equal(one.symbols[:shared], other.symbols[:shared]):  # equal noise, equal outputs, every time
+            return StatisticalRow(names, *claimed, 0.0, 0.0, False, made.done - before)
+    attack = Attack.choose(one, other, failure, half)
+    first, second = (made.measure(table, half) for table in pair)  # as many as fixed before: the bounds rest on it
+    found = attack.measure(first, second, failure, claim, names)
+    return StatisticalRow(names, *claimed, found.pure, found.rho, found.beyond_curve, made.done - before)
+
+
+def _half(made: Runs, pair: Pair, until: float, runs: int | None) -> int:
+    """Runs of each table to learn from, and as many again to measure: told, or by the time left."""
+    if runs is not None:
+        return max(_PILOT, runs // 4)
+    fitting = (until - time.monotonic()) / max(made.each, 1e-6)
+    low, high = _FEWEST, _MOST
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = sum(made.missing(table, middle) for table in pair) <= fitting
+        low, high = (middle, high) if enough else (low, middle)
+    return low
+
+
+def _likeliest(made: Runs, pairs: Sequence[Pair], runs: int) -> Pair:
+    """Some runs of every pair, then more of the better half, until one is left or about so many runs are made."""
+    last = made.done + runs
+    left, count = list(pairs[: max(2, runs // (2 * _PILOT))]), _PILOT
+    while len(left) > 1:
+        apart = {pair: _apart(made.learn(pair[0], count), made.learn(pair[1], count)) for pair in left}
+        left.sort(key=lambda pair: -apart[pair])
+        left, count = left[: (len(left) + 1) // 2], 2 * count
+        if made.done > last:
+            break
+    return left[0]
+
+
+def _apart(one: Sample, other: Sample) -> float:
+    """How far apart the few columns are that are farthest apart; where none is, how often whole outputs differ."""
+    short = min(len(one), len(other))
+    one, other = one.part(0, short), other.part(0, short)
+    best = np.sort(separation(one, other))[-8:]
+    return float(np.sqrt(np.sum(best**2) / short) + 0.01 * np.mean(one.symbols != other.symbols))

@@ -1,0 +1,230 @@
+"""Both audits of one mechanism, on tiny instances made for it, and what they say together."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
+from nabladp.audit.features import Features
+from nabladp.audit.pairs import Pairs
+from nabladp.audit.results import StatisticalAudit, StatisticalRow
+from nabladp.audit.runs import Tell
+from nabladp.audit.statistical import check_options, statistical_audit
+from nabladp.audit.tiny import tiny_schema
+from nabladp.errors import AuditError, NablaDPError
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.universe import Universe
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    import altair
+
+_INSTANCES = ((8, 1), (8, 2), (64, 1), (16, 2), (8, 4))  # records and rows: from quick to thorough
+_EXACT = 0.25  # of the time, at most, goes into the exact audit
+
+
+@dataclass(frozen=True)
+class SetVerdict:
+    """One set of attributes in both audits; each compares with the claim for its own instance."""
+
+    attributes: tuple[str, ...]
+    exact: AuditRow | None
+    statistical: StatisticalRow | None
+
+    @property
+    def refuted(self) -> bool:
+        return any(row is not None and row.refuted for row in (self.exact, self.statistical))
+
+    @property
+    def verdict(self) -> str:
+        return "refuted" if self.refuted else "consistent"
+
+    @property
+    def pure(self) -> bool:
+        """Whether figures are pure ε; otherwise they are ρ."""
+        row = self.statistical or self.exact
+        return row is not None and not math.isinf(row.claimed_pure)
+
+    @property
+    def claimed(self) -> float:
+        row = self.statistical or self.exact
+        if row is None:
+            return math.inf
+        return row.claimed_pure if self.pure else row.claimed_rho
+
+    @property
+    def lower(self) -> float | None:
+        """What the statistical audit says it is at least."""
+        if self.statistical is None:
+            return None
+        return self.statistical.lower_pure if self.pure else self.statistical.lower_rho
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "attributes": list(self.attributes),
+            "measure": "pure_epsilon" if self.pure else "rho",
+            "claimed": self.claimed,
+            "exact_over_claimed": None if self.exact is None else self.exact.tightness,
+            "at_least": self.lower,
+            "runs": 0 if self.statistical is None else self.statistical.runs,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class Audit:
+    """``exact`` is None where it is not possible, and ``exact_note`` says why; each is None where not asked for."""
+
+    mechanism: str
+    exact: ExactAudit | None
+    exact_note: str
+    statistical: StatisticalAudit | None
+
+    @property
+    def passed(self) -> bool:
+        return all(part is None or part.passed for part in (self.exact, self.statistical))
+
+    @property
+    def rows(self) -> tuple[SetVerdict, ...]:
+        """Every set that runs were made for, then those that the exact audit refutes, and its tightest."""
+        exact = {} if self.exact is None else {frozenset(row.attributes): row for row in self.exact.rows}
+        found = {} if self.statistical is None else {frozenset(row.attributes): row for row in self.statistical.rows}
+        shown = dict.fromkeys(found)
+        if self.exact is not None:
+            listed = self.exact.refuted or ((self.exact.tightest,) if found else self.exact.rows)
+            shown |= dict.fromkeys(frozenset(row.attributes) for row in listed if row.attributes)
+        order = {**{key: row.attributes for key, row in exact.items()}, **{k: r.attributes for k, r in found.items()}}
+        return tuple(SetVerdict(order[key], exact.get(key), found.get(key)) for key in shown)
+
+    @property
+    def refuted(self) -> tuple[SetVerdict, ...]:
+        return tuple(row for row in self.rows if row.refuted)
+
+    def to_json(self) -> dict[str, Any]:
+        body = {
+            "mechanism": self.mechanism,
+            "passed": self.passed,
+            "sets": [row.to_json() for row in self.rows],
+            "exact": None if self.exact is None else self.exact.to_json(),
+            "exact_note": self.exact_note,
+            "statistical": None if self.statistical is None else self.statistical.to_json(),
+        }
+        return {name: finite(value) for name, value in body.items()}
+
+    def plot(self) -> altair.LayerChart:
+        """Claimed against found, a line for each set. Needs ``nabladp[plot]``."""
+        from nabladp.audit.picture import draw
+
+        return draw([(self.mechanism, self)])
+
+
+def audit(
+    mechanism: Any,
+    schema: Schema,
+    *,
+    sets: Iterable[Sequence[str] | str] | None = None,
+    rows: int | None = None,
+    beta: float = 0.01,
+    seconds: float = 40,
+    runs: int | None = None,
+    exact: bool = True,
+    statistical: bool = True,
+    pairs: Pairs | None = None,
+    features: Features | None = None,
+    guarantee: Guarantee | None = None,
+    noise: NoiseSource | None = None,
+    progress: Tell | None = None,
+) -> Audit:
+    """Check what a mechanism claims on tiny instances of the schema: by its exact law, and by many runs.
+
+    Takes about ``seconds``. The exact audit is certain on its instance; all verdicts of the statistical one hold
+    together with confidence 1 − ``beta``. The other options are those of :func:`statistical_audit`.
+    """
+    check_options(beta, runs, seconds)
+    ends = time.monotonic() + seconds
+    wanted = None if sets is None else [(names,) if isinstance(names, str) else tuple(names) for names in sets]
+    also = Universe.of(schema).sources([name for names in wanted or () for name in names])
+    found, why = None, "not asked for"
+    if exact:
+        found, why = _exactly(mechanism, schema, also, guarantee, _EXACT * seconds, progress)
+    sampled = None
+    if statistical:
+        small, derive = _binding(mechanism, schema, also)
+        left = max(1.0, ends - time.monotonic())
+        sampled = statistical_audit(
+            mechanism,
+            small,
+            sets=wanted,
+            rows=rows,
+            beta=beta,
+            runs=runs,
+            seconds=left,
+            pairs=pairs,
+            features=features,
+            derive=derive,
+            noise=noise,
+            guarantee=guarantee,
+            progress=progress,
+        )
+    return Audit(type(mechanism).__name__, found, why, sampled)
+
+
+def _exactly(
+    mechanism: Any,
+    schema: Schema,
+    also: Iterable[str],
+    guarantee: Guarantee | None,
+    seconds: float,
+    progress: Tell | None,
+) -> tuple[ExactAudit | None, str]:
+    """The largest instance that the time allows; or why there is none."""
+    if not hasattr(mechanism, "distribution"):
+        return None, "it offers no distribution()"
+    until, best, reason = time.monotonic() + seconds, None, None
+    for whole in (False, True):
+        for most, n in _INSTANCES:
+            try:
+                small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
+                left = until - time.monotonic()
+                found = exact_audit(
+                    mechanism, small, n, derive=derive, guarantee=guarantee, seconds=left, progress=progress
+                )
+            except NablaDPError as error:
+                if reason is None or (isinstance(error, AuditError) and not isinstance(reason, AuditError)):
+                    reason = error  # that a law is not worked out says more than that one row is too few
+                continue
+            if best is None or found.tables_compared > best.tables_compared or not found.passed:
+                best = found
+            if not found.passed:
+                return found, ""
+        if best is not None:
+            return best, ""
+    return None, "" if reason is None else reason.message.rstrip(".")
+
+
+def _binding(mechanism: Any, schema: Schema, also: Iterable[str]) -> tuple[Schema, Any]:
+    """The smallest schema on which the mechanism's parameters make sense."""
+    for whole in (False, True):
+        small, derive = tiny_schema(mechanism, schema, also=also, whole=whole)
+        try:
+            if hasattr(mechanism, "reads"):
+                mechanism.reads(small)
+            mechanism.guarantee(small, 0 if whole else 16)
+        except NablaDPError:
+            continue
+        return small, derive
+    return schema, None
+
+
+def finite(value: Any) -> Any:
+    """JSON has no infinity: "no bound" is null."""
+    if isinstance(value, Mapping):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and math.isinf(value) else value

@@ -1,0 +1,86 @@
+"""``nabladp audit``: does a plan's releases keep what they claim? Reads no table, touches no ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from nabladp.cli.answer import answering, print_json, printable, say, say_tables, working
+
+Named = list[tuple[str, Any]]
+
+
+def audit(
+    plan: Annotated[Path, typer.Argument(help="The plan.toml.")],
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="Audit this set, e.g. income+health; repeat. Otherwise a few.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="About how long each release may take.")] = 40,
+    beta: Annotated[float, typer.Option(help="The chance that a true claim of a release is refuted, at most.")] = 0.01,
+    picture: Annotated[Path | None, typer.Option(help="Draw claimed against found, as an HTML file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Check what a plan's releases claim, on tiny made-up tables. Reads no table, spends nothing."""
+    with answering(json):
+        from nabladp.audit.picture import draw
+        from nabladp.release import Plan
+
+        loaded = Plan.load(plan)
+        found = _audited(loaded, sets, seconds, beta)
+        if picture is not None:
+            draw(found).save(str(picture), format="html")
+        passed = all(one.passed for _, one in found)
+        if json:
+            print_json({"passed": passed, "releases": {name: one.to_json() for name, one in found}})
+        else:
+            for name, one in found:
+                say_tables(_table(name, one))
+                _say_how(one)
+            if passed:
+                say(f"No claim is refuted (confidence {1 - beta:g}). No table was read, nothing spent.")
+            else:
+                say("A claim is refuted: do not release this.", "bold red")
+        if not passed:
+            raise typer.Exit(1)
+
+
+def _audited(loaded: Any, sets: list[str] | None, seconds: float, beta: float) -> Named:
+    from nabladp.audit import audit as audited
+
+    wanted = None if sets is None else [[part.strip() for part in text.split("+")] for text in sets]
+    found: Named = []
+    for name, mechanism in loaded.releases:
+        with working(f"auditing {name}") as tell:
+
+            def told(what: str, done: int, total: int, tell: Any = tell, name: str = name) -> None:
+                tell(f"auditing {name}: {what}", done, total)
+
+            one = audited(mechanism, loaded.schema, sets=wanted, seconds=seconds, beta=beta, progress=told)
+        found.append((name, one))
+    return found
+
+
+def _table(name: str, one: Any) -> Table:
+    from nabladp.cli.show import plain_table
+
+    texts, numbers = ["set"], ["claimed", "exact/claimed", "at least", "runs", "verdict"]
+    table = plain_table(f"{printable(name)} ({one.mechanism})", texts, numbers)
+    for row in one.rows:
+        exact = "" if row.exact is None else f"{row.exact.tightness:.3g}"
+        lower = "" if row.lower is None else f"{row.lower:.3g}"
+        runs = "" if row.statistical is None else f"{row.statistical.runs:,}"
+        verdict = Text(row.verdict, "bold red" if row.refuted else "green")
+        claimed = f"{'ε' if row.pure else 'ρ'} {row.claimed:.4g}"
+        table.add_row(printable(" + ".join(row.attributes)), claimed, exact, lower, runs, verdict)
+    return table
+
+
+def _say_how(one: Any) -> None:
+    if one.exact is None:
+        say(f"No exact audit: {one.exact_note}.")
+    else:
+        say(f"Exact: {one.exact.tables_compared:,} pairs of tables, every set of attributes.")
