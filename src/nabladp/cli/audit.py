@@ -32,7 +32,7 @@ def audit(
         loaded = Plan.load(plan)
         found = _audited(loaded, sets, seconds, beta)
         if picture is not None:
-            draw(found).save(str(picture), format="html")
+            draw(found).save(str(picture), format="html", inline=True)  # needs no network to be looked at
         passed = all(one.passed for _, one in found)
         if json:
             print_json({"passed": passed, "releases": {name: one.to_json() for name, one in found}})

@@ -105,15 +105,7 @@ class DistributionEstimate:
         return cls(**plan_options(cls, options, "budget"))
 
     def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "notion": self.notion, "failure": self.failure}
-        body["memory_mb"] = self.memory_mb
-        if self.over is not None:
-            body["over"] = list(self.over)
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        if self.settings is not None:
-            body["settings"] = self.settings.to_json()
-        return body
+        return self.histogram.to_json()
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Distribution:

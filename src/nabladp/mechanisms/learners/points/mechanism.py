@@ -155,15 +155,7 @@ class PointLearner:
         return cls(**plan_options(cls, options, "budget", "label"))
 
     def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label}
-        body |= {"notion": self.notion, "failure": self.failure, "memory_mb": self.memory_mb}
-        if self.over is not None:
-            body["over"] = list(self.over)
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        if self.settings is not None:
-            body["settings"] = self.settings.to_json()
-        return body
+        return {"label": self.label} | self._histogram(self.over).to_json()
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> PointModel:
