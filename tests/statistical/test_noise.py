@@ -52,7 +52,8 @@ def wide_law_p(samples, kind, scale, cells=64):
     """For scales so large that the continuous law is exact enough: equally likely cells."""
     law = stats.norm if kind == "gaussian" else stats.laplace
     uniform = law.cdf((samples + 0.5) / float(scale))
-    return chi2_p(np.bincount((uniform * cells).astype(int), minlength=cells), np.full(cells, len(samples) / cells))
+    places = np.minimum((uniform * cells).astype(int), cells - 1)  # far out, the law is 1 to the last bit
+    return chi2_p(np.bincount(places, minlength=cells), np.full(cells, len(samples) / cells))
 
 
 def draw(noise, kind, scale, size):
