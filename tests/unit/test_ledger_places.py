@@ -63,7 +63,7 @@ def test_a_database_of_something_else(tmp_path: Path) -> None:
         assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(("written", "text"), [(0, "older format 0"), (2, "newer format 2")])
+@pytest.mark.parametrize(("written", "text"), [(0, "older format 0"), (3, "newer format 3")])
 def test_another_format_is_refused(path: Path, written: int, text: str) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("DROP TRIGGER meta_no_UPDATE")

@@ -148,6 +148,37 @@ def change_budget(
         print_json(entry.to_json()) if json else say(f"The budget is in force (entry {entry.seq}).")
 
 
+@ledger_app.command()
+def migrate(ledger: Where, json: Json = False) -> None:
+    """Bring a ledger of an older format up to date, on record. What is booked stays as it is."""
+    with answering(json):
+        from nabladp.release import Ledger
+
+        with working("bringing the ledger up to date"):
+            before = Ledger.migrate(ledger)
+        with Ledger.read(ledger) as book:
+            now, label = book.format, book.label
+        if json:
+            print_json({"from": before, "format": now})
+        else:
+            say(f"{label} has format {now}" + (" already." if before == now else f"; it had format {before}."))
+
+
+@ledger_app.command()
+def roles(
+    curators: Annotated[list[str] | None, typer.Option("--curator", help="May read and reserve; repeat.")] = None,
+    auditors: Annotated[list[str] | None, typer.Option("--auditor", help="May read; repeat.")] = None,
+    schema: Annotated[str, typer.Option(help="The schema of the database that holds the ledger.")] = "public",
+    json: Json = False,
+) -> None:
+    """Print the SQL that gives these PostgreSQL users their rights, for the owner of the ledger to run with psql."""
+    with answering(json):
+        from nabladp.release import Ledger
+
+        statements = Ledger.role_statements(curators or (), auditors or (), schema)
+        print_json({"statements": statements}) if json else typer.echo("\n".join(statements))
+
+
 @ledger_app.command("record-external")
 def record_external(
     ledger: Where,

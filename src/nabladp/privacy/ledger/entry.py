@@ -12,7 +12,7 @@ from typing import Any
 from nabladp.errors import LedgerError
 from nabladp.privacy.guarantee import Guarantee
 
-FORMAT = 1  # of the tables, the payloads and the totals; another format is refused, never guessed at
+FORMAT = 2  # of the tables, the payloads and the totals; another format is refused, never guessed at
 FIRST = "0" * 64  # what the first entry has for a predecessor
 TEST = "TEST — NOT PRIVATE"
 SPENDING = ("reserve", "external")  # the kinds that cost something; their names are unique
@@ -20,7 +20,7 @@ SPENDING = ("reserve", "external")  # the kinds that cost something; their names
 
 @dataclass(frozen=True)
 class Entry:
-    """``kind`` is open, schema, budget, reserve, bind, void or external; ``ref`` is the reservation it speaks of."""
+    """``kind`` is open, format, schema, budget, reserve, bind, void or external; ``ref`` the reservation it is of."""
 
     seq: int
     kind: str
@@ -35,6 +35,11 @@ class Entry:
     @property
     def test(self) -> bool:
         return self.payload.get("stamp") == TEST
+
+    @property
+    def ticket(self) -> str | None:
+        """Made by the client for each request, so that a repeated one is known again."""
+        return self.payload.get("ticket")
 
     @property
     def seeded(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,17 @@ from nabladp.privacy.ledger.totals import Totals
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:
-    from nabladp.privacy.ledger.store import Transaction
+    from nabladp.privacy.ledger.transaction import Transaction
 
 
 class Pen:
     """Holds the write lock. Collects rows on top of the standing entry; ``write_down`` puts them into the tables."""
 
-    def __init__(self, transaction: Transaction, standing: Standing | None, *, test: bool) -> None:
+    def __init__(
+        self, transaction: Transaction, standing: Standing | None, *, test: bool, ticket: str | None = None
+    ) -> None:
         self.transaction = transaction
-        self._test = test
+        self._marks = {"ticket": ticket or uuid.uuid4().hex} | ({"stamp": TEST} if test else {})
         self._time = now()
         self._rows: list[Row] = []
         self._seq, self._hash = (standing.last.seq, standing.last.hash) if standing else (0, FIRST)
@@ -36,8 +39,7 @@ class Pen:
     def add(self, draft: Draft, totals: Totals | None = None) -> int:
         """Returns its number. Totals stay as they are unless given."""
         self.totals = totals or self.totals
-        payload = {**draft.payload, "stamp": TEST} if self._test else draft.payload
-        stamped = Draft(draft.kind, draft.name, payload, draft.ref)
+        stamped = Draft(draft.kind, draft.name, {**draft.payload, **self._marks}, draft.ref)
         row = Row.seal(stamped, self.next, self._time, self.totals.to_json(), self._hash)
         self._rows.append(row)
         self._seq, self._hash = row.seq, row.hash
@@ -54,6 +56,11 @@ class Pen:
     def write_down(self) -> dict[int, Entry]:
         self.transaction.append(self._rows)
         return {row.seq: row.entry() for row in self._rows}
+
+    def stands(self, transaction: Transaction) -> bool:
+        """Whether what was written down is in the ledger. The ticket makes the hash unlike any other."""
+        row = transaction.at(self._rows[-1].seq) if self._rows else None
+        return row is not None and row.hash == self._rows[-1].hash
 
     def end_of(self, seq: int) -> Row | None:
         """What bound or voided this reservation, be it in this very transaction."""

@@ -11,12 +11,13 @@ from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.ledger.entry import Entry, Row
+from nabladp.privacy.ledger.formats import check_format
 from nabladp.privacy.ledger.rules import Spending, spending
 from nabladp.privacy.ledger.totals import Keys, Tally, Totals, cost_of, keys_of, total_of
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:
-    from nabladp.privacy.ledger.store import Transaction
+    from nabladp.privacy.ledger.transaction import Transaction
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ class Reader:
 
     def standing(self, transaction: Transaction, *, lock: bool = False) -> Standing:
         seq, hash_ = transaction.head(lock=lock)
-        if transaction.identity()[1] != self.ledger:
+        written, ledger = transaction.identity()
+        if lock:
+            check_format(written, self.label, older=False)  # another client may have brought it up to date meanwhile
+        if ledger != self.ledger:
             raise LedgerError(
                 f"The ledger {self.label!r} was replaced by another one while in use.", fix="Open it again."
             )

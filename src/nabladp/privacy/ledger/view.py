@@ -18,7 +18,8 @@ from nabladp.privacy.ledger.verify import Problem, problems
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:
-    from nabladp.privacy.ledger.store import Store, Transaction
+    from nabladp.privacy.ledger.store import Store
+    from nabladp.privacy.ledger.transaction import Transaction
 
 Which = Entry | int | str  # a reservation: its entry, its number or its name
 
@@ -39,6 +40,11 @@ class View:
     def close(self) -> None:
         self._store.close()
 
+    def _repr_html_(self) -> str:
+        from nabladp.privacy.notebook import ledger_html
+
+        return ledger_html(self)
+
     @cached_property
     def test(self) -> bool:
         """Whether this ledger is for tests; then it takes seeded releases, and nothing in it is private."""
@@ -48,6 +54,11 @@ class View:
     def label(self) -> str:
         """Where it lives, without any password."""
         return self._store.label
+
+    @property
+    def format(self) -> int:
+        """Of its tables; an older one can be read, and brought up to date."""
+        return self._store.read(lambda transaction: transaction.identity())[0]
 
     @property
     def head(self) -> Head:
