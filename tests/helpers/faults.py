@@ -418,7 +418,7 @@ def true_labels(patches: Patches) -> None:
     """The response is charged, and labels are used as they are."""
 
     def rows(self: response.Response, counts: Any, noise: NoiseSource) -> Any:
-        return response.AnsweredRows(counts, self, lambda labels: labels)
+        return response.AnsweredRows(counts, self, lambda labels, first: labels)
 
     patches.set(response.Response, "rows", rows)
 

@@ -1,4 +1,4 @@
-"""``nabladp init | check | cost | release | audit | ledger | demo``."""
+"""``nabladp init | check | cost | release | report | compare | audit | ledger | demo``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import typer
 from nabladp import __version__
 from nabladp.cli import audit as audit_command
 from nabladp.cli.answer import answering, out, print_json, say, say_command, say_tables, working
+from nabladp.cli.compare import compare as compare_command
 from nabladp.cli.ledger import ledger_app
+from nabladp.cli.report import report as report_command
+from nabladp.cli.report import write_beside
 
 app = typer.Typer(
     help="Releases that say, for every set of attributes, what can be learned.",
@@ -114,6 +117,7 @@ def cost(
     ] = None,
     worst: Annotated[int | None, typer.Option(help="Find the costliest so many attributes.")] = None,
     prior: Annotated[float, typer.Option(help="The adversary's belief beforehand, for --set.")] = 0.5,
+    page: Annotated[Path | None, typer.Option(help="Also write a page with sliders over budgets.")] = None,
     json: Json = False,
 ) -> None:
     """Show what a plan would cost and how large its errors would be. Spends nothing, reads nothing of the table."""
@@ -124,6 +128,11 @@ def cost(
         with working("pricing"):
             priced = Plan.load(plan).cost()
             answer = priced.to_json() | priced.explained(sets or [], worst, prior)
+        if page is not None:
+            from nabladp.report.cost_page import write_cost_page
+
+            with working("pricing at other budgets") as tell:
+                answer["page"] = str(write_cost_page(Plan.load(plan), page, plan.stem, tell))
         if json:
             print_json(answer)
         else:
@@ -133,6 +142,8 @@ def cost(
                 say_tables(show.explanation(explained))
             if "worst" in answer:
                 say(show.worst_sentence(answer["worst"]))
+            if page is not None:
+                say(f"Wrote {page}.")
             if answer["fits"]:
                 say("Nothing was spent.")
             else:
@@ -159,20 +170,25 @@ def release(
         goal = loaded.out if to is None else to
         with working("opening the table") as stage:
             done = loaded.run(goal, test_seed=test_seed, stage=stage)
+            stage("writing the report", 0, 0)
+            page = write_beside(done, goal)
         answer = [{"name": r.name, "stamp": r.stamp, "entry": r.ledger["entry"], "digest": r.digest} for r in done]
         if json:
-            print_json({"folder": str(goal), "releases": answer})
+            print_json({"folder": str(goal), "releases": answer, "report": page and str(page)})
             return
         if done[0].stamp:
             say(f" {done[0].stamp} ", "bold white on red")
         for body in answer:
             say(f"Released {body['name']} (ledger entry {body['entry']}).")
         say(f"Published in {goal}.")
+        say(f"Its report: {page}" if page else "Its report could not be written; `nabladp report` tries again.")
         if "://" not in loaded.ledger:  # an address may hold a password
             say("What is left of the budget:")
             say_command(f"nabladp ledger {shlex.quote(loaded.ledger)}")
 
 
+app.command()(report_command)
+app.command()(compare_command)
 app.command()(audit_command.audit)
 
 

@@ -1,0 +1,75 @@
+"""A published release beside the truth, for the eyes of the table's owner only.
+
+What is computed here is not private: it holds exact counts. It is no part of a release, never written where releases
+are published, and says of itself that it is unprotected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nabladp.errors import DataError, ReleaseError
+from nabladp.release.comparison.compared import Compared
+from nabladp.release.comparison.truths import truths
+from nabladp.release.record import DIGESTS, RECORD, Release
+from nabladp.tables import Table, open_table
+
+NOTICE = "contains unprotected statistics"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One release beside the truth."""
+
+    release: Release
+    tables: tuple[Compared, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.release.name,
+            "mechanism": self.release.mechanism,
+            "stamp": self.release.stamp,
+            "tables": [table.to_json() for table in self.tables],
+        }
+
+
+def compare(folder: str | Path, source: Any) -> list[Comparison]:
+    """Every release of a published folder beside the table it was made from. Reads every row; spends nothing."""
+    where = Path(folder)
+    records = sorted([*where.glob(RECORD), *where.glob(f"*/{RECORD}")])
+    if not records:
+        raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
+    releases = [Release.load(record) for record in records]
+    tables = {release.schema.fingerprint(): open_table(source, release.schema) for release in releases}
+    return [compare_release(release, tables[release.schema.fingerprint()]) for release in releases]
+
+
+def compare_release(release: Release, table: Table) -> Comparison:
+    if table.n != release.n:
+        raise DataError(
+            f"The table has another number of rows than the one behind {release.name!r}.",
+            fix="Give the very table that was released from.",
+        )
+    return Comparison(release, tuple(truths(release, table)))
+
+
+def place_for(folder: str | Path, out: str | Path) -> Path:
+    """Where a comparison may be written: never into a published folder, this one or another."""
+    goal = Path(out).resolve()
+    if goal.is_relative_to(Path(folder).resolve()) or any(_is_published(parent) for parent in goal.parents):
+        raise ReleaseError(
+            "A comparison holds unprotected statistics and must not lie in a published folder.",
+            fix="Write it elsewhere, where only you can read it.",
+        )
+    if goal.exists():
+        raise ReleaseError(f"{goal.name!r} exists already.", fix="Choose another name, or remove it.")
+    return goal
+
+
+def _is_published(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (DIGESTS, RECORD))
+
+
+__all__ = ["NOTICE", "Compared", "Comparison", "compare", "compare_release", "place_for"]

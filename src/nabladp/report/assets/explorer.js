@@ -1,0 +1,271 @@
+// The explorer: tick attributes, see what someone curious about just those can learn. The choice lives in the address.
+(() => {
+  "use strict";
+  const { make, name, answer } = nabladp;
+  const { up, joined } = answer;
+
+  function button(words, press) {
+    const made = make("button", { type: "button", className: "button plain" }, words);
+    made.addEventListener("click", press);
+    return made;
+  }
+
+  function fieldset(title, ...children) {
+    return make("fieldset", {}, make("legend", { textContent: title }), ...children);
+  }
+
+  const row = (...children) => make("div", { className: "row" }, ...children);
+
+  class Explorer {
+    constructor(place, guarantee, told) {
+      this.guarantee = guarantee;
+      this.told = told;
+      this.person = guarantee.protected.length ? guarantee.protected : guarantee.attributes;
+      this.names = [...guarantee.attributes, ...guarantee.derived.keys()];
+      this.boxes = new Map();
+      this.badges = new Map();
+      place.append(this.chooser(), this.result());
+      place.hidden = false;
+      this.restore();
+      window.addEventListener("hashchange", () => this.restore());
+    }
+
+    // ---- choosing ------------------------------------------------------------------------------------------------
+
+    chooser() {
+      const card = make("form", { className: "card" });
+      card.addEventListener("submit", (event) => event.preventDefault());
+      if (this.told.adversaries.length) card.append(this.adversaries());
+      this.glance = make("div", { className: "glance", role: "status" });
+      card.append(this.attributes(), this.costliest(), this.settings(), this.glance);
+      return card;
+    }
+
+    adversaries() {
+      this.named = this.told.adversaries.map((adversary) => [
+        button(name(adversary.name), () => this.choose(adversary.attributes)),
+        adversary.attributes,
+      ]);
+      return fieldset("Adversaries named in the plan", row(...this.named.map(([made]) => made)));
+    }
+
+    attributes() {
+      const list = make("ul", { className: "choices" });
+      const below = new Map();
+      for (const [derived, sources] of this.guarantee.derived) {
+        below.set(sources[0], [...(below.get(sources[0]) ?? []), derived]);
+      }
+      for (const attribute of this.guarantee.attributes) {
+        list.append(this.choice(attribute));
+        for (const derived of below.get(attribute) ?? []) list.append(this.choice(derived, true));
+      }
+      const search = this.names.length > 15 ? [this.filter(list)] : [];
+      const all = button("All", () => this.choose(this.person));
+      const none = button("None", () => this.choose([]));
+      return fieldset("Curious about", row(...search, all, none), list);
+    }
+
+    choice(attribute, derived = false) {
+      const box = make("input", { type: "checkbox" });
+      box.addEventListener("change", () => this.changed());
+      const words = make("span", { className: "name" }, name(attribute));
+      if (derived) {
+        const sources = joined(this.guarantee.derived.get(attribute), " and ");
+        words.append(make("small", { className: "quiet" }, " counts as ", ...sources));
+      }
+      const open = this.guarantee.public.has(attribute);
+      const cost = open ? "public" : derived ? "" : `ρ ${up(this.guarantee.rho([attribute]))}`;
+      this.boxes.set(attribute, box);
+      this.badges.set(attribute, words);
+      const label = make("label", {}, box, words, make("span", { className: "cost", textContent: cost }));
+      return make("li", { className: derived ? "below" : "" }, label);
+    }
+
+    filter(list) {
+      const search = make("input", { type: "search", placeholder: "Filter", ariaLabel: "Filter the attributes" });
+      search.addEventListener("input", () => {
+        const wanted = search.value.toLowerCase();
+        [...list.children].forEach((item) => (item.hidden = !item.textContent.toLowerCase().includes(wanted)));
+      });
+      return search;
+    }
+
+    costliest() {
+      const size = make("select", { ariaLabel: "How many of the costliest attributes to mark" });
+      for (let k = 0; k <= this.told.costliest.length; k++) {
+        size.append(make("option", { value: String(k), textContent: k ? String(k) : "none" }));
+      }
+      const says = make("p", { className: "assume", role: "status" });
+      const tick = button("Tick them", () => this.choose(this.told.costliest[size.value - 1]?.attributes ?? []));
+      size.addEventListener("change", () => this.mark(Number(size.value), says));
+      size.value = String(Math.min(3, this.told.costliest.length));
+      this.mark(Number(size.value), says);
+      return fieldset("Mark the costliest attributes", row(size, tick), says);
+    }
+
+    mark(size, says) {
+      for (const words of this.badges.values()) words.querySelector(".badge")?.remove();
+      const found = this.told.costliest[size - 1];
+      const marked = found?.attributes.filter((attribute) => this.guarantee.rho([attribute]) > 0) ?? [];
+      for (const attribute of marked) {
+        this.badges.get(attribute).append(make("span", { className: "badge", textContent: "costliest" }));
+      }
+      says.textContent = found ? this.costs(size, found) : "";
+    }
+
+    costs(size, found) {
+      const [rho, most] = [found.rho, found.at_most].map((value) => up(value ?? Infinity));
+      if (!found.exact) return `The costliest ${size} that were found: ρ = ${rho}. No ${size} cost more than ρ = ${most}.`;
+      return size === 1
+        ? `No attribute costs more than this one: ρ = ${rho}.`
+        : `No ${size} attributes cost more than these: ρ = ${rho}.`;
+    }
+
+    settings() {
+      this.delta = make("input", { type: "text", inputMode: "decimal", autocomplete: "off", id: "delta" });
+      this.prior = make("input", { type: "range", min: "1", max: "99", step: "1", id: "prior" });
+      this.before = make("output", { htmlFor: "prior" });
+      this.wrong = make("p", { className: "wrong", role: "alert", id: "wrong" });
+      this.delta.setAttribute("aria-describedby", "wrong");
+      for (const input of [this.delta, this.prior]) input.addEventListener("input", () => this.changed());
+      const delta = make("label", {}, "δ: how often a statement may fail", this.delta);
+      const prior = make("label", {}, "Belief before: ", this.before, this.prior);
+      return fieldset("Settings", make("div", { className: "settings" }, delta, prior), this.wrong);
+    }
+
+    // ---- the address ---------------------------------------------------------------------------------------------
+
+    restore() {
+      const asked = location.hash.startsWith("#explore?") ? new URLSearchParams(location.hash.slice(9)) : null;
+      if (!asked && this.ready) return; // another section was asked for
+      const chosen = asked?.getAll("a") ?? [];
+      for (const [attribute, box] of this.boxes) box.checked = chosen.includes(attribute);
+      const prior = Number(asked?.get("prior"));
+      this.delta.value = asked?.get("delta") ?? this.told.delta.toExponential();
+      this.prior.value = String(100 * (prior > 0 && prior < 1 ? prior : this.told.prior));
+      this.ready = true;
+      this.update();
+      if (asked) document.getElementById("explorer").scrollIntoView({ behavior: "instant" });
+    }
+
+    keep() {
+      const kept = new URLSearchParams(this.chosen().map((attribute) => ["a", attribute]));
+      if (Number(this.delta.value) !== this.told.delta) kept.append("delta", this.delta.value);
+      if (Number(this.prior.value) !== 100 * this.told.prior) kept.append("prior", String(this.prior.value / 100));
+      const address = kept.size ? `#explore?${kept}` : location.pathname + location.search;
+      if (location.protocol !== "about:") history.replaceState(null, "", address); // a frame in a notebook has none
+    }
+
+    choose(attributes) {
+      for (const [attribute, box] of this.boxes) box.checked = attributes.includes(attribute);
+      this.changed();
+    }
+
+    chosen() {
+      return this.names.filter((attribute) => this.boxes.get(attribute).checked);
+    }
+
+    changed() {
+      this.update();
+      this.keep();
+    }
+
+    // ---- the answer ----------------------------------------------------------------------------------------------
+
+    result() {
+      this.answer = make("div", { className: "card result" });
+      return this.answer;
+    }
+
+    /** All numbers about the chosen attributes. */
+    ask(chosen, delta, prior) {
+      const figures = this.guarantee.figures(chosen, delta);
+      return { ...figures, group: this.guarantee.groupBound(chosen), posterior: nabladp.posterior(figures, prior) };
+    }
+
+    /** The whole person at this δ, looked up once. */
+    whole(delta) {
+      if (this.known?.delta !== delta) this.known = { delta, figures: this.guarantee.figures(this.person, delta) };
+      return this.known.figures;
+    }
+
+    update() {
+      const chosen = this.chosen();
+      const delta = Number(this.delta.value);
+      const prior = this.prior.value / 100;
+      this.before.textContent = `${Math.round(100 * prior)}%`;
+      const valid = delta > 0 && delta < 1;
+      this.wrong.textContent = valid ? "" : "δ must lie between 0 and 1, for example 1e-6.";
+      this.delta.setAttribute("aria-invalid", String(!valid));
+      for (const [made, attributes] of this.named ?? []) {
+        const same = attributes.length === chosen.length && attributes.every((attribute) => chosen.includes(attribute));
+        made.setAttribute("aria-pressed", String(same));
+      }
+      if (!valid) return;
+      const found = chosen.length ? this.ask(chosen, delta, prior) : null;
+      const whole = this.whole(delta);
+      const told = found
+        ? answer.about(this.guarantee, chosen, found, whole, delta, prior)
+        : answer.nothing(whole, delta);
+      this.answer.replaceChildren(...told);
+      this.glance.textContent = answer.glance(found, whole, prior);
+    }
+  }
+
+  // ---- downloads, printing, sections -------------------------------------------------------------------------------
+
+  async function download(made) {
+    const text = await nabladp.blockText(`record-${made.dataset.record}`);
+    const file = new Blob([text], { type: "application/json" });
+    const link = make("a", { href: URL.createObjectURL(file), download: "release.json" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }
+
+  function controls() {
+    for (const made of document.querySelectorAll(".download")) {
+      made.hidden = false;
+      made.addEventListener("click", () => download(made));
+    }
+    const root = document.documentElement;
+    const printing = [["print-certificate", false], ["print-report", true]];
+    for (const [id, all] of printing) {
+      const made = document.getElementById(id);
+      if (!made) continue; // the page before a release has no certificate
+      made.hidden = false;
+      made.addEventListener("click", () => {
+        root.classList.toggle("print-all", all);
+        if (all) nabladp.openViews();
+        window.print();
+        root.classList.remove("print-all");
+      });
+    }
+    // Moving between sections leaves the address alone, which holds the choice.
+    for (const link of document.querySelectorAll('a[href^="#"]')) {
+      link.addEventListener("click", (event) => {
+        const section = document.getElementById(link.hash.slice(1));
+        if (!section) return;
+        event.preventDefault();
+        section.scrollIntoView();
+        section.focus({ preventScroll: true });
+      });
+    }
+  }
+
+  async function start() {
+    controls();
+    const place = document.getElementById("explore");
+    try {
+      const [guarantee, told] = await Promise.all([nabladp.block("guarantee"), nabladp.block("explorer")]);
+      nabladp.explorer = new Explorer(place, nabladp.guarantee(guarantee), told);
+      await nabladp.released;
+    } catch (error) {
+      place.append("Something on this page could not be shown; a newer browser may help.");
+      place.hidden = false;
+      throw error;
+    }
+    return nabladp.explorer;
+  }
+
+  nabladp.ready = start();
+})();

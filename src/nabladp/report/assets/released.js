@@ -1,0 +1,98 @@
+// What was released: one line for each view, in pages with a search where there are many. A view is drawn when opened.
+(() => {
+  "use strict";
+  const nabladp = (window.nabladp ||= {});
+  const A_PAGE = 20;
+  const MOST_PRINTED = 60;
+
+  function make(tag, properties = {}, ...children) {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children.filter((child) => child !== null));
+    return element;
+  }
+
+  function name(text) {
+    return make("bdi", { textContent: text });
+  }
+
+  function drawn(details) {
+    const body = details.querySelector(".view-body");
+    if (!body.childElementCount) nabladp.renderView(body, details.view);
+  }
+
+  function line(view) {
+    const summary = make("summary", {}, make("span", { className: "name" }, name(view.title)));
+    if (view.summary) summary.append(make("span", { className: "quiet", textContent: view.summary }));
+    const details = make("details", { className: "view" }, summary, make("div", { className: "view-body" }));
+    details.view = view;
+    details.addEventListener("toggle", () => details.open && drawn(details));
+    return details;
+  }
+
+  function show(place, views) {
+    const list = make("div");
+    const status = make("span", { className: "quiet", role: "status" });
+    const back = make("button", { type: "button", className: "button plain", textContent: "Back" });
+    const on = make("button", { type: "button", className: "button plain", textContent: "On" });
+    let [found, first] = [views, 0];
+
+    function turn(to) {
+      first = to;
+      list.replaceChildren(...found.slice(first, first + A_PAGE).map(line));
+      const last = Math.min(first + A_PAGE, found.length);
+      status.textContent = found.length ? `${first + 1} to ${last} of ${found.length.toLocaleString("en")}` : "none";
+      back.disabled = first === 0;
+      on.disabled = last === found.length;
+    }
+
+    if (views.length > A_PAGE) {
+      const search = make("input", { type: "search", placeholder: "Search", ariaLabel: "Search what was released" });
+      const words = views.map((view) => view.title.toLowerCase());
+      search.addEventListener("input", () => {
+        const wanted = search.value.toLowerCase().split(/\s+/);
+        found = views.filter((_, i) => wanted.every((word) => words[i].includes(word)));
+        turn(0);
+      });
+      back.addEventListener("click", () => turn(first - A_PAGE));
+      on.addEventListener("click", () => turn(first + A_PAGE));
+      place.append(make("div", { className: "row" }, search, back, on, status));
+    }
+    place.append(list);
+    turn(0);
+    if (views.length) list.firstChild.open = true;
+  }
+
+  const parts = [];
+  async function start() {
+    for (const place of document.querySelectorAll(".views")) {
+      const views = (await nabladp.block(`views-${place.dataset.part}`)) ?? [];
+      parts.push(views);
+      place.replaceChildren();
+      show(place, views);
+    }
+  }
+
+  /** Every view, also those on other pages of the list: part, number, title. */
+  nabladp.listed = () => parts.flatMap((views, part) => views.map((view, number) => [part, number, view.title]));
+
+  /** Draws one view alone at the end of the page; answers where its chart is, or null if it has none. */
+  nabladp.stage = (part, number) => {
+    document.getElementById("stage")?.remove();
+    const stage = make("div", { id: "stage", className: "view-body" });
+    document.body.append(stage);
+    nabladp.renderView(stage, parts[part][number]);
+    const box = stage.querySelector("svg.chart")?.getBoundingClientRect();
+    return box?.width ? { x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height } : null;
+  };
+
+  /** Opens and draws the views in sight, so that paper shows them too. */
+  nabladp.openViews = () => {
+    [...document.querySelectorAll("details.view")].slice(0, MOST_PRINTED).forEach((details) => {
+      details.open = true;
+      drawn(details);
+    });
+  };
+  nabladp.make = make;
+  nabladp.name = name;
+  nabladp.released = start();
+})();

@@ -1,0 +1,134 @@
+// Tables that stay quick: one page of rows at a time, searched and sorted by number of row.
+(() => {
+  "use strict";
+  const nabladp = (window.nabladp ||= {});
+  const EACH = 25;
+  const WAIT = 150; // milliseconds after the last key before a search begins
+  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const order = new Intl.Collator("en", { numeric: true });
+  let made = 0;
+
+  function element(tag, attributes, text) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  }
+
+  /** Buttons to walk through `count` things, `each` at a time; `show(first, last)` is called for every page. */
+  nabladp.pager = (container, { count, each = EACH, what = "rows", show }) => {
+    const bar = element("div", { class: "pager" });
+    const [back, on] = ["Previous", "Next"].map((text) => element("button", { type: "button", class: "button plain" }, text));
+    const where = element("span", { class: "pager-where", role: "status" });
+    const state = { first: 0, count };
+    const go = (first) => {
+      state.first = Math.max(0, first);
+      const last = Math.min(state.first + each, state.count);
+      back.disabled = state.first === 0;
+      on.disabled = last >= state.count;
+      where.textContent = state.count
+        ? `${what} ${whole.format(state.first + 1)}–${whole.format(last)} of ${whole.format(state.count)}`
+        : `no ${what}`;
+      bar.hidden = state.count <= each && state.count === count;
+      show(state.first, last);
+    };
+    back.addEventListener("click", () => go(state.first - each));
+    on.addEventListener("click", () => go(state.first + each));
+    bar.append(back, on, where);
+    container.append(bar);
+    go(0);
+    return {
+      restart: (next) => {
+        state.count = next;
+        go(0);
+      },
+    };
+  };
+
+  /** `table` is {label, count, columns}; a column has a name, a format, and `read(row)`. */
+  nabladp.renderTable = (container, table) => {
+    const id = `table-${++made}`;
+    const shown = nabladp.charting.shown;
+    const state = { rows: null, sorted: null, down: false }; // rows: null stands for all, in their own order
+    const at = (place) => (state.rows === null ? place : state.rows[place]);
+
+    const body = element("tbody");
+    const heads = table.columns.map((column, number) => {
+      const cell = element("th", { scope: "col", class: column.format === "text" ? "" : "num" });
+      const button = element("button", { type: "button", class: "sort" }, column.name);
+      button.addEventListener("click", () => sortBy(number));
+      cell.append(button);
+      return cell;
+    });
+    const row = element("tr");
+    row.append(...heads);
+    const head = element("thead");
+    head.append(row);
+    const grid = element("table", { class: "values" });
+    grid.append(element("caption", { class: "out-of-sight" }, table.label), head, body);
+    const scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `table of ${table.label}` });
+    scroll.append(grid);
+
+    function page(first, last) {
+      body.replaceChildren();
+      for (let place = first; place < last; place++) {
+        const line = element("tr");
+        table.columns.forEach((column, number) => {
+          const cell = element(number === 0 ? "th" : "td", { class: column.format === "text" ? "" : "num" });
+          if (number === 0) cell.setAttribute("scope", "row");
+          cell.textContent = shown(column.read(at(place)), column.format);
+          line.append(cell);
+        });
+        body.append(line);
+      }
+    }
+
+    function sortBy(number) {
+      state.down = state.sorted === number ? !state.down : false;
+      state.sorted = number;
+      heads.forEach((cell, i) => (i === number ? cell.setAttribute("aria-sort", state.down ? "descending" : "ascending") : cell.removeAttribute("aria-sort")));
+      arrange();
+    }
+
+    function matching(wanted) {
+      const found = [];
+      for (let number = 0; number < table.count; number++) {
+        const hit = table.columns.some((column) => shown(column.read(number), column.format).toLowerCase().includes(wanted));
+        if (hit) found.push(number);
+      }
+      return found;
+    }
+
+    function arrange() {
+      const wanted = search.value.trim().toLowerCase();
+      let rows = wanted ? matching(wanted) : Array.from({ length: table.count }, (_, i) => i);
+      if (state.sorted !== null) {
+        const { read } = table.columns[state.sorted];
+        const sign = state.down ? -1 : 1;
+        const keys = new Map(rows.map((number) => [number, read(number)]));
+        rows = rows.sort((a, b) => sorted(keys.get(a), keys.get(b), sign) || a - b);
+      }
+      state.rows = rows;
+      pages.restart(rows.length);
+    }
+
+    const search = element("input", { type: "search", id: `${id}-search`, autocomplete: "off" });
+    const bar = element("div", { class: "table-search" });
+    bar.append(element("label", { for: `${id}-search` }, "Search this table"), search);
+    bar.hidden = table.count <= 8;
+    let waiting = 0;
+    search.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(arrange, WAIT);
+    });
+    container.append(bar, scroll);
+    const pages = nabladp.pager(container, { count: table.count, show: page });
+  };
+
+  /** Numbers by size, texts by letters, what is missing last either way. */
+  function sorted(a, b, sign) {
+    if (a === null || b === null) return (a === null) - (b === null);
+    if (typeof a === "number" && typeof b === "number") return sign * (a - b);
+    return sign * order.compare(String(a), String(b));
+  }
+})();

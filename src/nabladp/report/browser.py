@@ -1,0 +1,183 @@
+"""A report as PDF, and its charts as PNG, through a Chromium that is installed anyway. Nothing is downloaded.
+
+Chromium is driven over a pair of pipes by its own debugging protocol: messages are JSON, each ended by a zero byte. The
+profile is a throwaway folder, and the page's own content policy keeps it from the network.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import re
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nabladp.errors import MissingPart, ReleaseError
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+PATIENCE = 60.0  # seconds for one answer
+
+
+def find_browser() -> str:
+    """Where Chromium lives; the environment variable NABLADP_BROWSER names another."""
+    for name in (os.environ.get("NABLADP_BROWSER"), *NAMES):
+        if name and (found := shutil.which(name)):
+            return found
+    raise MissingPart(
+        "PDF and PNG need Chromium or Chrome, and none was found.",
+        fix="Install chromium, or name a browser in NABLADP_BROWSER; the HTML report needs none.",
+    )
+
+
+def write_pdf(page: Path, to: Path, *, certificate: bool = False) -> None:
+    """The whole report, or its one-page certificate."""
+    first = "await nabladp.ready;"
+    if not certificate:
+        first += "document.documentElement.classList.add('print-all'); nabladp.openViews();"
+    with _opened(page) as browser:
+        browser.evaluate(f"(async () => {{ {first} }})()")
+        answer = browser.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+    _write(to, base64.b64decode(answer["data"]))
+
+
+def write_charts(page: Path, folder: Path) -> list[Path]:
+    """A PNG of the chart of every view, in their order; answers with the files. Views that are tables have none."""
+    found = []
+    with _opened(page) as browser:
+        for part, number, title in browser.evaluate("nabladp.ready.then(() => nabladp.listed())"):
+            box = browser.evaluate(f"nabladp.stage({part}, {number})")
+            if box is not None:
+                answer = browser.ask("Page.captureScreenshot", clip={**box, "scale": 2}, captureBeyondViewport=True)
+                found.append(folder / f"{part + 1:02d}-{number + 1:03d}-{_plain(title)}.png")
+                _write(found[-1], base64.b64decode(answer["data"]))
+    return found
+
+
+def _plain(title: str) -> str:
+    """A title as part of a file name."""
+    return re.sub("[^A-Za-z0-9]+", "-", title).strip("-")[:60] or "chart"
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError:
+        raise ReleaseError(f"Cannot write {path.name!r}.", fix="Choose a folder that is writable.") from None
+
+
+@contextmanager
+def _opened(page: Path) -> Iterator[_Browser]:
+    """A browser that shows the page; gone afterwards, with its profile."""
+    program = find_browser()
+    with tempfile.TemporaryDirectory(prefix="nabladp-") as profile:
+        browser = _Browser(program, profile)
+        try:
+            browser.show(page.resolve().as_uri())
+            yield browser
+        finally:
+            browser.close()
+
+
+class _Browser:
+    def __init__(self, program: str, profile: str) -> None:
+        options = ["--headless=new", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
+        options += ["--disable-extensions", "--force-color-profile=srgb", f"--user-data-dir={profile}"]
+        if os.geteuid() == 0:
+            options.append("--no-sandbox")  # Chromium refuses to start otherwise
+        self._numbers = itertools.count(1)
+        self._heard = b""
+        self._session: str | None = None
+        (asks, self._speak), (self._hear, answers) = os.pipe(), os.pipe()
+        ends = [_out_of_the_way(end) for end in (asks, answers)]
+
+        def hand_over() -> None:  # in the child: the protocol wants these very numbers
+            os.dup2(ends[0], 3)
+            os.dup2(ends[1], 4)
+
+        try:
+            self._process = subprocess.Popen(
+                [program, *options, "about:blank"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                close_fds=False,  # all others close by themselves
+                preexec_fn=hand_over,
+            )
+        finally:
+            for end in (asks, answers, *ends):
+                os.close(end)
+
+    def show(self, address: str) -> None:
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.ask("Emulation.setDeviceMetricsOverride", width=1000, height=1400, deviceScaleFactor=1, mobile=False)
+        self.ask("Page.enable")
+        self.ask("Page.navigate", url=address)
+        self._wait(lambda message: message.get("method") == "Page.loadEventFired")
+
+    def evaluate(self, script: str) -> Any:
+        found = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in found:
+            raise ReleaseError("The page could not be drawn.", fix="Open it in a browser to see why.")
+        return found["result"].get("value")
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        message: dict[str, Any] = {"id": number, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        try:
+            os.write(self._speak, json.dumps(message).encode() + b"\0")
+        except OSError:
+            raise _failed() from None
+        answer = self._wait(lambda heard: heard.get("id") == number)
+        if "error" in answer:
+            raise _failed()
+        found: dict[str, Any] = answer["result"]
+        return found
+
+    def _wait(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        end = time.monotonic() + PATIENCE
+        while True:
+            whole, mark, rest = self._heard.partition(b"\0")
+            if mark:
+                self._heard = rest
+                message: dict[str, Any] = json.loads(whole)
+                if wanted(message):
+                    return message
+                continue
+            waiting, _, _ = select.select([self._hear], [], [], max(0.0, end - time.monotonic()))
+            more = os.read(self._hear, 1 << 20) if waiting else b""
+            if not more:  # no answer in time, or gone
+                raise _failed()
+            self._heard += more
+
+    def close(self) -> None:
+        for end in (self._speak, self._hear):  # it leaves when nobody speaks to it
+            os.close(end)
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _out_of_the_way(end: int) -> int:
+    """The same end of a pipe under a number that is neither 3 nor 4."""
+    import fcntl
+
+    return fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10)
+
+
+def _failed() -> ReleaseError:
+    return ReleaseError("The browser gave no answer.", fix="Try again, or print the report from a browser by hand.")

@@ -1,0 +1,108 @@
+"""The page before anything is spent: what a plan would tell about people, how exactly, and at other budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nabladp.errors import ReleaseError
+from nabladp.privacy.units import to_float
+from nabladp.release import Plan
+from nabladp.release.cost import Cost, shown
+from nabladp.release.outlook import outlook
+from nabladp.report.assembly import assemble
+from nabladp.report.page import costliest
+from nabladp.report.views import SCRIPTS, STYLE
+from nabladp.report.words import PRIOR, Words
+
+Tell = Callable[[str, int, int], None]
+
+
+def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
+    """Words, limits, figures and the explorer for the plan's own budgets; sliders and curves for others."""
+    cost = plan.cost()
+    told = cost.to_json()
+    sets = _sets(cost, told)
+    prospect = outlook(plan, [chosen for _, _, chosen in sets], tell)
+    rows = [plan.rows] if plan.rows else []
+    context = {
+        "title": title,
+        "delta": plan.delta,
+        "prior": PRIOR,
+        "fits": cost.fits,
+        "rows": plan.rows,
+        "words": Words(cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries),
+        "sets": [_set_row(cost, *found) for found in sets],
+        "limits": [_limit_row(line) for line in told["limits"]],
+        "parts": [{"name": part.name, "mechanism": part.mechanism} for part in prospect.parts],
+        "public": told["public"],
+        "derived": told["derived"],
+    }
+    explorer = {"delta": plan.delta, "prior": PRIOR, "adversaries": told["adversaries"]}
+    blocks = {
+        "guarantee": cost.guarantee.to_json(),
+        "explorer": {**explorer, "costliest": costliest(cost.guarantee)},
+        "outlook": {**prospect.to_json(), "limits": _limits(cost, sets)},
+    }
+    scripts = ("guarantee.js", *SCRIPTS, "released.js", "explorer.js", "cost.js")
+    return assemble("cost.html.j2", context, blocks, scripts, ("style.css", STYLE))
+
+
+def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = None) -> Path:
+    goal = Path(to)
+    text = cost_page(plan, title, tell)
+    try:
+        goal.write_text(text, encoding="utf-8", newline="\n")
+    except OSError:
+        raise ReleaseError(
+            f"Cannot write {goal.name!r}.", fix="Check that its folder exists and is writable."
+        ) from None
+    return goal
+
+
+def _sets(cost: Cost, told: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Kind, label and attributes of every set that the page speaks of: the person, attributes, adversaries, limits."""
+    found = [("person", "the whole person", tuple(cost.guarantee.per_person().attributes))]
+    found += [("attribute", name, (name,)) for name in told["attributes"]]
+    found += [("adversary", body["name"], tuple(body["attributes"])) for body in told["adversaries"]]
+    known = {frozenset(chosen) for _, _, chosen in found}
+    limits = [line.standing.limit for line in cost.lines]
+    return [
+        *found,
+        *(("limit", one.name, tuple(sorted(one.attributes))) for one in limits if one.attributes not in known),
+    ]
+
+
+def _set_row(cost: Cost, kind: str, label: str, chosen: tuple[str, ...]) -> dict[str, Any]:
+    figure = cost.guarantee.figure(chosen)
+    values = (figure.epsilon(cost.delta), figure.rho)
+    epsilon, rho = (shown(value if value < float("inf") else None) for value in values)
+    return {"kind": kind, "label": label, "attributes": chosen, "epsilon": epsilon, "rho": rho}
+
+
+def _limit_row(line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": line["limit"],
+        "measure": line["measure"],
+        "allowed": shown(line["allowed"], up=False),
+        "spent": shown(line["spent"]),
+        "requested": shown(line["requested"]),
+        "fits": line["fits"],
+    }
+
+
+def _limits(cost: Cost, sets: list[tuple[str, str, tuple[str, ...]]]) -> list[dict[str, Any]]:
+    """For the sliders: which set a limit is about, and exactly how much is allowed and spent."""
+    places = {frozenset(chosen): number for number, (_, _, chosen) in enumerate(sets)}
+    return [
+        {
+            "set": places[line.standing.limit.attributes],
+            "pure": line.standing.limit.pure,
+            "measure": line.standing.limit.measure,
+            "allowed": str(line.standing.limit.units),
+            "shown": shown(to_float(line.standing.limit.units), up=False),
+            "spent": None if line.standing.spent_units is None else str(line.standing.spent_units),
+        }
+        for line in cost.lines
+    ]

@@ -1,0 +1,55 @@
+"""A stand-in for a fitted model: it says of every marginal whatever what it was told makes it say.
+
+A guarantee must hold whatever the model makes of published numbers. This one puts all rows into one cell, which one
+depending on every number it was told, so that a single row moves a score as far as it can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nabladp.audit.divergence import Divergences
+from nabladp.mechanisms import Law
+from nabladp.mechanisms.synthesis import law, rounds
+from nabladp.mechanisms.synthesis.selection import Selector, combined_law
+
+
+class Opinion:
+    def __init__(self, sizes: dict[str, int], n: int, heard: str) -> None:
+        self.sizes, self.n, self.heard = sizes, n, heard
+
+    def marginals(self, sets: Sequence[tuple[str, ...]]) -> list[Any]:
+        found = []
+        for names in sets:
+            shape = tuple(self.sizes[name] for name in names)
+            said = hashlib.sha256(f"{self.heard}/{names}".encode()).digest()[0]
+            table = np.zeros(shape)
+            table.ravel()[said % table.size] = self.n
+            found.append(table)
+        return found
+
+
+def give_opinions(patch: pytest.MonkeyPatch) -> None:
+    """Models become opinions, on noisy counts cut to 0 … n."""
+
+    def fit(self: rounds.Course, noisy: Sequence[rounds.Noisy], *_: Any, **__: Any) -> Opinion:
+        heard = "/".join(f"{m.attributes}{m.counts.tolist()}{m.round}" for m in noisy)
+        return Opinion(self.design.wanted.sizes, self.design.n, heard)
+
+    patch.setattr(rounds.Course, "_fit", fit)
+    patch.setattr(rounds, "answers", lambda model, noisy, sets: model.marginals(sets))
+    patch.setattr(law, "told", lambda counts, n: np.clip(counts, 0, n))
+
+
+def pick_loss(selector: Selector, one: Any, other: Any, strength: int = 1) -> float:
+    """D_* between the picks that two tables lead to, given how far off each candidate is."""
+    laws = [dict(combined_law([selector], np.asarray(excess), strength)) for excess in (one, other)]
+    parts = [np.array([law[pick] for pick in laws[0]]) for law in laws]
+    divergences = Divergences()
+    numbers = [divergences.learn(Law((part,))) for part in parts]
+    return divergences.between(numbers[0], numbers[1], np.inf)[0]

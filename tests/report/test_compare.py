@@ -1,0 +1,253 @@
+"""The owner's comparison: true to the table, watermarked everywhere, and never among what is published."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import view_releases
+from axe_playwright_python.sync_playwright import Axe
+from report_pages import MARGINALS, SCHEMA, people, session
+
+from nabladp.errors import DataError, ReleaseError
+from nabladp.mechanisms import MECHANISMS
+from nabladp.noise import NoiseSource
+from nabladp.privacy import CDP, Budget, Rho
+from nabladp.release import Release
+from nabladp.release.comparison import NOTICE, Comparison, compare, compare_release, place_for
+from nabladp.release.comparison.kernels import Occurrences
+from nabladp.report.comparison import MOST_ROWS, comparison_page, write_comparison
+from nabladp.tables import CodedTable, open_table
+
+
+@pytest.fixture(scope="module")
+def compared() -> dict[str, list[Comparison]]:
+    table = open_table(people(SCHEMA), SCHEMA)
+    found = view_releases.releases()
+    return {name: [compare_release(release, table) for release in listed] for name, listed in found.items()}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    """The people, one by one, in the words of the schema."""
+    table = open_table(people(SCHEMA), SCHEMA)
+    codes: list[dict[str, Any]] = []
+
+    def look(batch: Any) -> Any:
+        codes.extend(batch.to_pylist())
+        return np.zeros(1, dtype=np.int64)
+
+    table.fold(look)
+    return [{name: SCHEMA[name].label(int(code)) for name, code in row.items()} for row in codes]
+
+
+# ---- the truth ------------------------------------------------------------------------------------------------------
+
+
+def test_every_mechanism_is_compared(compared: dict[str, list[Comparison]]) -> None:
+    assert set(MECHANISMS) <= set(compared)
+    for listed in compared.values():
+        for found in listed:
+            assert found.tables and all(np.isfinite(table.truth).all() for table in found.tables)
+
+
+def test_marginals_are_counted_exactly(compared: dict[str, list[Comparison]], rows: list[dict[str, Any]]) -> None:
+    for found in (*compared["NoisyMarginals"], *compared["Synthesis"]):
+        for table in found.tables:
+            cells = np.ndindex(*SCHEMA.sizes(table.attributes))
+            labels = [[SCHEMA[name].label(c) for name, c in zip(table.attributes, cell, strict=True)] for cell in cells]
+            assert table.truth.tolist() == [
+                sum([row[name] for name in table.attributes] == label for row in rows) for label in labels
+            ]
+
+
+def test_queries_are_answered_exactly(compared: dict[str, list[Comparison]], rows: list[dict[str, Any]]) -> None:
+    table = compared["Projection"][1].tables[-1]
+    answers = dict(zip(table.labels, table.truth.tolist(), strict=True))
+    assert answers["average age"] == pytest.approx(sum(int(row["age"]) for row in rows) / 9 / len(rows), abs=1e-6)
+    for found in compared["MWEM"]:
+        for own in found.tables:
+            assert ((own.truth >= 0) & (own.truth <= 1)).all()
+
+
+def test_lists_are_counted_exactly(compared: dict[str, list[Comparison]], rows: list[dict[str, Any]]) -> None:
+    for found in (*compared["HeavyHitters"], *compared["DistributionEstimate"]):
+        names = found.release.output.names  # type: ignore[attr-defined]
+        (table,) = found.tables
+        texts = [", ".join(f"{name} = {row[name]}" for name in names) for row in rows]
+        expected = [texts.count(label) for label in table.labels if label != "everything else"]
+        scale = len(rows) if table.format == "share" else 1
+        assert (table.truth * scale)[: len(expected)].tolist() == pytest.approx(expected)
+
+
+def test_combinations_in_any_order_and_of_many_columns() -> None:
+    draws = NoiseSource.seeded(3)
+    codes = {name: draws.uniform_integers(SCHEMA[name].size, 3000) for name in ("region", "age", "sick")}
+    wanted = np.array([[2, 9, 1], [0, 0, 0], [1, 5, 0], [2, 9, 0]])
+    filled = codes | {a.name: np.zeros(3000, np.int64) for a in SCHEMA if a.name not in codes}
+    found = CodedTable(SCHEMA, filled).fold(Occurrences(("region", "age", "sick"), wanted))
+    whole = np.stack([codes[name] for name in ("region", "age", "sick")], axis=1)
+    assert found.tolist() == [int((whole == row).all(axis=1).sum()) for row in wanted]
+
+
+def test_entries_of_a_gram_matrix(compared: dict[str, list[Comparison]], rows: list[dict[str, Any]]) -> None:
+    (table,) = compared["GramMatrix"][0].tables
+    found = dict(zip(table.labels, table.truth.tolist(), strict=True))
+    sick = sum(1 if row["sick"] == "true" else -1 for row in rows)
+    assert found["(intercept) with sick = true"] == sick
+
+
+@pytest.mark.parametrize("mechanism", ["PointLearner", "ThresholdLearner", "HalfspaceLearner"])
+def test_learners_are_judged_by_their_own_predictions(compared: dict[str, list[Comparison]], mechanism: str) -> None:
+    data = people(SCHEMA)
+    for found in compared[mechanism]:
+        said = found.release.output.predict(data)  # type: ignore[attr-defined]
+        true = np.array(data["sick"].to_pylist())
+        (table,) = found.tables
+        expected = [(said == true).mean(), (said == true)[~true].mean(), (said == true)[true].mean()]
+        assert table.truth.tolist() == pytest.approx(expected)
+    if mechanism == "HalfspaceLearner":
+        assert np.isfinite(compared[mechanism][0].tables[0].released[0])  # what was counted on rows held out
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say(compared: dict[str, list[Comparison]]) -> None:
+    """Of 136 cells, each with a chance of at most 5% to miss: more than 40 misses have a chance below 1e-16."""
+    for found in compared["NoisyMarginals"][:1]:
+        missed = sum((1 - (table.covered or 0)) * len(table.truth) for table in found.tables)
+        assert missed <= 40
+        for table in found.tables:
+            assert table.to_json()["largest"] >= table.to_json()["actual"] >= 0
+
+
+def test_another_table_is_refused(folder: Path) -> None:
+    with pytest.raises(DataError, match="another number of rows"):
+        compare(folder, people(SCHEMA).slice(1))
+    with pytest.raises(ReleaseError, match="no release"):
+        compare(folder.parent, people(SCHEMA))
+
+
+# ---- where it may be written ----------------------------------------------------------------------------------------
+
+
+def test_never_into_a_published_folder(folder: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(folder, target_is_directory=True)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "digests.txt").write_text("")
+    inside = [
+        folder / "c.html",
+        folder / "pairs" / "c.html",
+        folder / "new" / "c.html",
+        link / "c.html",
+        other / "c.html",
+    ]
+    for place in [*inside, folder / "pairs" / ".." / "c.html"]:
+        with pytest.raises(ReleaseError, match="must not lie in a published folder"):
+            place_for(folder, place)
+    assert place_for(folder, tmp_path / "c.html") == (tmp_path / "c.html").resolve()
+
+
+def test_only_into_a_new_file_that_only_its_owner_reads(folder: Path, tmp_path: Path) -> None:
+    before = digests(folder)
+    found = compare(folder, people(SCHEMA))
+    page = write_comparison(found, folder, tmp_path / "c.html")
+    assert stat.S_IMODE(os.stat(page).st_mode) == 0o600
+    with pytest.raises(ReleaseError, match="exists already"):
+        write_comparison(found, folder, page)
+    with pytest.raises(ReleaseError, match="Cannot write"):
+        write_comparison(found, folder, tmp_path / "nowhere" / "c.html")
+    assert digests(folder) == before
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_released_files_say_nothing_of_it(folder: Path) -> None:
+    assert NOTICE not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def page(folder: Path) -> str:
+    return comparison_page(compare(folder, people(SCHEMA)), "a release")
+
+
+def test_the_notice_is_everywhere(page: str, open_page: Any) -> None:
+    watched = open_page(page)
+    watched.ask("nabladp.released.then(() => true)")
+    assert watched.page.title() == "UNPROTECTED: a release"
+    assert watched.page.locator("aside.stamp").inner_text().startswith(NOTICE.upper())
+    script = (
+        "[...document.querySelectorAll('.watermark span')].map((mark) => getComputedStyle(mark, '::before').content)"
+    )
+    assert watched.ask(script) == [f'"{NOTICE}"'] * 40
+    seen = (
+        "[...document.querySelectorAll('.watermark span')].some((mark) => { const box = mark.getBoundingClientRect();"
+    )
+    seen += " return box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth })"
+    for place in (0, 0.5, 1):  # wherever one scrolls
+        watched.ask(f"scrollTo(0, {place} * document.body.scrollHeight)")
+        assert watched.ask(seen)
+    assert all(NOTICE in text for text in watched.page.locator("svg.chart desc").all_text_contents())
+    assert watched.is_quiet()
+
+
+def test_paper_shows_the_notice_and_the_tables(page: str, open_page: Any) -> None:
+    watched = open_page(page)
+    watched.page.emulate_media(media="print")
+    for part in (".watermark span >> nth=0", ".stamp", "h1", "table.figures >> nth=0"):
+        assert watched.page.locator(part).is_visible(), part
+    assert len(re.findall(rb"/Type\s*/Page\b", watched.page.pdf())) >= 1
+
+
+def test_the_page_shows_released_and_true_values(page: str, folder: Path, open_page: Any) -> None:
+    watched = open_page(page)
+    watched.ask("nabladp.released.then(() => true)")
+    watched.page.get_by_text("Show as a table").first.click()
+    table = watched.page.locator("table.values").first
+    table.wait_for()
+    shown = [row.locator("th, td").all_text_contents() for row in table.locator("tbody tr").all()]
+    (first,) = (part for part in compare(folder, people(SCHEMA)) if part.release.name.endswith("/pairs"))
+    own = first.tables[0]
+    assert [[int(row[1]), int(row[4])] for row in shown] == [
+        [int(a), int(b)] for a, b in zip(own.released, own.truth, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_accessible_and_fits_a_phone(page: str, open_page: Any, scheme: str) -> None:
+    watched = open_page(page, width=360, color_scheme=scheme)
+    watched.ask("nabladp.released.then(() => true)")
+    assert watched.width() <= 360
+    found = Axe().run(watched.page, options={"resultTypes": ["violations"]})
+    assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found.response["violations"]] == []
+
+
+def test_large_tables_keep_the_worst_cells(tmp_path: Path) -> None:
+    from nabladp.release.comparison.compared import Compared
+    from nabladp.report.comparison import _view
+
+    size = MOST_ROWS + 10
+    truth = np.zeros(size)
+    released = np.arange(size, dtype=np.float64)
+    view = _view(Compared("many", "count", released, truth, labels=tuple(map(str, range(size)))), SCHEMA)
+    assert len(view.rows) == MOST_ROWS and view.rows[0][0] == "10" and "largest errors" in view.notes[0]
+
+
+def test_mechanisms_without_a_truth_are_told_so(tmp_path: Path, open_page: Any) -> None:
+    made = session(tmp_path, budget=Budget(person=Rho(10)))
+    release: Release = made.release(MARGINALS.__class__(CDP(0.2), k=1), name="<b>one</b>")
+    made.ledger.close()
+    watched = open_page(comparison_page([Comparison(release, ())], "<i>title</i>"))
+    assert watched.page.get_by_text("have no truth to be compared with").count() == 1
+    assert watched.page.locator("main b, h1 i").count() == 0

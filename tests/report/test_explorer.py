@@ -1,0 +1,220 @@
+"""The explorer computes with the same set function as Python: 200 random subsets, every shape of term, to 1e-9."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nabladp.errors import GuaranteeError
+from nabladp.privacy import CDP, Guarantee, Pure, Rho, Universe, epsilon_from_rho
+from nabladp.privacy.interpretation import mutual_information, posterior
+from nabladp.privacy.units import rounded
+from nabladp.release.explain import explain
+from nabladp.report import load
+from nabladp.report.page import costliest
+
+DELTAS = (1e-6, 1e-3, 1e-12, 0.3)
+PRIORS = (0.5, 0.01, 0.9)
+NAMES = (*(f"a{i}" for i in range(12)), "__proto__", "constructor")
+UNIVERSE = Universe(NAMES, {"d1": ("a1",), "d2": ("a2", "a3"), "toString": ("a4",)}, frozenset({"a11"}))
+ASK = """async ([data, questions]) => {
+  const g = data ? nabladp.guarantee(JSON.parse(data)) : (await nabladp.ready).guarantee;
+  const text = (units) => (units === null ? null : String(units));
+  return questions.map(([names, delta, prior]) => ({
+    rho_units: text(g.rhoUnits(names)), pure_units: text(g.pureUnits(names)),
+    rho: g.rho(names), pure: g.pure(names), tight: g.epsilon(names, delta), paper: g.epsilon(names, delta, "paper"),
+    group: g.groupBound(names), posterior: nabladp.posterior(g.figures(names, delta), prior).after,
+    figures: g.figures(names, delta),
+  }));
+}"""
+
+
+def guarantees() -> dict[str, Guarantee]:
+    draw = random.Random(3)
+
+    def some(most: int = 6) -> list[str]:
+        return draw.sample(NAMES[:11] + NAMES[12:], draw.randint(1, most))
+
+    def weights(kind: Any, most: int = 6) -> dict[str, Any]:
+        return {name: kind(draw.randint(1, 1000) / 10**4) for name in some(most)}
+
+    touch = [Guarantee.touch(UNIVERSE, weights(Rho)) for _ in range(40)]
+    touch += [Guarantee.touch(UNIVERSE, some(), Rho(draw.random())) for _ in range(40)]
+    pure = [Guarantee.touch(UNIVERSE, weights(Pure)) for _ in range(10)]
+    pure += [Guarantee.linear(UNIVERSE, weights(Pure), limit=draw.choice([None, 1, 3])) for _ in range(10)]
+    linear = [Guarantee.linear(UNIVERSE, weights(CDP), limit=draw.choice([None, 2])) for _ in range(10)]
+    squares = [Guarantee.squares(UNIVERSE, weights(CDP), limit=draw.choice([None, 1, 2])) for _ in range(10)]
+    derived = [Guarantee.touch(UNIVERSE, ["d1", "a5"], Rho(0.03)), Guarantee.linear(UNIVERSE, ["d2", "a2"], CDP(0.1))]
+    curve = [
+        Guarantee.curve(
+            UNIVERSE, {"a1": 1, "a2": 3, "d2": 2, "a9": 1}, [0, 0.1, 0.2, 0.25, 0.3, 0.31, 0.35, 0.4, 0.5, 0.5]
+        )
+    ]
+    capped = [
+        Guarantee.capped(UNIVERSE, weights(Rho, 12), {tuple(some()): Rho(draw.random() / 10) for _ in range(caps)})
+        for caps in (0, 1, 3, 8)
+    ]
+    chain = [(str(i), str(i + 1), Pure(0.1 * (i + 1))) for i in range(4)]
+    graph = [
+        Guarantee.from_graph(UNIVERSE, chain, on="a0", values={"a0": "01234"}),
+        Guarantee.from_graph(
+            UNIVERSE,
+            [((x, "0"), (x, "1"), CDP(0.3)) for x in "012"]
+            + [(("0", y), (("1"), y), CDP(0.2)) for y in "01"]
+            + [(("1", "0"), ("2", "1"), CDP(0.5))],
+            on=("a7", "a8"),
+            values={"a7": "012", "a8": "01"},
+        ),
+    ]
+    lonely = Guarantee.from_graph(UNIVERSE, [("0", "1", Pure(1))], on="a10", values={"a10": "012"})
+    families = {"touch": touch, "pure": pure, "linear": linear, "squares": squares, "derived": derived}
+    families |= {"curve": curve, "capped": capped, "graph": graph, "unbounded": [lonely, *touch[:3]]}
+    families["all"] = [g for family in families.values() for g in family if g is not lonely]
+    families["counted"] = [g for g in families["all"] for _ in range(3)]
+    return {name: Guarantee.compose(UNIVERSE, parts) for name, parts in families.items()}
+
+
+def subsets(names: Sequence[str], count: int, seed: int) -> list[list[str]]:
+    draw = random.Random(seed)
+    return [draw.sample(list(names), draw.randint(0, len(names))) for _ in range(count)]
+
+
+def close(ours: float | None, theirs: float) -> bool:
+    """JSON carries no infinity from the page, playwright does."""
+    assert ours is not None
+    return ours == theirs or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def compare(
+    page: Any, guarantee: Guarantee, questions: list[tuple[list[str], float, float]], own: bool = False
+) -> None:
+    data = None if own else json.dumps(guarantee.to_json())
+    answers = page.ask(ASK, [data, questions])
+    for (names, delta, prior), found in zip(questions, answers, strict=True):
+        for key, units in (("rho_units", guarantee.rho_units(names)), ("pure_units", guarantee.pure_units(names))):
+            assert found[key] == (None if units is None else str(units)), (key, names)
+        assert close(found["rho"], guarantee.rho(names)) and close(found["pure"], guarantee.epsilon(names))
+        for conversion in ("tight", "paper"):
+            assert close(found[conversion], guarantee.epsilon(names, delta, conversion)), (conversion, names, delta)
+        assert found["figures"] == {key: found[key] for key in ("rho", "pure", "tight", "paper")}
+        rho, pure = guarantee.group_bound(names)
+        assert close(found["group"]["rho"], rho) and close(found["group"]["pure"], pure), names
+        exact = None if math.isfinite(guarantee.epsilon(names)) else delta
+        assert close(found["posterior"], posterior(guarantee, names, prior, exact).value), names
+
+
+@pytest.mark.parametrize("name", guarantees())
+def test_every_shape_of_term_on_200_random_subsets(name: str, calculator: Any) -> None:
+    guarantee = guarantees()[name]
+    draw = random.Random(name)
+    chosen = subsets((*NAMES, *UNIVERSE.derived) if name != "unbounded" else NAMES, 200, 5)
+    chosen = [[n for n in names if n != "a11"] if i % 10 else names for i, names in enumerate(chosen)]
+    compare(calculator, guarantee, [(names, draw.choice(DELTAS), draw.choice(PRIORS)) for names in chosen])
+
+
+def test_the_page_answers_for_its_own_release(calculator: Any, folder: Path) -> None:
+    releases = load(folder)
+    whole = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
+    names = (*whole.universe.roots, *whole.universe.derived)
+    questions = [(chosen, 1e-6, 0.5) for chosen in subsets(names, 200, 1)]
+    compare(calculator, whole, questions, own=True)
+
+
+def test_a_planted_slip_is_noticed(calculator: Any) -> None:
+    guarantee = guarantees()["touch"]
+    wrong = guarantee + Guarantee.touch(UNIVERSE, ["a3"], Rho(1e-7))
+    answers = calculator.ask(ASK, [json.dumps(wrong.to_json()), [(["a3"], 1e-6, 0.5)]])
+    assert not close(answers[0]["rho"], guarantee.rho(["a3"]))
+
+
+def test_conversions_and_rounding_on_many_numbers(calculator: Any) -> None:
+    draw = random.Random(11)
+    numbers = [10 ** draw.uniform(-9, 5) for _ in range(300)] + [
+        0.005,
+        0.1,
+        1.0,
+        12345.0,
+        100000.0,
+        1e-5,
+        0.0001,
+        2**-60,
+    ]
+    found = calculator.ask(
+        "(numbers) => numbers.map((x) => [nabladp.tight(x, 1e-6), nabladp.paper(x, 1e-9), nabladp.rounded(x, 4),"
+        " nabladp.rounded(x, 3, false), nabladp.general(x)])",
+        numbers,
+    )
+    for number, (tight, paper, up, down, general) in zip(numbers, found, strict=True):
+        assert close(tight, epsilon_from_rho(number, 1e-6)) and close(paper, epsilon_from_rho(number, 1e-9, "paper"))
+        assert up == rounded(number, 4, up=True), number
+        assert down == rounded(number, 3, up=False), number
+        assert general == f"{number:g}"
+
+
+def test_what_is_shown_is_what_python_explains(open_page: Any, report_file: Path, folder: Path) -> None:
+    releases = load(folder)
+    whole = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
+    told = explain(whole, ["income", "sick"], 1e-6)
+    page = open_page(report_file, "#explore?a=income&a=sick")
+    shown = " ".join(page.page.inner_text(".result").split())
+    for figure in (told["epsilon"], told["epsilon_paper"], told["rho"], told["group_privacy"]["rho"]):
+        assert rounded(figure, 4, up=True) in shown, shown
+    person = whole.per_person()
+    assert f"ε = {rounded(person.epsilon(1e-6), 4, up=True)}" in shown and "The whole person" in shown
+    rises = told["statements"][0]["sentence"].split("at most ")[1].split("%")[0]
+    assert f"Before 50% → after at most {rises}%, except with a chance of 1 in 1,000,000" in shown
+    nats = mutual_information(whole, [["income", "sick"]]).sentence
+    assert (
+        nats in shown
+        and "rows are independent" in shown
+        and told["statements"][0]["assumes"][:60] in shown.replace("the adversary knows", "The adversary knows")
+    )
+    assert page.is_quiet()
+
+
+def test_pure_releases_speak_without_exception(open_page: Any, folder: Path) -> None:
+    from nabladp.report import report
+
+    page = open_page(report(folder / "single"), "#explore?a=region")
+    shown = page.page.inner_text(".result")
+    assert "without exception" in shown and "By the pure ε" in shown and "ε pure 0.3" in shown
+
+
+def test_public_and_derived_attributes(open_page: Any, report_file: Path) -> None:
+    page = open_page(report_file, "#explore?a=county&a=sick")
+    assert "Nothing is promised: county is public." in page.page.inner_text(".result")
+    one, other = (open_page(report_file, f"#explore?a={name}").page.inner_text(".pair") for name in ("age", "band"))
+    assert one == other
+
+
+def test_costliest_are_those_python_finds(open_page: Any, report_file: Path, folder: Path) -> None:
+    releases = load(folder)
+    whole = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
+    found = costliest(whole)
+    assert len(found) == len(whole.universe.protected) and all(worst["exact"] for worst in found)
+    page = open_page(report_file).page
+    for size in (1, 2, 4):
+        page.select_option(".explore select", str(size))
+        marked = page.locator(".choices label", has=page.locator(".badge")).locator(".name bdi").all_inner_texts()
+        assert set(marked) == set(found[size - 1]["attributes"])
+        assert rounded(found[size - 1]["rho"], 4, up=True) in page.inner_text(".explore form")
+    page.click("text=Tick them")
+    assert set(found[3]["attributes"]) == set(
+        page.locator(".choices label", has=page.locator(":checked")).locator(".name > bdi").all_inner_texts()
+    )
+
+
+def test_another_format_is_refused(calculator: Any) -> None:
+    data = guarantees()["touch"].to_json()
+    for changed in (data | {"format": 2}, data | {"terms": [{"shape": "unheard of"}]}):
+        assert calculator.ask(
+            "(data) => { try { nabladp.guarantee(data); return ''; } catch (e) { return e.message; } }", changed
+        )
+    with pytest.raises(GuaranteeError):
+        Guarantee.from_json(data | {"format": 2})

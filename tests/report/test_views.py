@@ -1,0 +1,270 @@
+"""Views: every mechanism has its own, and what they show is what was released."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import view_releases
+from report_pages import SCHEMA, people, session
+from view_releases import View, read
+
+from nabladp.mechanisms import MECHANISMS
+from nabladp.mechanisms.heavy_hitters import HeavyHitters
+from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+from nabladp.noise import NoiseSource
+from nabladp.privacy import CDP, Budget, Rho
+from nabladp.release import Release, Session
+from nabladp.report.views import KNOWN, views
+from nabladp.schema import Attribute, Schema
+
+KINDS = {"bars", "dots", "heat", "table"}
+
+
+@pytest.fixture(scope="module")
+def released() -> dict[str, list[Release]]:
+    return view_releases.releases()
+
+
+def titled(found: list[View], title: str) -> View:
+    (view,) = (view for view in found if view["title"] == title)
+    return view
+
+
+def arrow(release: Release) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = release.output.to_arrow(release.schema).to_pylist()
+    return rows
+
+
+def near(numbers: list[float | None]) -> list[Any]:
+    """As many digits as a view keeps."""
+    return [None if value is None else pytest.approx(value, rel=1e-6, abs=1e-9) for value in numbers]
+
+
+# ---- every mechanism ------------------------------------------------------------------------------------------------
+
+
+def test_every_mechanism_has_a_view_of_its_own() -> None:
+    assert set(MECHANISMS) <= set(KNOWN)
+    assert set(MECHANISMS) <= set(view_releases.MECHANISMS)
+
+
+@pytest.mark.parametrize("mechanism", view_releases.MECHANISMS)
+def test_views_are_plain_data_that_can_be_read(released: dict[str, list[Release]], mechanism: str) -> None:
+    for release in released[mechanism]:
+        found = views(release)
+        assert found
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        for view in found:
+            assert view["kind"] in KINDS and view["title"] and 0 < len(view["summary"]) < 100
+            cells = read(view)
+            assert all(len(row) == len(view["columns"]) for row in cells)
+            used = [place for series in view["series"] for place in (series["value"], series["low"], series["high"])]
+            numbers = [row[place] for row in cells for place in used if place is not None]
+            assert all(value is None or isinstance(value, int | float) for value in numbers)
+            assert view["kind"] == "table" or view["series"]
+            assert view["kind"] != "heat" or len(view["names"]) == 2
+
+
+@pytest.mark.parametrize("mechanism", view_releases.MECHANISMS)
+def test_noise_and_predicted_error_stand_beside_what_was_released(
+    released: dict[str, list[Release]], mechanism: str
+) -> None:
+    for release in released[mechanism]:
+        told = [f"{label} {text}" for view in views(release) for label, text in view["facts"]]
+        assert any("noise" in text or "predicted error" in text for text in told)
+        assert any("predicted" in text or "error" in text or "accuracy" in text for text in told)
+
+
+def test_views_of_a_stored_release_are_the_same(released: dict[str, list[Release]], tmp_path: Path) -> None:
+    for name, listed in released.items():
+        for number, release in enumerate(listed):
+            place = tmp_path / f"{name}-{number}"
+            place.mkdir()
+            for file, content in release.files().items():
+                (place / file).write_bytes(content)
+            assert without_drawn(views(Release.load(place))) == without_drawn(views(release))
+
+
+def without_drawn(found: list[View]) -> list[View]:
+    """A drawn table need not be part of the record; then a stored release has no view of it."""
+    kept = [view for view in found if view["title"] != "synthetic rows"]
+    return [
+        {
+            **view,
+            "caption": view["caption"].partition(", and beside the drawn rows")[0],
+            "columns": [c for c in view["columns"] if c["name"] != "synthetic rows"],
+            "series": [s for s in view["series"] if s["name"] != "synthetic rows"],
+            "rows": [row[:4] if isinstance(row, list) else row for row in view["rows"]],
+        }
+        for view in kept
+    ]
+
+
+def test_a_mechanism_without_a_view_gets_a_table(released: dict[str, list[Release]]) -> None:
+    newcomer = dataclasses.replace(released["GramMatrix"][0], mechanism="Newcomer")
+    (view,) = views(newcomer)
+    assert view["kind"] == "table"
+    table = newcomer.output.to_arrow(SCHEMA)
+    assert [column["name"] for column in view["columns"]] == table.column_names
+    assert [row[2] for row in read(view)] == table["entry"].to_pylist()
+
+
+def test_a_long_table_is_cut_and_says_so(released: dict[str, list[Release]]) -> None:
+    from nabladp.report.views import generic
+
+    whole = released["NoisyMarginals"][0].output.to_arrow(SCHEMA)
+    view = generic.table_view("values", whole.take([0] * (generic.MOST_ROWS + 1)), "values.parquet").to_json()
+    assert len(view["rows"]) == generic.MOST_ROWS and "values.parquet" in view["notes"][0]
+
+
+# ---- what they show is what was released ----------------------------------------------------------------------------
+
+
+def test_marginals_show_every_cell_with_its_interval(released: dict[str, list[Release]]) -> None:
+    for release in released["NoisyMarginals"]:
+        shown = [row for view in views(release) for row in read(view)]
+        expected = [[*row["values"], row["count"], row["low"], row["high"]] for row in arrow(release)]
+        assert shown == expected
+
+
+def test_one_attribute_is_bars_two_are_a_heat_map_more_a_table(released: dict[str, list[Release]]) -> None:
+    found = views(released["NoisyMarginals"][0])
+    kinds = {view["title"]: view["kind"] for view in found}
+    assert kinds == {"age": "bars", "region + income": "heat", "region + age + sick": "table", "age + income": "heat"}
+    assert titled(found, "age")["ordered"] and "ordered" not in titled(found, "region + income")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_projection_shows_both_answers_of_every_query(released: dict[str, list[Release]], number: int) -> None:
+    release = released["Projection"][number]
+    shown = [row[-4:] for view in views(release) for row in read(view)]
+    assert shown == [near([row[key] for key in ("noisy", "low", "high", "projected")]) for row in arrow(release)]
+
+
+def test_queries_that_are_no_marginal_are_told_in_words(released: dict[str, list[Release]]) -> None:
+    view = titled(views(released["Projection"][1]), "queries")
+    assert [row[0] for row in read(view)] == [row["query"] for row in arrow(released["Projection"][1])]
+
+
+def test_mwem_shows_the_model_beside_what_was_measured_and_drawn(released: dict[str, list[Release]]) -> None:
+    release = released["MWEM"][0]
+    found = views(release)
+    rows = [row[-5:] for view in found if view["title"] != "synthetic rows" for row in read(view)]
+    expected = arrow(release)
+    assert [row[0] for row in rows] == pytest.approx([row["answer"] for row in expected], rel=1e-6)
+    assert [row[1] is None for row in rows] == [row["measured"] is None for row in expected]
+    ages = [row[-1] for row in read(titled(found, "age"))]
+    drawn = release.output.synthetic["age"].to_pylist()  # type: ignore[attr-defined]
+    assert ages == pytest.approx([drawn.count(age) / len(drawn) for age in range(10)], rel=1e-6)
+    assert len(titled(found, "synthetic rows")["rows"]) == 50
+
+
+def test_heavy_hitters_show_counts_and_bound_what_is_not_listed(released: dict[str, list[Release]]) -> None:
+    for release in released["HeavyHitters"]:
+        values = release.output.to_json()
+        view = views(release)[0]
+        assert [row[-3:] for row in read(view)] == [
+            list(own) for own in zip(values["counts"], values["low"], values["high"], strict=True)
+        ]
+        labels = [
+            [SCHEMA[n].label(c) for n, c in zip(values["attributes"], row, strict=True)] for row in values["codes"]
+        ]
+        assert [row[:-3] for row in read(view)] == labels
+        assert f"fewer than {values['unlisted_below']:,} rows" in dict(view["facts"])["what is not listed"]
+    assert titled(views(released["HeavyHitters"][1]), "lists of the tree's nodes")
+
+
+def test_many_attributes_are_told_by_how_combinations_differ(tmp_path: Path) -> None:
+    schema = Schema(tuple(Attribute(f"a{i:02d}", "boolean") for i in range(12)))
+    budget, noise = Budget(person=Rho(10**6)), NoiseSource.seeded(1)
+    with_few = people(schema).slice(0, 1).take([0] * 400)
+    release = Session(with_few, schema, budget, tmp_path / "l.db", noise=noise).release(HeavyHitters(CDP(3)))
+    listed, first = views(release)
+    assert "12 attributes" in listed["title"] and len(listed["columns"]) == 4
+    assert listed["rows"][0][0] == "the first one, listed below"
+    codes = release.output.to_json()["codes"][0]
+    assert read(first) == [[f"a{i:02d}", ("false", "true")[code]] for i, code in enumerate(codes)]
+
+
+def test_probabilities_and_the_rest_sum_to_one(released: dict[str, list[Release]]) -> None:
+    for view in views(released["DistributionEstimate"][0]):
+        assert math.isclose(sum(row[-1] for row in read(view)), 1, abs_tol=1e-4)
+        assert read(view)[-1][0] == "everything else"
+
+
+def test_a_gram_matrix_shows_every_entry_and_regressions(released: dict[str, list[Release]]) -> None:
+    for release in released["GramMatrix"]:
+        found = views(release)
+        shown = read(titled(found, "agreement of columns"))
+        assert shown == [[row[key] for key in ("first", "second", "entry", "low", "high")] for row in arrow(release)]
+        fitted = release.output.regress("sick").to_json()["coefficients"]  # type: ignore[attr-defined]
+        weights = {row[0]: row[1:] for row in read(titled(found, "regression of sick"))}
+        assert weights == {name: near(numbers) for name, numbers in fitted.items()}
+
+
+def test_a_wide_gram_matrix_is_drawn_in_part_and_listed_whole(
+    released: dict[str, list[Release]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nabladp.report.views import gram
+
+    monkeypatch.setattr(gram, "MOST_DRAWN", 4)
+    found = views(released["GramMatrix"][0])
+    assert len(titled(found, "agreement of columns")["rows"]) == 6
+    assert len(titled(found, "all entries")["rows"]) == released["GramMatrix"][0].output.to_arrow(SCHEMA).num_rows
+
+
+def test_learners_show_their_rule(released: dict[str, list[Release]]) -> None:
+    (point,) = views(released["PointLearner"][0])
+    assert read(point) == [[row["feature"], row["value"]] for row in arrow(released["PointLearner"][0])]
+    (threshold,) = views(released["ThresholdLearner"][0])
+    assert read(threshold) == [[row["feature"], row["value"]] for row in arrow(released["ThresholdLearner"][0])]
+    for release in released["HalfspaceLearner"]:
+        weights, adds = views(release)
+        shown = [[row["column"], *near([row["weight"], row["low"], row["high"]])] for row in arrow(release)]
+        assert read(weights) == shown
+        assert len(adds["rows"]) == sum(SCHEMA[name].size for name in release.output.features)  # type: ignore[attr-defined]
+    told = [dict(views(release)[0]["facts"])["accuracy"] for release in released["HalfspaceLearner"]]
+    assert "80 rows held out" in told[0] and told[1].startswith("no rows were held out")
+
+
+def test_synthesis_shows_answers_measurements_and_the_drawn_table(released: dict[str, list[Release]]) -> None:
+    release = released["Synthesis"][0]
+    found, output = views(release), release.output
+    assert titled(found, "predicted error of every marginal")["rows"]
+    for answer in output.answers:  # type: ignore[attr-defined]
+        shown = read(titled(found, " + ".join(answer.attributes)))
+        assert [row[2] for row in shown] == pytest.approx(answer.counts.ravel().tolist(), rel=1e-6, abs=1e-9)
+    measured = [view for view in found if view["title"].startswith("measured: ")]
+    assert [[row[-5] for row in read(view)] for view in measured] == [
+        own["counts"] for own in output.to_json()["measured"]
+    ]
+    ages = read(titled(found, "measured: age"))
+    drawn = output.synthetic["age"].to_pylist()  # type: ignore[attr-defined]
+    assert [row[-1] for row in ages] == pytest.approx([drawn.count(age) * 400 / len(drawn) for age in range(10)])
+
+
+# ---- sizes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    schema = Schema(tuple(Attribute(f"a{i:03d}", "categorical", values=("x", "y", "z")) for i in range(60)))
+    folder = tmp_path_factory.mktemp("many")
+    made = session(folder, schema, Budget(person=Rho(10**6)), adversaries={})
+    yield made.release(NoisyMarginals(CDP(1), k=2))
+    made.ledger.close()
+
+
+def test_thousands_of_tables_stay_small(many: Release) -> None:
+    from nabladp.report.assembly import packed
+
+    found = views(many)
+    assert len(found) == 60 * 59 // 2
+    cells = sum(len(view["rows"]) for view in found)
+    assert len(packed(found)) < 60 * len(found) + 4 * cells

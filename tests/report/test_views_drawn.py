@@ -1,0 +1,335 @@
+"""Views in a real browser: drawn, read off, searched and sorted; by keyboard, on a phone, in the dark, under attack."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import view_releases
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+from report_pages import Watched
+from view_releases import View, read
+
+from nabladp.report.assembly import assemble
+from nabladp.report.views import SCRIPTS, STYLE, views
+from nabladp.report.views.view import Series, axis, shifted, stored
+from nabladp.report.views.view import View as Made
+
+DRAW = """(views) => {
+  const main = document.body.appendChild(document.createElement("main"));
+  main.append(Object.assign(document.createElement("h1"), { textContent: "Views" }));
+  for (const view of views) {
+    const card = main.appendChild(document.createElement("section"));
+    card.append(Object.assign(document.createElement("h2"), { textContent: view.title }));
+    const body = card.appendChild(Object.assign(document.createElement("div"), { className: "view-body" }));
+    nabladp.renderView(body, view);
+  }
+}"""
+READ = """(views) => views.map((view) => view.rows.map((_, row) =>
+  view.columns.map((_, number) => nabladp.charting.reader(view, number)(row) ?? null)))"""
+Draw = Callable[..., Watched]
+
+
+@pytest.fixture(scope="module")
+def every() -> list[View]:
+    """All views of all mechanisms."""
+    found = view_releases.releases()
+    return [view for listed in found.values() for release in listed for view in views(release)]
+
+
+@pytest.fixture
+def draw(open_page: Any) -> Draw:
+    """A page with these views and nothing else, under the content policy of the report."""
+
+    def drawn(given: list[View] | View, **options: Any) -> Watched:
+        page = assemble("base.html.j2", {}, {}, ("guarantee.js", *SCRIPTS), ("style.css", STYLE))
+        watched: Watched = open_page(page.replace("<title></title>", "<title>Views</title>"), **options)
+        watched.ask(DRAW, given if isinstance(given, list) else [given])
+        return watched
+
+    return drawn
+
+
+def attributes(watched: Watched, which: str, *names: str) -> list[list[float]]:
+    """Numbers of every element that a selector finds."""
+    script = (
+        "([which, names]) => [...document.querySelectorAll(which)].map((e) => names.map((n) => +e.getAttribute(n)))"
+    )
+    found: list[list[float]] = watched.ask(script, [which, names])
+    return found
+
+
+def bars(values: list[int], width: int = 5, **options: Any) -> View:
+    labels = [f"value {i}" for i in range(len(values))]
+    columns = [axis("name", labels, 1), stored("count", "count"), shifted("low", "count", 1, -width)]
+    columns.append(shifted("high", "count", 1, width))
+    given = {"kind": "bars", "series": [Series("noisy count", 1, 2, 3)], "caption": "Noisy counts", **options}
+    return Made(title="bars", columns=columns, rows=values, summary="some", **given).to_json()
+
+
+def heat(rows: int, across: int, values: list[int], **options: Any) -> View:
+    columns = [
+        axis("down", [f"row {i}" for i in range(rows)], across),
+        axis("over", [f"c{i}" for i in range(across)], 1),
+    ]
+    columns.append(stored("count", "count"))
+    given = {"kind": "heat", "names": (0, 1), "series": [Series("count", 2)], "caption": "Counts", **options}
+    return Made(title="heat", columns=columns, rows=values, summary="some", **given).to_json()
+
+
+# ---- every mechanism ------------------------------------------------------------------------------------------------
+
+
+def test_every_view_draws_and_reads_as_in_python(draw: Draw, every: list[View]) -> None:
+    watched = draw(every)
+    assert watched.ask(READ, every) == json.loads(json.dumps([read(view) for view in every]))
+    charts = watched.page.locator("svg.chart")
+    assert charts.count() == sum(view["kind"] != "table" for view in every)
+    assert watched.ask(
+        "[...document.querySelectorAll('svg.chart')].every((svg) => svg.querySelector('title').textContent"
+        " && svg.querySelector('desc').textContent && svg.getAttribute('role') === 'img')"
+    )
+    assert watched.page.locator("svg :text('NaN')").count() == 0
+    assert watched.ask(
+        "[...document.querySelectorAll('svg *')].every((node) => [...node.attributes]"
+        ".every(({ value }) => !/NaN|undefined|Infinity/.test(value)))"
+    )
+    assert watched.is_quiet()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_kind_of_view_is_accessible(draw: Draw, every: list[View], scheme: str) -> None:
+    kinds = {(view["kind"], len(view["series"]), len(view["names"]), view.get("signed", False)): view for view in every}
+    watched = draw([table(), *kinds.values()], color_scheme=scheme)
+    watched.page.get_by_text("Show as a table").first.click()
+    expect(watched.page.locator("table.values")).to_have_count(1 + 1 + sum(kind == "table" for kind, *_ in kinds))
+    rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
+    found = Axe().run(watched.page, options={"resultTypes": ["violations"], **rules})
+    assert found.response["violations"] == []
+
+
+def test_a_phone_never_scrolls_sideways(draw: Draw, every: list[View]) -> None:
+    watched = draw(every, width=360, height=700)
+    watched.ask("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+    watched.page.wait_for_timeout(100)
+    assert watched.width() <= 360
+    assert watched.is_quiet()
+
+
+# ---- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def test_bars_are_as_long_as_their_values(draw: Draw) -> None:
+    watched = draw(bars([100, 50, -20, 0]))
+    boxes = attributes(watched, ".chart-bar", "x", "width")
+    zero, length = boxes[0]
+    assert boxes[1] == pytest.approx([zero, length / 2], abs=0.5)
+    assert boxes[2] == pytest.approx([zero - length / 5, length / 5], abs=0.5)
+    assert watched.page.locator(".chart-whisker").count() == 4
+    reach = watched.ask("(({ x, width }) => [x, width])(document.querySelector('.chart-whisker').getBBox())")
+    assert reach == pytest.approx([zero + 0.95 * length, length / 10], abs=0.5)
+
+
+def test_many_ordered_values_stand_side_by_side(draw: Draw) -> None:
+    watched = draw(bars(list(range(10, 110)), ordered=True))
+    assert watched.page.locator(".chart-bar").count() == 100
+    tops = [height for (height,) in attributes(watched, ".chart-bar", "height")]
+    assert tops == sorted(tops) and tops[99] == pytest.approx(tops[0] * 109 / 10, rel=0.02)
+
+
+def test_long_lists_are_drawn_in_pages(draw: Draw) -> None:
+    watched = draw(bars(list(range(100))))
+    assert watched.page.locator(".chart-bar").count() == 30
+    for _ in range(3):
+        watched.page.get_by_role("button", name="Next").click()
+    assert watched.page.locator(".chart-bar").count() == 10
+    assert watched.page.locator(".pager-where").first.text_content() == "marks 91–100 of 100"
+    assert watched.page.get_by_role("button", name="Next").is_disabled()
+
+
+def test_a_heat_map_has_a_square_for_every_cell_darker_for_more(draw: Draw) -> None:
+    watched = draw(heat(3, 4, list(range(12))))
+    classes = watched.ask("[...document.querySelectorAll('g:has(> .chart-square)')].map((g) => g.className.baseVal)")
+    steps = [int(name.removeprefix("heat-")) for name in classes[:12]]
+    assert steps == sorted(steps) and steps[0] == 0 and steps[-1] == 8
+    assert watched.page.locator(".chart-inside").all_text_contents() == [str(i) for i in range(12)]
+
+
+def test_a_long_side_of_a_heat_map_goes_down(draw: Draw) -> None:
+    watched = draw(heat(2, 40, list(range(80))))
+    assert len({y for (y,) in attributes(watched, ".chart-square", "y")[:80]}) == 40
+
+
+def test_colours_keep_their_order_and_numbers_in_them_are_readable(draw: Draw) -> None:
+    script = """() => {
+      const lightness = (colour) => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255)
+          .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const contrast = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      return [...document.querySelectorAll("g:has(> .chart-inside)")].map((group) => {
+        const [square, text] = [".chart-square", ".chart-inside"]
+          .map((part) => lightness(getComputedStyle(group.querySelector(part)).fill));
+        return [square, contrast(square, text)];
+      });
+    }"""
+    for scheme in ("light", "dark"):
+        plain = draw(heat(1, 9, list(range(9))), color_scheme=scheme).ask(script)
+        ordered = [lightness for lightness, _ in plain]
+        assert len(plain) == 9 and ordered == sorted(ordered, reverse=scheme == "light")
+        signed = draw(heat(1, 9, list(range(-4, 5)), signed=True), color_scheme=scheme).ask(script)
+        middle = [lightness for lightness, _ in signed]
+        assert (max if scheme == "light" else min)(middle) == middle[4]
+        assert min(contrast for _, contrast in [*plain, *signed]) >= 4.5
+
+
+def test_dots_tell_series_apart_by_shape(draw: Draw) -> None:
+    columns = [
+        stored("name"),
+        *(stored(name, "share", i) for i, name in enumerate(("noisy", "low", "high", "model"), 1)),
+    ]
+    rows = [["a", 0.5, 0.4, 0.6, 0.52], ["b", None, None, None, 0.1]]
+    series = [Series("noisy", 1, 2, 3), Series("model", 4)]
+    watched = draw(Made("dots", "dots", columns, rows, "two", series=series, caption="Shares").to_json())
+    assert watched.page.locator("circle.chart-mark").count() == 2  # one in the legend
+    assert watched.page.locator("path.chart-mark-1").count() == 3
+    assert watched.page.locator(".chart-whisker").count() == 1
+
+
+def test_a_picture_fits_its_room_again_when_that_changes(draw: Draw) -> None:
+    watched = draw(bars([1, 2, 3]), width=1200)
+    wide = watched.page.locator("svg.chart").bounding_box()
+    watched.page.set_viewport_size({"width": 400, "height": 800})
+    expect(watched.page.locator("svg.chart[width^='3']")).to_have_count(1)
+    assert wide is not None and wide["width"] > 500
+
+
+# ---- reading off ----------------------------------------------------------------------------------------------------
+
+
+def test_the_cursor_walks_by_keyboard(draw: Draw) -> None:
+    watched = draw(bars([100, 50, 25]))
+    watched.page.keyboard.press("Tab")
+    frame = watched.page.get_by_role("slider")
+    assert frame.get_attribute("aria-valuetext") == "value 0: 100 (95 to 105)"
+    watched.page.keyboard.press("ArrowDown")
+    assert frame.get_attribute("aria-valuetext") == "value 1: 50 (45 to 55)"
+    assert watched.page.locator(".chart-readout").text_content() == "value 1: 50 (45 to 55)"
+    for key in ("End", "ArrowDown", "Home", "ArrowUp"):
+        watched.page.keyboard.press(key)
+    assert frame.get_attribute("aria-valuenow") == "1"
+
+
+def test_the_cursor_walks_a_heat_map_in_both_directions(draw: Draw) -> None:
+    watched = draw(heat(3, 4, list(range(12))))
+    watched.page.keyboard.press("Tab")
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
+        watched.page.keyboard.press(key)
+    assert watched.page.get_by_role("slider").get_attribute("aria-valuetext") == "row 2 · c1: 9"
+
+
+def test_equal_values_of_two_attributes_are_both_told(draw: Draw) -> None:
+    columns = [axis("sick", ("false", "true"), 2), axis("old", ("false", "true"), 1), stored("count", "count")]
+    made = Made(
+        "two", "bars", columns, [1, 2, 3, 4], "four", names=(0, 1), series=[Series("count", 2)], caption="Counts"
+    )
+    watched = draw(made.to_json())
+    texts = watched.page.locator(".chart-text").all_text_contents()
+    assert texts == ["false · false", "false · true", "true · false", "true · true"]
+
+
+def test_pointing_at_a_mark_reads_it_off(draw: Draw) -> None:
+    watched = draw(heat(3, 4, list(range(12))))
+    watched.page.locator(".chart-square").nth(6).hover()
+    assert watched.page.locator(".chart-readout").text_content() == "row 1 · c2: 6"
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+
+def table(rows: int = 60) -> View:
+    columns = [stored("name", place=0), stored("count", "count", 1)]
+    values = [[f"name {i % 7} {i}", None if i == 5 else (i * 37) % rows] for i in range(rows)]
+    return Made("a table", "table", columns, values, "some").to_json()
+
+
+def column(watched: Watched, number: int) -> list[str]:
+    return watched.page.locator(f"table.values tbody tr > :nth-child({number})").all_text_contents()
+
+
+def test_tables_are_paged_sorted_and_searched(draw: Draw) -> None:
+    watched = draw(table())
+    assert len(column(watched, 1)) == 25
+    watched.page.get_by_role("button", name="count").click()
+    assert column(watched, 2)[:3] == ["0", "1", "2"]
+    watched.page.get_by_role("button", name="count").click()
+    assert column(watched, 2)[:2] == ["59", "58"]
+    assert watched.page.get_by_role("columnheader", name="count").get_attribute("aria-sort") == "descending"
+    for _ in range(2):
+        watched.page.get_by_role("button", name="Next").click()
+    assert column(watched, 2)[-1] == "–"  # what is missing stays last
+    watched.page.get_by_role("searchbox").fill("NAME 3 ")
+    expect(watched.page.locator("table.values tbody tr")).to_have_count(9)
+    assert all(text.startswith("name 3 ") for text in column(watched, 1))
+    watched.page.get_by_role("searchbox").fill("nothing like this")
+    expect(watched.page.locator("table.values tbody tr")).to_have_count(0)
+    assert watched.page.get_by_role("status").text_content() == "no rows"
+
+
+def test_a_chart_can_be_shown_as_a_table(draw: Draw) -> None:
+    watched = draw(bars([1234, -5]))
+    assert watched.page.locator("table.values").count() == 0  # made when it is asked for
+    watched.page.get_by_text("Show as a table").click()
+    watched.page.wait_for_selector("table.values")
+    assert [column(watched, i) for i in (1, 2, 3, 4)] == [
+        ["value 0", "value 1"],
+        ["1,234", "-5"],
+        ["1,229", "-10"],
+        ["1,239", "0"],
+    ]
+
+
+def test_what_did_not_fit_or_is_empty_says_so(draw: Draw) -> None:
+    left_out = {**bars([1, 2]), "rows": [], "left_out": 12345}
+    watched = draw([left_out, bars([])])
+    assert watched.page.get_by_text("Its 12,345 rows are too many for this page").count() == 1
+    assert watched.page.get_by_text("Nothing was listed.").count() == 1
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "<svg onload=alert(2)>",
+    "__proto__",
+    "constructor",
+    "\u202eright",
+    "",
+)
+
+
+def test_hostile_names_are_text(draw: Draw) -> None:
+    columns = [axis(HOSTILE[0], HOSTILE, 2), axis(HOSTILE[1], ("<b>", "__proto__"), 1), stored("<i>count</i>", "count")]
+    made = Made(
+        HOSTILE[0], "heat", columns, list(range(12)), HOSTILE[1], [(HOSTILE[0], HOSTILE[1])], [HOSTILE[0]], (0, 1)
+    )
+    view = {**made.to_json(), "series": [Series(HOSTILE[1], 2).to_json()], "caption": HOSTILE[0]}
+    rows = [[name, i] for i, name in enumerate(HOSTILE)]
+    listed = Made(HOSTILE[1], "bars", [stored(HOSTILE[0]), stored("n", "count", 1)], rows, "x", series=[Series("n", 1)])
+    watched = draw([view, listed.to_json()])
+    watched.ask("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+    watched.page.wait_for_selector("table.values")
+    assert watched.page.locator("main img, main b, main i, main svg svg").count() == 0
+    assert watched.page.locator(".chart-square").count() == 12 + 9
+    assert watched.is_quiet()
+
+
+def test_views_stand_in_the_report_itself(open_page: Any, report_file: Path) -> None:
+    watched = open_page(report_file)
+    assert watched.page.locator("#released svg.chart").count() >= 1
+    assert watched.is_quiet()
