@@ -43,6 +43,7 @@ ROWS = {
     "non_private": "no privacy",
     "record_level": "record-level, best on the test rows",
     "ours": "ours, private labels",
+    "ours_gram": '… `"gram"`',
     "ours_average": '… `"average"`',
     "ours_public_labels": "ours, public labels",
     "ours_average_public_labels": '… `"average"`',

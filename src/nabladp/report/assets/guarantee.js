@@ -12,8 +12,8 @@
       this.public = new Set(data.universe.public ?? []);
       this.protected = this.attributes.filter((name) => !this.public.has(name));
       this.position = new Map(this.attributes.map((name, i) => [name, i]));
-      this.layers = []; // { rho, pure, rest } in units; each attribute lists the layers it meets
-      this.meets = this.attributes.map(() => []);
+      this.layers = []; // { rho, pure } in units, pure null where there is no such bound
+      this.meets = this.attributes.map(() => []); // the numbers of the layers that an attribute meets
       this.others = [];
       for (const body of data.terms) this.#take(body, BigInt(body.count ?? 1));
       this.seen = new Uint32Array(this.layers.length);
@@ -28,11 +28,7 @@
         return;
       }
       for (const { on, rho, pure } of layersOf(body)) {
-        const layer =
-          pure === null
-            ? { rho: 0n, pure: 0n, rest: count * rho }
-            : { rho: count * rho, pure: count * pure, rest: 0n };
-        const number = this.layers.push(layer) - 1;
+        const number = this.layers.push({ rho: count * rho, pure: pure === null ? null : count * pure }) - 1;
         for (const name of on) this.meets[this.position.get(name)].push(number);
       }
     }
@@ -55,9 +51,11 @@
           if (this.seen[number] === this.question) continue;
           this.seen[number] = this.question;
           const layer = this.layers[number];
-          rho += layer.rho;
-          pure += layer.pure;
-          rest += layer.rest;
+          if (layer.pure === null) rest += layer.rho;
+          else {
+            rho += layer.rho;
+            pure += layer.pure;
+          }
         }
       }
       for (const [term, count] of this.others) {

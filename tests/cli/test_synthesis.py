@@ -1,0 +1,91 @@
+"""Synthetic tables from a plan file: from the price to the files, and what is refused before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from nabladp import Release
+
+PLAN = """
+[table]
+source = "people.csv"
+schema = "schema.toml"
+rows = 60
+
+[budget]
+ledger = "ledger.db"
+per_attribute = { cdp = 2.0 }
+sets = { "income+health" = { rho = 1.5 } }
+person = { rho = 9.0 }
+
+[[release]]
+name = "table"
+mechanism = "Synthesis"
+budget = { cdp = 1.0 }
+budgets = { region = { cdp = 0.5 } }
+sets = { "income+health" = { rho = 0.6 } }
+person = { rho = 1.0 }
+strategy = "packed"
+rounds = 3
+rows = 25
+"""
+
+
+def lay_out(desk: Any, *changes: tuple[str, str]) -> None:
+    desk.lay_out()
+    text = PLAN
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (desk.folder / "plan.toml").write_text(text)
+
+
+def test_from_cost_to_files(desk: Any) -> None:
+    lay_out(desk)
+    told = desk.run("cost", "plan.toml")
+    assert told.code == 0 and not desk.ledger.exists()
+    for words in ("Expected error of table", "packed: asked for", "memory, MB", "time, seconds"):
+        assert words in told.words, words
+    cost = desk.run("cost", "plan.toml", "--json").json
+    assert cost["expected_error"]["table"]["rounds"] == 3
+    assert desk.run("release", "plan.toml").code == 0
+    folder = desk.folder / "plan-release" / "table"
+    drawn = pq.read_table(folder / "synthetic.parquet")
+    assert drawn.num_rows == 25
+    values = pq.read_table(folder / "values.parquet")
+    assert {"count", "low", "high", "predicted_error"} < set(values.column_names)
+    release = Release.load(folder)
+    assert release.guarantee.rho(["income", "health"]) <= 0.6 and release.guarantee.per_person().rho <= 1
+    assert release.output.quality["why"] == "asked for"
+    assert release["income", "health"].counts.sum() == pytest.approx(60)
+    assert desk.run("ledger", "verify", "--release", "plan-release").code == 0
+    terms = {term["shape"] for term in json.loads((folder / "release.json").read_text())["guarantee"]["terms"]}
+    assert "capped" in terms
+
+
+def test_a_limit_of_the_budget_is_not_broken(desk: Any) -> None:
+    lay_out(desk, ("person = { rho = 9.0 }", "person = { rho = 0.5 }"))
+    desk.refused("release", "plan.toml", error="BudgetExceeded")
+    assert not (desk.folder / "plan-release").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ('strategy = "packed"', 'strategy = "best"', "MechanismError"),
+        ("rows = 25", "rows = 0", "MechanismError"),
+        ("rounds = 3", "round = 3", "PlanError"),
+        ("rounds = 3", 'workload = [["income", "helth"]]', "UnknownAttribute"),
+        ("region = { cdp = 0.5 }", "region = { cdp = 0 }", "BudgetError"),
+        ("region = { cdp = 0.5 }", "region = { pure = 0.5 }", "BudgetError"),
+        ('"income+health" = { rho = 0.6 }', '"income+helth" = { rho = 0.6 }', "UnknownAttribute"),
+    ],
+)
+def test_bad_plans_cost_nothing(desk: Any, old: str, new: str, error: str) -> None:
+    lay_out(desk, (old, new))
+    desk.refused("release", "plan.toml", error=error)
+    assert not desk.ledger.exists()
