@@ -127,7 +127,7 @@ THREE = Schema(
     (Attribute("a", "boolean"), Attribute("b", "categorical", values=("x", "y", "z")), Attribute("y", "boolean"))
 )
 FAULTS: list[tuple[type[HalfspaceLearner], dict[str, Any], Schema]] = [
-    (LabelLeftOut, GAUSSIAN, bits("aby")),
+    (LabelLeftOut, GAUSSIAN | {"method": "gram"}, bits("aby")),
     (LabelLeftOut, RESPONSE, bits("aby")),
     (LabelLeftOut, MARGINS, bits("aby")),
     (LabelChargedLikeOneColumn, {"method": "average", **GAUSSIAN}, bits("aby")),
@@ -139,7 +139,7 @@ FAULTS: list[tuple[type[HalfspaceLearner], dict[str, Any], Schema]] = [
     (NoResponse, MARGINS | {"budgets": {"y": CDP(0.2)}}, bits("aby")),
     (SharperChoice, MARGINS | {"label_treatment": "direct"}, bits("aby")),
     (LabelMovesByOne, MARGINS | {"label_treatment": "direct"}, bits("aby")),
-    (SmallerNoise, GAUSSIAN, bits("aby")),
+    (SmallerNoise, GAUSSIAN | {"method": "gram"}, bits("aby")),
     (SmallerNoise, {"method": "average", **GAUSSIAN}, bits("aby")),
     (SmallerNoise, {"method": "average", **RESPONSE}, bits("aby")),
     (SensitivityOne, {"method": "average", **GAUSSIAN}, THREE),

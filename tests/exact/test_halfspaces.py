@@ -41,20 +41,24 @@ DERIVED = Schema(
     )
 )
 DERIVE = {"old": lambda r: int(r["age"] == 2), "y": lambda r: int(r["age"] + r["sex"] >= 2)}
+GRAM: dict[str, Any] = {"method": "gram"}
 MARGINS: dict[str, Any] = {"method": "exact", "gamma": 1.0, "gamma_prime": 0.0}
 INNER: dict[str, Any] = {"method": "exact", "gamma": 0.67, "gamma_prime": 0.34}
 ONE: dict[str, tuple[Schema, HalfspaceLearner]] = {  # tables of one row: all that there is to differ
-    "gram": (MIXED, HalfspaceLearner(CDP(1), "y", label_treatment="gaussian")),
-    "gram, response": (MIXED, HalfspaceLearner(CDP(1), "y", label_treatment="response")),
-    "gram, poor label": (MIXED, HalfspaceLearner(CDP(1), "y", label_treatment="gaussian", label_epsilon=0.2)),
-    "gram, rich label": (MIXED, HalfspaceLearner(CDP(1), "y", label_treatment="gaussian", label_epsilon=3)),
+    "gram": (MIXED, HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="gaussian")),
+    "gram, response": (MIXED, HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="response")),
+    "gram, poor label": (MIXED, HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="gaussian", label_epsilon=0.2)),
+    "gram, rich label": (MIXED, HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="gaussian", label_epsilon=3)),
     "gram, response, unequal": (
         MIXED,
-        HalfspaceLearner(CDP(1), "y", label_treatment="response", budgets={"b": Rho(0.1), "y": CDP(2)}),
+        HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="response", budgets={"b": Rho(0.1), "y": CDP(2)}),
     ),
-    "gram, public label": (bits("aby", "y"), HalfspaceLearner(CDP(1), "y")),
-    "gram, public features": (bits("aby", "ab"), HalfspaceLearner(CDP(1), "y", label_treatment="gaussian")),
-    "gram, label privacy by response": (bits("aby", "ab"), HalfspaceLearner(CDP(1), "y", label_treatment="response")),
+    "gram, public label": (bits("aby", "y"), HalfspaceLearner(CDP(1), "y", **GRAM)),
+    "gram, public features": (bits("aby", "ab"), HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="gaussian")),
+    "gram, label privacy by response": (
+        bits("aby", "ab"),
+        HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="response"),
+    ),
     "average": (MIXED, HalfspaceLearner(CDP(1), "y", method="average", label_treatment="gaussian")),
     "average, response": (MIXED, HalfspaceLearner(CDP(1), "y", method="average", label_treatment="response")),
     "average, public label": (bits("aby", "y"), HalfspaceLearner(CDP(1), "y", method="average")),
@@ -65,7 +69,7 @@ ONE: dict[str, tuple[Schema, HalfspaceLearner]] = {  # tables of one row: all th
     "handed in": (MIXED, HalfspaceLearner(CDP(1), "y", hypotheses=((1, 1, 0, 0), (0, -1, 2, 0, 1)), **MARGINS)),
 }
 TWO: dict[str, tuple[Schema, HalfspaceLearner]] = {  # tables of two rows
-    "gram": (bits("aby"), HalfspaceLearner(CDP(1), "y", label_treatment="gaussian")),
+    "gram": (bits("aby"), HalfspaceLearner(CDP(1), "y", **GRAM, label_treatment="gaussian")),
     "average": (bits("aby"), HalfspaceLearner(Rho(0.3), "y", method="average", label_treatment="gaussian")),
     "exact": (bits("aby"), HalfspaceLearner(CDP(1), "y", **MARGINS)),
     "exact, narrow": (bits("aby"), HalfspaceLearner(CDP(1), "y", method="exact", gamma=0.5, gamma_prime=0.0)),
@@ -116,8 +120,8 @@ def test_three_rows_of_which_one_is_held_out() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"over": ("age", "old"), "label_treatment": "gaussian"},
-        {"over": ("old", "sex"), "label_treatment": "response"},
+        {"over": ("age", "old"), "label_treatment": "gaussian", **GRAM},
+        {"over": ("old", "sex"), "label_treatment": "response", **GRAM},
         {"over": ("old", "sex"), "method": "average", "label_treatment": "response"},
         {"over": ("age", "sex"), "method": "average", "label_treatment": "gaussian"},
         {"over": ("old", "sex"), **MARGINS},
@@ -138,7 +142,7 @@ def test_a_feature_that_follows_from_the_label() -> None:
         (Attribute("y", "boolean"), Attribute("not_y", "boolean", derived_from=("y",)), Attribute("a", "boolean"))
     )
     for treatment in ("response", "gaussian"):
-        learner = HalfspaceLearner(CDP(1), "y", over=("not_y", "a"), label_treatment=treatment)
+        learner = HalfspaceLearner(CDP(1), "y", over=("not_y", "a"), method="gram", label_treatment=treatment)
         check(learner, schema, 1, {"not_y": lambda record: 1 - record["y"]})
 
 

@@ -11,7 +11,9 @@ import pytest
 from scipy import stats
 
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, HalfspaceModel
+from nabladp.mechanisms.learners.halfspaces.descent import LEVELS, Descent
 from nabladp.mechanisms.learners.halfspaces.gradient import ROW_GRID, Gradient, TanhSums
+from nabladp.mechanisms.learners.halfspaces.whitening import RADIUS
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Rho
 from nabladp.schema import Attribute, Schema
@@ -114,18 +116,41 @@ def test_held_out_accuracy_is_that_of_new_people() -> None:
     assert spread == pytest.approx(math.sqrt(1 / 0.04) / 500, rel=1e-6)
 
 
-def test_steps_draw_the_noise_they_are_charged_for() -> None:
-    learner = HalfspaceLearner(CDP(1), "sick", method="gradient", steps=40)
-    method = learner.learner(SCHEMA, ROWS)
-    assert isinstance(method, Gradient)
-    table, seen = CodedTable(SCHEMA, people()), []
+Seen = list[tuple[float, Any]]
+
+
+def watched() -> tuple[NoiseSource, Seen]:
+    seen: Seen = []
 
     class Watched(NoiseSource):
         def discrete_gaussian(self, scale: Any, size: Any) -> Any:
             seen.append((scale, super().discrete_gaussian(scale, size)))
             return seen[-1][1]
 
-    noise = Watched.seeded(3)
+    return Watched.seeded(3), seen
+
+
+def test_descent_draws_fresh_noise_of_the_stated_scale_for_every_step() -> None:
+    learner = HalfspaceLearner(CDP(1), "sick", method="descent", steps=40)
+    method = learner.learner(SCHEMA, ROWS)
+    assert isinstance(method, Descent)
+    noise, seen = watched()
+    fitted = method.run(CodedTable(SCHEMA, people()), noise)
+    kinds = len(np.unique(method.calibration.scales))  # a draw for each kind of entry of the Gram matrix comes first
+    ((scale, own),) = seen[kinds:]
+    assert own.shape == (40, 18) and scale / fitted.facts["noise_scale"] > LEVELS * RADIUS * 0.99
+    assert fitted.facts["noise_scale"] == pytest.approx(2 * math.sqrt(40 / (2 * 0.5)), rel=1e-6)  # 2 rows' lengths
+    drawn = own.ravel() / scale
+    assert stats.kstest(drawn, "norm").pvalue > 1e-4 > stats.kstest(0.7 * drawn, "norm").pvalue
+    assert len({step.tobytes() for step in own}) == 40
+
+
+def test_steps_draw_the_noise_they_are_charged_for() -> None:
+    learner = HalfspaceLearner(CDP(1), "sick", method="gradient", steps=40)
+    method = learner.learner(SCHEMA, ROWS)
+    assert isinstance(method, Gradient)
+    table = CodedTable(SCHEMA, people())
+    noise, seen = watched()
     method.run(table, noise)
     assert len(seen) == 41 and all(scale == method.scale for scale, _ in seen[1:])
     drawn = np.concatenate([own for _, own in seen[1:]]) / method.scale

@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from nabladp.errors import BudgetError, DataError, DomainTooLarge, MechanismError, NablaDPError, PlanError
-from nabladp.mechanisms.learners.halfspaces import NEVER, HalfspaceLearner, HalfspaceModel
+from nabladp.mechanisms.learners.halfspaces import NEVER, HalfspaceLearner, HalfspaceModel, whitening
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.response import AnsweredRows
@@ -40,9 +40,17 @@ SCHEMA = Schema(
 )
 MARGINS: dict[str, Any] = {"gamma": 0.4, "gamma_prime": 0.2}
 METHODS: dict[str, HalfspaceLearner] = {
-    "gram": HalfspaceLearner(CDP(1), "sick"),
-    "gram, response": HalfspaceLearner(CDP(1), "sick", label_treatment="response", budgets={"age": Rho(0.2)}),
-    "gram, holdout": HalfspaceLearner(CDP(1), "sick", holdout=0.2, encode={"age": "thermometer"}, ridge=50.0),
+    "gram": HalfspaceLearner(CDP(1), "sick", method="gram"),
+    "gram, response": HalfspaceLearner(
+        CDP(1), "sick", method="gram", label_treatment="response", budgets={"age": Rho(0.2)}
+    ),
+    "gram, holdout": HalfspaceLearner(
+        CDP(1), "sick", method="gram", holdout=0.2, encode={"age": "thermometer"}, ridge=50.0
+    ),
+    "descent": HalfspaceLearner(CDP(1), "sick", method="descent"),
+    "descent, holdout": HalfspaceLearner(
+        CDP(1), "sick", method="descent", steps=5, holdout=0.2, encode={"age": "thermometer"}, label_epsilon=0.7
+    ),
     "average": HalfspaceLearner(Rho(0.3), "sick", method="average", label_epsilon=2.0, feature_epsilon=0.5),
     "gradient": HalfspaceLearner(Approx(1, 1e-6), "sick", method="gradient", steps=4),
     "gradient, response": HalfspaceLearner(CDP(1), "sick", method="gradient", label_treatment="response", steps=2),
@@ -115,7 +123,7 @@ def test_models_predict_and_say_what_they_are(name: str) -> None:
     decided = model.decision_function(rows)
     assert ((decided >= 0) == (predicted == "no")).all()
     assert model.score(rows) == model.score(rows, rows["sick"]) == (predicted == rows["sick"]).mean()
-    if name.startswith("gram"):
+    if name.startswith(("gram", "descent")):
         assert model.score(rows) > 0.72
     real = model.columns.matrix(_codes(rows, model.features))
     assert np.abs(real @ model.weights - decided).max() <= 0.01 * np.abs(model.weights).max() * len(model.weights)
@@ -219,9 +227,9 @@ def test_the_label_is_randomized_where_that_leaves_less_noise() -> None:
             for n in (round(0.7 * times * d), round(1.4 * times * d))
         }
         assert list(chosen.values()) == [True, False]
-    gram = HalfspaceLearner(CDP(1), "y")
+    gram = HalfspaceLearner(CDP(1), "y", method="gram")
     assert gram.learner(flat(50), 5000).response is None  # type: ignore[attr-defined]
-    poor = HalfspaceLearner(CDP(1), "y", label_epsilon=0.02, feature_epsilon=2)
+    poor = HalfspaceLearner(CDP(1), "y", method="gram", label_epsilon=0.02, feature_epsilon=2)
     assert isinstance(poor.learner(flat(50), 100), GramFit)
 
 
@@ -230,6 +238,7 @@ def test_before_rows_are_known_the_claim_holds_for_any_number_of_them() -> None:
         (flat(40), HalfspaceLearner(CDP(1), "y", method="average")),  # decided by the rows
         (flat(40), HalfspaceLearner(CDP(1), "y", label_epsilon=0.05, method="gradient", steps=3)),
         (flat(40), HalfspaceLearner(CDP(1), "y")),  # decided already
+        (flat(40), HalfspaceLearner(CDP(1), "y", feature_epsilon=0.01)),  # and for "gram"
         (SCHEMA, METHODS["robust"]),
     ):
         early = learner.guarantee(schema, 0)
@@ -238,12 +247,12 @@ def test_before_rows_are_known_the_claim_holds_for_any_number_of_them() -> None:
             claim = learner.guarantee(schema, n)
             for chosen in (schema.names, schema.names[-1:], schema.names[-3:], schema.names[:2]):
                 assert claim.rho(chosen) <= early.rho(chosen) * (1 + 1e-12)
-        if learner.method in ("gram", "robust"):
+        if learner.method in ("auto", "robust"):
             assert early == learner.guarantee(schema, 10_000)
 
 
 def test_public_labels_cost_nothing_and_public_features_leave_the_label_alone() -> None:
-    for method in ("gram", "average", "gradient"):
+    for method in ("auto", "descent", "gram", "average", "gradient"):
         learner = HalfspaceLearner(CDP(0.5), "y", method=method)
         claim = learner.guarantee(flat(5, "label"), 1000)
         assert (
@@ -268,7 +277,7 @@ def test_public_labels_cost_nothing_and_public_features_leave_the_label_alone() 
 
 def test_a_label_dp_learner_is_as_good_as_its_answers() -> None:
     """All features public: the Gram matrix of features is exact, only products with the label have noise."""
-    learner = HalfspaceLearner(CDP(0.5), "y").learner(flat(5, "features"), 1000)
+    learner = HalfspaceLearner(CDP(0.5), "y", method="gram").learner(flat(5, "features"), 1000)
     assert isinstance(learner, GramFit)
     scales = learner.calibration.scales.reshape(-1)
     assert (scales > 0).sum() == 6
@@ -295,6 +304,63 @@ def test_the_gram_method_is_the_gram_mechanism_with_a_ridge() -> None:
     assert np.allclose(model.weights, fit.coefficients) and model.facts["ridge"] == fit.ridge
     low, high = model.interval() or (None, None)
     assert np.allclose(low, fit.interval()[0]) and np.allclose(high, fit.interval()[1])
+
+
+def test_the_default_is_the_method_that_suits_the_budgets() -> None:
+    def taken(schema: Schema = SCHEMA, **options: Any) -> str:
+        label = "sick" if schema is SCHEMA else "y"
+        learner = HalfspaceLearner(CDP(1), label, **options)
+        found = {learner.expected_error(schema, n).method for n in (0, 5, 10**6)}  # rows do not matter
+        assert len(found) == 1
+        return found.pop()
+
+    assert taken() == taken(flat(60)) == taken(label_epsilon=0.1) == taken(label_treatment="gaussian") == "descent"
+    assert taken(flat(60, "label")) == taken(flat(60), label_epsilon=100.0) == "gram"
+    assert taken(label_treatment="response") == taken(ridge=3.0) == "gram"
+    assert taken(method="gram") == "gram" and taken(method="average") == "average"
+    model = learn(HalfspaceLearner(CDP(1), "sick"))
+    assert model.method == "descent" and model.interval() is None and model.facts["steps"] == 12
+    assert learn(HalfspaceLearner(CDP(1), "sick", ridge=100.0)).interval() is not None
+
+
+class Apart:
+    """A table whose rows are on other machines, as far as anyone can tell."""
+
+    def __init__(self, counts: CodedTable) -> None:
+        self.n, self.schema, self.fold = counts.n, counts.schema, counts.fold
+
+
+def test_steps_are_the_same_from_memory_and_from_rows_read_again() -> None:
+    learner = METHODS["descent"]
+    kept = learn(learner)
+    for batch in (100, 1 << 16):
+        table = CodedTable(SCHEMA, people(), batch_rows=batch)
+        again = learner.run(Apart(table), NoiseSource.seeded(3))  # type: ignore[arg-type]
+        assert (again.weights == kept.weights).all()
+        assert (learner.run(table, NoiseSource.seeded(3)).weights == kept.weights).all()
+
+
+def test_whitened_rows_have_about_the_length_that_is_expected() -> None:
+    """Without Stein's correction it would be too short, the more so the more noise there is."""
+    table = CodedTable(SCHEMA, people())
+    for epsilon in (0.05, 0.3, 3.0):
+        method: Any = HalfspaceLearner(CDP(epsilon), "sick", method="descent").learner(SCHEMA, 3000)
+        gram = method.mechanism.run(table, NoiseSource.seeded(1))
+        ridge, inverse = whitening._inverse_root(gram)
+        signs = method.task.columns.matrix(people())
+        true = float(np.sqrt(((signs @ inverse.T) ** 2).sum(axis=1).mean()))
+        assert whitening._usual_length(gram, ridge, inverse) == pytest.approx(true, rel=0.05)
+        assert np.allclose(
+            inverse @ (gram.matrix / gram.n + ridge * np.eye(len(inverse))) @ inverse.T, np.eye(len(inverse))
+        )
+
+
+def test_columns_that_follow_from_others_can_be_whitened_without_noise() -> None:
+    schema = Schema(tuple(Attribute(name, "boolean", public=True) for name in "aby"))
+    column = np.arange(40) % 2
+    table = CodedTable(schema, {"a": column, "b": 1 - column, "y": column})
+    model = HalfspaceLearner(CDP(1), "y", method="descent").run(table, NoiseSource.seeded(1))
+    assert model.score({"a": [False, True], "b": [True, False]}, [False, True]) == 1
 
 
 def test_a_ridge_too_small_is_raised_and_said() -> None:
@@ -375,6 +441,9 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"gamma": 0.2}, MechanismError, "'gamma' means nothing"),
     ({"steps": 3}, MechanismError, "'steps' means nothing"),
     ({"method": "gradient", "steps": 0}, MechanismError, "above 0"),
+    ({"method": "descent", "steps": 10**15}, BudgetError, "so many steps"),
+    ({"method": "descent", "ridge": 3.0}, MechanismError, "'ridge' means nothing"),
+    ({"method": "descent", "label_treatment": "response"}, MechanismError, "'gaussian'"),
     ({"ridge": -1.0}, MechanismError, "at least 0"),
     ({"holdout": 1.0}, MechanismError, "share"),
     ({"holdout": 0.1, "holdout_budget": CDP(1)}, BudgetError, "whole budget"),

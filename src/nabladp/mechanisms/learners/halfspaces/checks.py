@@ -12,8 +12,8 @@ import numpy as np
 from nabladp.errors import MechanismError
 from nabladp.privacy.units import UNIT, Number, exact
 
-METHODS = ("gram", "exact", "average", "gradient", "robust")
-TREATMENTS = {"exact": ("response", "direct")}
+METHODS = ("auto", "descent", "gram", "exact", "average", "gradient", "robust")
+TREATMENTS = {"exact": ("response", "direct"), "descent": ("gaussian",)}
 _OTHERS = ("response", "gaussian")
 
 
@@ -50,8 +50,8 @@ def check(learner: Any) -> None:
     for names, fits in (
         (("gamma", "gamma_prime"), robust),
         (("resolution", "hypotheses", "intercept"), learner.method == "exact"),
-        (("steps",), learner.method == "gradient"),
-        (("ridge",), learner.method in ("gram", "robust")),
+        (("steps",), learner.method in ("descent", "gradient")),
+        (("ridge",), learner.method in ("auto", "gram", "robust")),
         (("holdout_budget",), learner.holdout is not None),
     ):
         for name in names:

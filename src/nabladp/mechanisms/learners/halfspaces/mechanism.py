@@ -15,6 +15,7 @@ from nabladp.mechanisms.learners import as_estimator, columns
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.checks import check, lists, rounding, share
 from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
+from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
 from nabladp.mechanisms.learners.halfspaces.distance import integer_weights
 from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn
 from nabladp.mechanisms.learners.halfspaces.expectation import ExpectedError
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from nabladp.mechanisms.learners.estimator import Estimator
     from nabladp.tables import Counts
 
-STEPS = 30
+GRADIENT_STEPS = 30
 HOLDOUT_PART = 20  # where nobody says what a holdout may cost: this part of the smallest budget
 OPTIONAL = (
     *("label_epsilon", "feature_epsilon", "gamma", "gamma_prime", "label_treatment"),
@@ -54,13 +55,16 @@ class HalfspaceLearner:
     ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``, or for short ``label_epsilon`` and ``feature_epsilon``,
     each a CDP) is what every source attribute may pay. ``over`` are the features (default: all source attributes but
     the label), ``encode`` what they become (as in GramMatrix). ``method``: "gram" (noisy Gram matrix, then ridge),
-    "exact" (the theorem: a private choice among all halfspaces of up to 7 two-valued features, a lattice net of
-    ``resolution`` beyond, or ``hypotheses`` handed in), "average", "gradient" (with ``steps``), "robust" (a choice
-    among noisy fits by robust loss); ``gamma`` and ``gamma_prime`` are the margins of "exact" and "robust".
+    "descent" (Gram matrix of the features, then ``steps`` noisy sums of rows that are not safely right), "auto" (of
+    these two the one that suits the budgets), "exact" (the theorem: a private choice among all halfspaces of up to 7
+    two-valued features, a lattice net of ``resolution`` beyond, or ``hypotheses`` handed in), "average", "gradient"
+    (with ``steps``), "robust" (a choice among noisy fits by robust loss); ``gamma`` and ``gamma_prime`` are the
+    margins of "exact" and "robust".
     ``label_treatment``: "response" randomizes labels first, "gaussian" (for exact "direct") lets the label pay in the
     release itself; by default the better of the two by public numbers (exact: response). ``holdout`` is the share of
     rows on which the finished model is counted with noise, for ``holdout_budget`` (default a twentieth of the smallest
-    budget), which comes out of ``budget``. ``memory_mb`` bounds the scores that "exact" holds.
+    budget), which comes out of ``budget``. ``memory_mb`` bounds the scores that "exact" holds, and the rows
+    that "descent" keeps between its steps (with less, it reads the table in every step).
 
     Guarantee, for every set of attributes, label included: the sum of what its parts cost (PROOF.md). Assumed: the
     number of rows is public, and one row is one person.
@@ -69,7 +73,7 @@ class HalfspaceLearner:
     budget: BudgetValue
     label: str
     over: tuple[str, ...] | None = None
-    method: str = "gram"
+    method: str = "auto"
     budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
     label_epsilon: float | None = None
     feature_epsilon: float | None = None
@@ -143,17 +147,31 @@ class HalfspaceLearner:
             units = {source: own - plan.units for source, own in units.items()}
         return Task(schema, n - held, features, self.label, SignedColumns.of(schema, features, self.encode), units)
 
+    def _method(self, task: Task) -> str:
+        """For "auto" by budgets and columns alone: the number of rows does not matter."""
+        if self.method != "auto":
+            return self.method
+        if self.label_treatment == "response" or self.ridge is not None:
+            return "gram"
+        return "descent" if Descent(task).suits() else "gram"
+
+    def _taken(self, learner: Method) -> str:
+        return self.method if self.method != "auto" else "descent" if isinstance(learner, Descent) else "gram"
+
     def learner(self, schema: Schema, n: int) -> Method:
         """The method with its noise, all of it fixed by public facts."""
         task = self.task(schema, n)
-        if self.method == "gram":
+        method = self._method(task)
+        if method == "descent":
+            return Descent(task, self.steps or STEPS, self.memory_mb << 20)
+        if method == "gram":
             return GramFit.choose(task, self.label_treatment, self.ridge)
-        if self.method == "average":
+        if method == "average":
             return Average.choose(task, self.label_treatment)
-        if self.method == "gradient":
-            return Gradient.choose(task, self.label_treatment, self.steps or STEPS)
+        if method == "gradient":
+            return Gradient.choose(task, self.label_treatment, self.steps or GRADIENT_STEPS)
         loss = ClippedLoss.of_margins(share(self.gamma or 0), share(self.gamma_prime or 0), len(task.features))
-        if self.method == "robust":
+        if method == "robust":
             return Robust.choose(task, self.label_treatment, self.ridge, loss)
         answers = task.label_sources and self.label_treatment != "direct"
         pick = Pick(task, loss, Response(task) if answers else None)
@@ -181,7 +199,7 @@ class HalfspaceLearner:
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
         plan, learner = self._holdout(schema), self.learner(schema, n)
         held = (plan.rows(n), plan.scale) if plan else (0, None)
-        return ExpectedError(self.method, n, self.task(schema, n).width, learner.figures(), *held)
+        return ExpectedError(self._taken(learner), n, learner.task.width, learner.figures(), *held)
 
     def needed_rows(self, schema: Schema, excess: float) -> int:
         """How many rows are enough for this excess of robust error: the theorem's, for this class of halfspaces.
@@ -200,14 +218,14 @@ class HalfspaceLearner:
     def run(self, counts: Counts, noise: NoiseSource) -> HalfspaceModel:
         schema, plan = counts.schema, self._holdout(counts.schema)
         rows, held = plan.split(counts, noise) if plan else (counts, None)
-        fitted = self.learner(schema, counts.n).run(rows, noise)
-        task = self.task(schema, counts.n)
+        learner = self.learner(schema, counts.n)
+        task, fitted = learner.task, learner.run(rows, noise)
         model = HalfspaceModel(
             schema=schema,
             features=task.features,
             label=self.label,
             columns=task.columns,
-            method=self.method,
+            method=self._taken(learner),
             n=counts.n,
             weights=fitted.weights,
             integers=integer_weights(fitted.weights) if fitted.integers is None else fitted.integers,

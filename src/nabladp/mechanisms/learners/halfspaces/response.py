@@ -1,8 +1,9 @@
 """Randomized response on the label of every row, as a table whose label anyone may see.
 
 The randomized label becomes a column of its own, public, beside the true one; a mechanism that reads it instead of the
-label works as if labels were public, whatever features follow from the true label. Each pass over the rows would draw
-new answers, so only one is allowed [one-answer].
+label works as if labels were public, whatever features follow from the true label. A row's answer goes by its place: a
+part of the table that is read again gives the same answers. In a second pass rows might come in another order, so only
+one pass is allowed [one-answer].
 """
 
 from __future__ import annotations
@@ -86,12 +87,7 @@ class Response:
         return Schema((*self.task.schema.attributes, answered))
 
     def rows(self, counts: Counts, noise: NoiseSource) -> AnsweredRows:
-        keep = self.keep
-
-        def drawn(labels: Integers) -> Integers:
-            return noise.randomized_response(labels, 2, keep)
-
-        return AnsweredRows(counts, self, drawn)
+        return AnsweredRows(counts, self, noise.row_response(self.keep))
 
     def law(self, counts: Counts, then: Callable[[Counts], Law]) -> Law:
         """Of a table of one row: its answer, and what follows from it."""
@@ -99,7 +95,7 @@ class Response:
             raise AuditError("With answers, the exact law is that of one row.", fix="Audit tables of one row.")
         (label,) = np.flatnonzero(counts.marginals([(self.task.label,)])[0]).tolist()
         likely = [float(self.keep if label == answer else 1 - self.keep) for answer in (0, 1)]
-        laws = tuple(then(AnsweredRows(counts, self, _fixed(answer))) for answer in (0, 1))
+        laws = tuple(then(AnsweredRows(counts, self, Fixed(answer))) for answer in (0, 1))
         return Law((Branch(np.log(likely), np.arange(2), laws),))
 
     def tables(self, table: Integers) -> Iterator[tuple[float, Integers]]:
@@ -126,17 +122,23 @@ def respond(task: Task) -> Response | None:
     return response
 
 
-def _fixed(answer: int) -> Callable[[Integers], Integers]:
-    def given(labels: Integers) -> Integers:
-        return np.full_like(labels, answer)
+@dataclass(frozen=True)
+class Fixed:
+    """The same answer in every row."""
 
-    return given
+    answer: int
+
+    def __call__(self, labels: Integers, first: int) -> Integers:
+        return np.full_like(labels, self.answer)
+
+
+Draw = Callable[[Integers, int], Integers]  # of labels, and the place of the first
 
 
 class AnsweredRows:
     """A table with the answers beside the labels; one pass only."""
 
-    def __init__(self, counts: Counts, response: Response, draw: Callable[[Integers], Integers]) -> None:
+    def __init__(self, counts: Counts, response: Response, draw: Draw) -> None:
         self._counts, self._response, self._draw = counts, response, draw
         self._fresh = True
 
@@ -161,11 +163,13 @@ class AnsweredRows:
 
 
 class _WithAnswers:
-    def __init__(self, kernel: Kernel, label: str, answer: str, draw: Callable[[Integers], Integers]) -> None:
+    by_position = True
+
+    def __init__(self, kernel: Kernel, label: str, answer: str, draw: Draw) -> None:
         self.kernel, self.label, self.answer, self.draw = kernel, label, answer, draw
         wanted: tuple[str, ...] = kernel.attributes  # type: ignore[attr-defined]
         self.attributes = tuple(dict.fromkeys((*(name for name in wanted if name != answer), label)))
 
-    def __call__(self, batch: pa.RecordBatch) -> Integers:
+    def __call__(self, batch: pa.RecordBatch, first: int) -> Integers:
         labels = batch.column(self.label).to_numpy().astype(np.int64)
-        return self.kernel(batch.append_column(self.answer, pa.array(self.draw(labels).astype(np.uint8))))
+        return self.kernel(batch.append_column(self.answer, pa.array(self.draw(labels, first).astype(np.uint8))))

@@ -119,6 +119,8 @@ class Method(Protocol):
     """One way to learn a halfspace, for one task. Nothing but :meth:`run` and :meth:`law` sees data."""
 
     @property
+    def task(self) -> Task: ...
+    @property
     def randomizes(self) -> bool:
         """Whether labels are randomized first."""
 

@@ -1,0 +1,6 @@
+"""Synthetic tables and marginals with a budget for every attribute."""
+
+from nabladp.mechanisms.synthesis.mechanism import Synthesis
+from nabladp.mechanisms.synthesis.output import Answer, SyntheticModel
+
+__all__ = ["Answer", "Synthesis", "SyntheticModel"]

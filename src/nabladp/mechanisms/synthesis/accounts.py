@@ -1,0 +1,179 @@
+"""What attributes, named sets and the whole person may pay, and what they have saved up. Units are 2⁻⁶⁰ of ρ.
+
+An account is kept for every protected source attribute and for every limit on several of them. A marginal is charged
+to each account whose attributes it touches. What is not spent in one round is there in the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from nabladp.errors import BudgetError, MechanismError
+from nabladp.mechanisms.allocation import allocate
+from nabladp.privacy.budget import Budget
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import Rho
+
+Names = tuple[str, ...]
+Keys = tuple[int, ...]  # accounts, by number
+MOST_LIMITS = 7  # on sets of attributes; a guarantee enumerates what they cover
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``units[i]`` is the most that everything touching ``sets[i]`` may cost; single attributes come first."""
+
+    universe: Universe
+    attributes: Names  # protected source attributes that the workload reads
+    sets: tuple[frozenset[str], ...]
+    names: Names
+    units: tuple[int, ...]  # a little less than the budget says, so that roundings never show
+
+    @classmethod
+    def of(cls, universe: Universe, columns: Iterable[str], budget: Budget) -> Limits:
+        """The budget's limits, as far as they concern these columns; an attribute's own is the least it is under."""
+        read = universe.sources(columns)
+        attributes = tuple(name for name in universe.protected if name in read)
+        given = [(limit, limit.attributes & read) for limit in budget.limits(universe)]
+        own = {name: min((limit.units for limit, held in given if name in held), default=0) for name in attributes}
+        for name, units in own.items():
+            if not units:
+                raise BudgetError(
+                    f"Nothing says what {name!r} may pay.", fix="Give a budget for every attribute, or one per person."
+                )
+        together: dict[frozenset[str], tuple[int, str]] = {}
+        for limit, held in given:
+            if len(held) > 1:
+                together[held] = min(together.get(held, (limit.units, limit.name)), (limit.units, limit.name))
+        if len(together) > MOST_LIMITS:
+            raise BudgetError(
+                f"{len(together)} limits on sets of attributes are too many; the most is {MOST_LIMITS}.",
+                fix="Leave out those that matter least.",
+            )
+        return cls(
+            universe,
+            attributes,
+            (*(frozenset([name]) for name in attributes), *together),
+            (*attributes, *(name for _, name in together.values())),
+            tuple(map(_with_spare, (*own.values(), *(units for units, _ in together.values())))),
+        )
+
+    def group_prices(self) -> dict[str, int]:
+        """ε-units of every attribute such that no release within its limit can cost any set more (group privacy)."""
+        return {
+            name: math.isqrt(2 * UNIT * (units + 8 + (units >> 41)))
+            for name, units in zip(self.attributes, self.units, strict=False)
+        }
+
+    @cached_property
+    def _at(self) -> dict[str, Keys]:
+        return {name: tuple(i for i, held in enumerate(self.sets) if name in held) for name in self.attributes}
+
+    def charged(self, columns: Iterable[str]) -> Keys:
+        """The accounts that a marginal of these columns is charged to; none if it reads public attributes only."""
+        found: dict[int, None] = {}
+        for source in self.universe.sources(columns):
+            found |= dict.fromkeys(self._at.get(source, ()))  # [sources]
+        return tuple(sorted(found))
+
+    def protected(self, columns: Iterable[str]) -> frozenset[str]:
+        return self.universe.sources(columns) & frozenset(self.attributes)
+
+    def shared(self, share: Fraction) -> list[int]:
+        """A share of every limit."""
+        return [units * share.numerator // share.denominator for units in self.units]
+
+    def divided(self, sets: Sequence[Names], weights: Sequence[Fraction], share: Fraction | int = 1) -> list[int]:
+        """Units for each marginal that together stay within a share of every limit, in proportion while possible.
+
+        Marginals of public attributes alone cost nothing; they get what the richest attribute may pay.
+        """
+        amounts = dict(zip(map(str, range(len(self.units))), self.shared(Fraction(share)), strict=True))
+        touched = [frozenset(map(str, self.charged(columns))) for columns in sets]
+        found = allocate(touched, weights, amounts) if sets else []  # [allocation]
+        free = max(self.units, default=UNIT)
+        return [units if keys else free for units, keys in zip(found, touched, strict=True)]
+
+    def touched(self, sets: Sequence[Names], units: Sequence[int], scales: Sequence[float]) -> Guarantee:
+        """What marginals that are fixed in advance cost."""
+        parts = [
+            Guarantee.touch(self.universe, columns, Rho(Fraction(amount, UNIT)), gaussian_scale=scale)
+            for columns, amount, scale in zip(sets, units, scales, strict=True)
+            if self.charged(columns)
+        ]
+        return Guarantee.compose(self.universe, parts)
+
+
+def _with_spare(units: int) -> int:
+    return max(units - 16 - (units >> 40), 0)
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """How far every account is: what it may pay in all, what it was granted so far, and what it has paid."""
+
+    limits: Limits
+    most: tuple[int, ...]
+    granted: tuple[int, ...]
+    spent: tuple[int, ...]
+
+    @classmethod
+    def after(cls, limits: Limits, fixed: Guarantee) -> Accounts:
+        """With all that the limits leave once ``fixed`` is paid; nothing is granted yet."""
+        most = []
+        for held, units, name in zip(limits.sets, limits.units, limits.names, strict=True):
+            left = units - (fixed.rho_units(held) or 0)
+            if left < 1:
+                raise BudgetError(f"The budget of {name!r} is too small.", fix="Raise it.")
+            most.append(left)
+        return cls(limits, tuple(most), (0,) * len(most), (0,) * len(most))
+
+    def grow(self, part: Fraction) -> Accounts:
+        """Everything up to this part of the whole is granted."""
+        granted = tuple(most * part.numerator // part.denominator for most in self.most)
+        return Accounts(self.limits, self.most, granted, self.spent)
+
+    def saved(self, key: int) -> int:
+        return self.granted[key] - self.spent[key]
+
+    def affordable(self, keys: Keys, sharing: Mapping[int, int]) -> int:
+        """What a marginal charged to these accounts may cost, if so many others share each of them."""
+        if not keys:
+            return max(self.granted, default=UNIT)
+        return min(self.saved(key) // max(1, sharing.get(key, 1)) for key in keys)
+
+    def pay(self, keys: Keys, units: int) -> Accounts:
+        spent = list(self.spent)
+        for key in keys:
+            spent[key] += units
+            if spent[key] > self.granted[key]:  # [enforced]
+                raise MechanismError(f"The account of {self.limits.names[key]!r} is overdrawn.", fix="Report this.")
+        return Accounts(self.limits, self.most, self.granted, tuple(spent))
+
+    def left(self) -> Limits:
+        """What is unspent, as limits of its own."""
+        units = tuple(most - spent for most, spent in zip(self.most, self.spent, strict=True))
+        return Limits(self.limits.universe, self.limits.attributes, self.limits.sets, self.limits.names, units)
+
+    def guarantee(self, least: int) -> Guarantee:
+        """What everything measured may cost, where every marginal measured touches ``least`` attributes or more.
+
+        Then all measurements together cost at most the attributes' own sum over ``least``.
+        """
+        own = len(self.limits.attributes)
+        each = {
+            name: Rho(Fraction(units, UNIT)) for name, units in zip(self.limits.attributes, self.most, strict=False)
+        }
+        caps = {tuple(sorted(held)): units for held, units in zip(self.limits.sets[own:], self.most[own:], strict=True)}
+        everyone = tuple(sorted(self.limits.attributes))
+        if own > 1:
+            caps[everyone] = min(caps.get(everyone, sum(self.most)), sum(self.most[:own]) // least)  # [whole]
+        return Guarantee.capped(  # [caps]
+            self.limits.universe, each, {held: Rho(Fraction(units, UNIT)) for held, units in caps.items()}
+        )

@@ -1,0 +1,148 @@
+"""Everything about a run that is fixed before data is read, and with it the guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import BudgetError
+from nabladp.mechanisms.scales import least_scale
+from nabladp.mechanisms.synthesis.accounts import Accounts, Limits
+from nabladp.mechanisms.synthesis.blocks import Block, blocks_of_rounds
+from nabladp.mechanisms.synthesis.choosing import Choice
+from nabladp.mechanisms.synthesis.selection import Selector, prices
+from nabladp.mechanisms.synthesis.workload import Names, Wanted
+from nabladp.privacy.guarantee import Guarantee
+
+Floats = NDArray[np.float64]
+LEAST_UNITS = 1 << 12  # of a marginal: its noise would be of scale 10⁷
+_SMALLEST_SCALE = 1e-6  # what the noise source draws
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A marginal that is measured whatever the data says."""
+
+    attributes: Names
+    units: int
+
+    @property
+    def scale(self) -> float:
+        return scale_for(self.units)
+
+
+def scale_for(units: int) -> float:
+    """The noise that so many units of ρ buy: one row moves two cells by one."""
+    return max(least_scale("gaussian", units, 2), _SMALLEST_SCALE)  # [scale]
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """``planned`` is measured first (for "all": it is everything); then rounds choose, from accounts that grow."""
+
+    wanted: Wanted
+    limits: Limits
+    choice: Choice
+    n: int
+    planned: tuple[Planned, ...]
+    fixed: Guarantee  # of what is planned, and of all picks
+    rounds: tuple[tuple[Block, ...], ...] = ()
+    price: dict[str, int] = field(default_factory=dict)
+    accounts: Accounts | None = None
+
+    @classmethod
+    def of(cls, wanted: Wanted, limits: Limits, choice: Choice, n: int, seed: int) -> Design:
+        planned = _planned(limits, wanted.first, [Fraction(1)] * len(wanted.first), choice.one_way)
+        if choice.strategy == "all":
+            rest = Accounts.after(limits, _cost(limits, planned)).left()
+            planned += _planned(rest, wanted.sets, _shares(wanted, choice.balance), Fraction(1))
+            return cls(wanted, limits, choice, n, planned, _cost(limits, planned))
+        sources = [limits.universe.sources(names) for names in wanted.candidates]
+        read = frozenset().union(*sources)
+        scope = tuple(name for name in limits.universe.roots if name in read)
+        rounds = blocks_of_rounds(scope, sources, choice.rounds, seed, single=choice.strategy == "single")
+        price, picks = prices(limits, rounds, choice.selection)
+        fixed = _cost(limits, planned) + picks
+        accounts = Accounts.after(limits, fixed)
+        for name, units in zip(limits.names, accounts.most, strict=True):
+            if units // choice.rounds < LEAST_UNITS:
+                raise BudgetError(
+                    f"The budget of {name!r} is too small for {choice.rounds:,} rounds.",
+                    fix="Raise it or ask for fewer.",
+                )
+        return cls(wanted, limits, choice, n, planned, fixed, rounds, price, accounts)
+
+    def guarantee(self) -> Guarantee:
+        return (
+            self.fixed if self.accounts is None else self.fixed + self.accounts.guarantee(self.least)
+        )  # [composition]
+
+    @cached_property
+    def keys(self) -> list[tuple[int, ...]]:
+        """The accounts that each candidate is charged to."""
+        return [self.limits.charged(names) for names in self.wanted.candidates]
+
+    @cached_property
+    def least(self) -> int:
+        """How many protected attributes every candidate that costs anything touches."""
+        counted = [len(self.limits.protected(names)) for names in self.wanted.candidates]
+        return min((count for count in counted if count), default=1)
+
+    @cached_property
+    def sources(self) -> list[frozenset[str]]:
+        return [self.limits.universe.sources(names) for names in self.wanted.candidates]
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        return np.array([self.wanted.cells(names) for names in self.wanted.candidates], np.int64)
+
+    @cached_property
+    def one_block(self) -> bool:
+        """Whether every round chooses in the same way, so that one strong pick may stand for several."""
+        return len(set(self.rounds)) == 1
+
+    @cached_property
+    def _selectors(self) -> dict[Block, Selector]:
+        weights = np.array(self.wanted.candidate_weights)
+        return {
+            block: Selector(block, self.sources, weights, self.price, self.n)
+            for block in {block for blocks in self.rounds for block in blocks}
+        }
+
+    def selectors(self, number: int) -> list[Selector]:
+        return [self._selectors[block] for block in self.rounds[number]]
+
+    @cached_property
+    def sharing(self) -> dict[int, int]:
+        """For each account of a set: how many sets of one pick may be charged to it."""
+        most = max((sum(block.most for block in blocks) for blocks in self.rounds), default=1)
+        return {key: min(most, len(held)) for key, held in enumerate(self.limits.sets) if len(held) > 1}
+
+
+def _planned(limits: Limits, sets: tuple[Names, ...], weights: list[Fraction], share: Fraction) -> tuple[Planned, ...]:
+    if not share:
+        return ()
+    units = limits.divided(sets, weights, share)
+    for names, amount in zip(sets, units, strict=True):
+        if amount < LEAST_UNITS:
+            raise BudgetError(
+                f"The budget is too small for so many marginals (first: {'+'.join(names)}).",
+                fix="Raise it or ask for fewer sets.",
+            )
+    return tuple(Planned(names, amount) for names, amount in zip(sets, units, strict=True))
+
+
+def _cost(limits: Limits, planned: tuple[Planned, ...]) -> Guarantee:
+    return limits.touched([p.attributes for p in planned], [p.units for p in planned], [p.scale for p in planned])
+
+
+def _shares(wanted: Wanted, balance: float) -> list[Fraction]:
+    """All at once: in proportion to weights and, for larger tables to suffer no more, a power of their cells."""
+    return [
+        Fraction(weight).limit_denominator(1 << 20) * max(1, round(1000 * wanted.cells(names) ** balance))
+        for names, weight in zip(wanted.sets, wanted.weights, strict=True)
+    ]

@@ -1,0 +1,140 @@
+"""Which attributes a graphical model has to hold together, and how much memory that takes. Public facts only."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from nabladp.errors import DomainTooLarge
+from nabladp.mechanisms.synthesis.inference.triangulation import Graph
+
+BYTES_A_CELL = 8
+_PATIENCE = 1000  # so many refusals in a row: the model is full
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A node of the tree: the attributes it shares with its parent, and the others.
+
+    Its table has the larger part as its last axes, so that whole rows are worked on at once.
+    """
+
+    shared: Names
+    rest: Names
+    parent: int  # its number, or -1 at the root
+    shared_first: bool
+
+    @property
+    def names(self) -> Names:
+        return self.shared + self.rest if self.shared_first else self.rest + self.shared
+
+
+class JunctionTree:
+    """Clusters of attributes, parents before children, such that each clique lies inside one of them.
+
+    Clusters that hold an attribute are connected: what a cluster shares with its parent separates it from the rest.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], cliques: Iterable[Sequence[str]]) -> None:
+        self.sizes = dict(sizes)
+        self.clusters = _as_tree(self.sizes, Graph(sizes, cliques).clusters())
+
+    @cached_property
+    def _sets(self) -> list[frozenset[str]]:
+        return [frozenset(cluster.names) for cluster in self.clusters]
+
+    def home(self, names: Iterable[str]) -> int | None:
+        """The smallest cluster that holds all these attributes, if any does."""
+        wanted = frozenset(names)
+        found = [i for i, held in enumerate(self._sets) if wanted <= held]
+        return min(found, key=lambda i: self.cells(self.clusters[i].names), default=None)
+
+    def cells(self, names: Iterable[str]) -> int:
+        return math.prod(self.sizes[name] for name in names)
+
+    @property
+    def bytes(self) -> int:
+        return BYTES_A_CELL * sum(self.cells(cluster.names) for cluster in self.clusters)
+
+
+def model_bytes(sizes: Mapping[str, int], cliques: Iterable[Sequence[str]]) -> int:
+    """What the clusters take that these cliques need, without building anything."""
+    clusters = Graph(sizes, cliques).clusters()
+    return BYTES_A_CELL * sum(math.prod(sizes[name] for name in names) for names in clusters)
+
+
+def admit(
+    sizes: Mapping[str, int],
+    cliques: Iterable[Sequence[str]],
+    limit_bytes: int,
+    *,
+    always: Iterable[Sequence[str]] = (),
+) -> list[Names]:
+    """The cliques that a model of this size can hold, taken greedily in the order given; ``always`` come first."""
+    held = [tuple(clique) for clique in always]
+    refuse_too_large(sizes, held, limit_bytes)
+    graph = Graph(sizes, held)
+    taken: list[Names] = []
+    refused = 0
+    for clique in map(tuple, cliques):
+        if not graph.holds(clique):
+            if refused >= _PATIENCE or BYTES_A_CELL * graph.cells(clique) > limit_bytes:
+                refused += 1
+                continue
+            graph.add(clique)
+            refused = 0
+        taken.append(clique)
+    return taken
+
+
+def refuse_too_large(sizes: Mapping[str, int], cliques: Sequence[Sequence[str]], limit_bytes: int) -> None:
+    needed = model_bytes(sizes, cliques)
+    if needed > limit_bytes:
+        largest = max(cliques, key=lambda clique: math.prod(sizes[name] for name in clique), default=tuple(sizes))
+        raise DomainTooLarge(
+            f"The model needs {needed / 1e6:,.1f} MB, the limit is {limit_bytes / 1e6:,.1f} MB.",
+            fix=f"Raise the limit, or use fewer or coarser attributes; the largest set is {'+'.join(largest)}.",
+            needed_bytes=needed,
+            limit_bytes=limit_bytes,
+            attributes=list(largest),
+        )
+
+
+def _as_tree(sizes: Mapping[str, int], sets: list[Names]) -> tuple[Cluster, ...]:
+    """A spanning tree with the largest intersections, which for such clusters is a junction tree; largest at the root.
+
+    Parents before children.
+    """
+    held = [frozenset(names) for names in sets]
+    cells = [math.prod(sizes[name] for name in names) for names in sets]
+    left = set(range(len(sets)))
+    nearest = dict.fromkeys(left, -1)  # the node of the tree each shares most with
+    overlap = dict.fromkeys(left, -1)
+    place = {-1: -1}
+    clusters: list[Cluster] = []
+    new = max(left, key=lambda i: cells[i])
+    while True:
+        left.remove(new)
+        parent = nearest[new]
+        shared = held[new] & held[parent] if parent >= 0 else frozenset()
+        place[new] = len(clusters)
+        clusters.append(_cluster(sizes, shared, held[new] - shared, place[parent]))
+        if not left:
+            return tuple(clusters)
+        for i in left:
+            common = len(held[i] & held[new])
+            if common > overlap[i]:
+                nearest[i], overlap[i] = new, common
+        new = max(left, key=lambda i: overlap[i])
+
+
+def _cluster(sizes: Mapping[str, int], shared: Iterable[str], rest: Iterable[str], parent: int) -> Cluster:
+    """Within each part the widest attribute comes last."""
+    order = list(sizes)
+    parts = [tuple(sorted(part, key=lambda name: (sizes[name], order.index(name)))) for part in (shared, rest)]
+    first = math.prod(sizes[name] for name in parts[0]) <= math.prod(sizes[name] for name in parts[1])
+    return Cluster(parts[0], parts[1], parent, first)

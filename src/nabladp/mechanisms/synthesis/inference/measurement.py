@@ -1,0 +1,79 @@
+"""What the model is fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError, UnknownAttribute
+
+Floats = NDArray[np.float64]
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Noisy counts of one marginal, one axis for each attribute, and the variance of each cell."""
+
+    attributes: Names
+    values: Floats
+    variance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Zeros:
+    """Combinations of values that never occur: true in ``forbidden``, which has one axis for each attribute."""
+
+    attributes: Names
+    forbidden: NDArray[np.bool_]
+
+
+def check(sizes: Mapping[str, int], measurements: Iterable[Measurement], zeros: Iterable[Zeros]) -> None:
+    """Refuse what does not fit the domain."""
+    tables: list[tuple[Names, tuple[int, ...]]] = [(m.attributes, m.values.shape) for m in measurements]
+    tables += [(z.attributes, z.forbidden.shape) for z in zeros]
+    for names, shape in tables:
+        for name in names:
+            if name not in sizes:
+                raise UnknownAttribute.named(name, sizes)
+        if shape != tuple(sizes[name] for name in names) or len(set(names)) < len(names):
+            raise MechanismError(
+                f"The table of {'+'.join(names)} does not have one axis for each attribute.",
+                fix="Give every attribute once, and an axis of its domain's size for each.",
+                attributes=list(names),
+            )
+    if not all(m.variance > 0 for m in measurements):
+        raise MechanismError("A measurement's variance must be positive.", fix="Give the variance of its noise.")
+
+
+def summed(table: Floats, names: Sequence[str], kept: Sequence[str]) -> Floats:
+    """The marginal of a table on ``kept``, axes in that order."""
+    gone = tuple(i for i, name in enumerate(names) if name not in kept)
+    left = [name for name in names if name in kept]
+    total = table.sum(axis=gone) if gone else table
+    return np.asarray(total.transpose([left.index(name) for name in kept]))
+
+
+def spread(table: NDArray[Any], names: Sequence[str], over: Sequence[str]) -> NDArray[Any]:
+    """A table with its axes in the order of ``over``, of length 1 where it has none: ready to broadcast."""
+    kept = [name for name in over if name in names]
+    turned = table.transpose([names.index(name) for name in kept])
+    lengths = dict(zip(kept, turned.shape, strict=True))
+    return turned.reshape([lengths.get(name, 1) for name in over])
+
+
+def combined(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """One measurement for each set of attributes: means weighted by precision."""
+    values: dict[frozenset[str], Floats] = {}
+    precision: dict[frozenset[str], float] = {}
+    names: dict[frozenset[str], Names] = {}
+    for m in measurements:
+        key = frozenset(m.attributes)
+        order = names.setdefault(key, m.attributes)
+        values[key] = values.get(key, 0.0) + summed(m.values, m.attributes, order) / m.variance
+        precision[key] = precision.get(key, 0.0) + 1 / m.variance
+    return [Measurement(names[key], values[key] / precision[key], 1 / precision[key]) for key in names]

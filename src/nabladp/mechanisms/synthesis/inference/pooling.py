@@ -1,0 +1,125 @@
+"""Answers from the model and from direct measurements together.
+
+Measurements are cut into residuals (see residuals.py): what all of them say about some attributes beyond their subsets.
+Each is shrunk towards the model's, by as much as its noise explains the distance (James–Stein). Where the model expects
+few rows it cannot be wrong by many, so a cell's share in the model's error may grow with its expected count: to the
+power that makes what was measured most likely.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Names, summed
+from nabladp.mechanisms.synthesis.inference.model import Model
+from nabladp.mechanisms.synthesis.inference.residuals import Residual, centred, residuals, subsets
+
+Floats = NDArray[np.float64]
+POWERS = (0.0, 0.5, 1.0, 1.5)  # of a cell's expected count, for its share in the model's error
+_EVIDENCE = 1.0  # in log-likelihood, that a power other than 0 must gain
+_OWN = 0.5  # of the noise is in the model itself, which was fitted to the same measurements
+_LEAST = 1e-3  # of an average cell: no cell is expected to hold less, here
+
+
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """Counts of one marginal; ``error`` is the expected total variation distance from the truth, as a share of rows."""
+
+    attributes: Names
+    values: Floats
+    variance: Floats  # of each cell, what the model gets wrong included
+    error: float
+    direct: float  # the weight of the direct measurements of the whole set, 0 where there are none
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """For one residual: what is added to the model's, the variance that remains (both as sums), the mean weight."""
+
+    shift: Floats
+    variance: Floats
+    weight: float
+
+
+def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Sequence[str]]) -> list[Pooled]:
+    wanted = [tuple(names) for names in sets]
+    guesses = model.marginals(wanted)
+    known = residuals(measurements)
+    expected: dict[Names, Floats] = {}
+    for names, guess in zip(wanted, guesses, strict=True):
+        for part in subsets(sorted(names)):
+            if part not in expected:
+                expected[part] = summed(guess, names, part)
+    parts = {part: _shrunk(table, known[part]) for part, table in expected.items() if part in known}
+    typical = _typical(parts, expected)
+    for part, table in expected.items():
+        if part not in parts:
+            amiss = typical.get(len(part), 0.0) * (model.total / table.size) ** 2 * _freedom(table)
+            parts[part] = _Part(np.zeros(table.shape), np.full(table.shape, amiss), 0.0)
+    return [_one(model, names, guess, parts) for names, guess in zip(wanted, guesses, strict=True)]
+
+
+def _shrunk(expected: Floats, found: Residual) -> _Part:
+    """``expected``: the model's counts on the residual's attributes."""
+    miss = found.values - centred(expected)
+    freedom = _freedom(expected)
+    beyond = max(0.0, float((miss**2).mean()) - freedom * found.variance)  # of a cell
+    noise = freedom * found.variance
+    best = None
+    for power in POWERS if beyond else POWERS[:1]:
+        shares = np.maximum(expected, _LEAST * expected.mean()) ** power
+        amiss = beyond * shares / shares.mean()
+        both = amiss + noise
+        likelihood = -freedom * float((np.log(both) + miss**2 / both).sum()) / 2 - (_EVIDENCE if power else 0.0)
+        if best is None or likelihood > best[0]:
+            best = likelihood, amiss / both
+    weight = best[1] if best is not None else np.ones(expected.shape)
+    left = noise * (weight + _OWN * (1 - weight))
+    return _Part(weight * miss, left, float(weight.mean()))
+
+
+def _freedom(table: Floats) -> float:
+    """Of a centred table: its dimensions over its cells."""
+    return float(math.prod(1 - 1 / size for size in table.shape))
+
+
+def _typical(parts: Mapping[Names, _Part], expected: Mapping[Names, Floats]) -> dict[int, float]:
+    """By number of attributes: how wrong the model is on measured residuals, as a share of an average cell, squared."""
+    found: dict[int, list[float]] = {}
+    for part, each in parts.items():
+        table = expected[part]
+        found.setdefault(len(part), []).append(float((each.shift**2).mean()) / max(float(table.mean()), 1e-9) ** 2)
+    return {k: float(np.median(values)) for k, values in found.items()}
+
+
+def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]) -> Pooled:
+    values, variance = guess.copy(), np.zeros(guess.shape)
+    ordered = tuple(sorted(names))
+    for part in subsets(ordered):
+        each = parts[part]
+        others = guess.size // each.shift.size  # cells that share each sum
+        shape = [model.sizes[name] if name in part else 1 for name in names]
+        turned = [part.index(name) for name in names if name in part]
+        values += each.shift.transpose(turned).reshape(shape) / others
+        variance += each.variance.transpose(turned).reshape(shape) / others**2
+    possible = guess > 0  # the model rules out nothing but declared zeros
+    values = on_simplex(np.where(possible, values, -math.inf), model.total) if model.total > 0 else guess
+    variance[~possible] = 0.0
+    return Pooled(names, values, variance, _error(variance, model.total), parts[ordered].weight)
+
+
+def _error(variance: Floats, total: float) -> float:
+    return min(1.0, float(np.sqrt(variance).sum()) * math.sqrt(2 / math.pi) / (2 * max(total, 1.0)))
+
+
+def on_simplex(values: Floats, total: float) -> Floats:
+    """The nearest counts that are not negative and add up to the total; −∞ stays 0."""
+    flat = np.sort(values[values > -math.inf])[::-1]
+    level = (np.cumsum(flat) - total) / np.arange(1, len(flat) + 1)
+    last = np.flatnonzero(flat > level)[-1]
+    return np.asarray(np.maximum(values - level[last], 0.0))

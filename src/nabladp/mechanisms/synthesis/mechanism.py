@@ -1,0 +1,216 @@
+"""Synthesis: a private table to hand out, with a budget for every attribute. The proof is in PROOF.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nabladp.errors import DomainTooLarge
+from nabladp.mechanisms.mechanism import Law, Records, report_progress
+from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.synthesis import checks
+from nabladp.mechanisms.synthesis.accounts import Limits
+from nabladp.mechanisms.synthesis.choosing import Choice, Facts, choose
+from nabladp.mechanisms.synthesis.counting import Truth
+from nabladp.mechanisms.synthesis.design import Design
+from nabladp.mechanisms.synthesis.expectation import ExpectedError, expect
+from nabladp.mechanisms.synthesis.inference import Zeros, model_bytes
+from nabladp.mechanisms.synthesis.output import SyntheticModel
+from nabladp.mechanisms.synthesis.rounds import Course, State
+from nabladp.mechanisms.synthesis.workload import Wanted, wanted
+from nabladp.noise import NoiseSource
+from nabladp.privacy.budget import Budget
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT, exact
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import CDP, BudgetValue
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.mechanisms.synthesis.estimator import Synthesizer
+    from nabladp.tables import Counts
+
+MOST_ROWS = 1 << 40  # distances on the grid stay whole numbers of 63 bits
+MOST_DRAWN = 10_000_000  # rows of a table that nobody asked to be larger
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """A table of synthetic rows, and the marginals of a workload, at a cost stated for every set of attributes.
+
+    ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` are exceptions, ``sets`` are
+    limits on several attributes together ("race+ethnicity"), ``person`` is the limit of the whole record; given alone,
+    it is spent as a whole. ``workload`` is 2 or 3, for all marginals of so many columns (of ``over``), or a list of
+    sets; ``weights`` and a ``target`` column say what matters more. ``strategy``: "packed" (each round picks
+    attribute-disjoint marginals jointly), "single" (one a round), "all" (everything at once), or "auto", which decides
+    from public facts. ``rounds``, and the shares ``one_way`` and ``selection`` of the budget, are chosen likewise.
+    ``rows`` are drawn (default: as many as the table has). ``model_mb`` limits the model, never what is measured.
+    ``zeros`` declares impossible combinations. Past 16 attributes, rounds pick inside blocks cut by ``seed``.
+
+    Guarantee, for every set of attributes: ``touch`` for each marginal fixed in advance, ``linear`` (or ``touch``) for
+    every pick, ``capped`` for what rounds measure; each limit holds for the sum. Assumed: the number of rows is public
+    and one row is one person (`lem:composition`; PROOF.md).
+    """
+
+    budget: BudgetValue | None = None
+    workload: int | tuple[tuple[str, ...], ...] = 2
+    over: tuple[str, ...] | None = None
+    weights: Mapping[Any, float] | tuple[float, ...] | None = None
+    target: str | None = None
+    strategy: str = "auto"
+    rounds: int | None = None
+    one_way: float | None = None
+    selection: float | None = None
+    rows: int | None = None
+    model_mb: float = 16.0
+    zeros: tuple[Mapping[str, Any], ...] = ()
+    back_end: str = "own"
+    seed: int = 0
+    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    sets: Mapping[Any, BudgetValue] = field(default_factory=dict)
+    person: BudgetValue | None = None
+
+    plans_for_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name, value in checks.checked({f.name: getattr(self, f.name) for f in fields(self)}).items():
+            object.__setattr__(self, name, value)
+
+    # ---- before data ----------------------------------------------------------------------------------------------
+
+    def wanted(self, schema: Schema) -> Wanted:
+        """The marginals wanted, those that rounds choose from, and those measured first."""
+        return wanted(schema, self.workload, self.over, self.weights, self.target)
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return self.wanted(schema).columns
+
+    def _limits(self, schema: Schema, asked: Wanted) -> Limits:
+        budget = Budget(self.budget, self.budgets, self.sets, self.person)
+        return Limits.of(Universe.of(schema), asked.columns, budget)
+
+    def _choice(self, asked: Wanted, limits: Limits, n: int) -> Choice:
+        own = sorted(limits.units[: len(limits.attributes)])
+        each = own[len(own) // 2] / UNIT if own else 1.0
+        only_person = self.budget is None and not self.budgets and not self.sets
+        found = choose(Facts(n, asked, each, each if only_person else None), self.strategy, self.rounds)
+        one_way = found.one_way if self.one_way is None else exact(self.one_way)
+        selection = found.selection if self.selection is None else exact(self.selection)
+        return replace(found, one_way=one_way, selection=selection)
+
+    def design(self, schema: Schema, n: int) -> Design:
+        """Everything that is fixed before data is read; refuses what could not be carried out."""
+        if n > MOST_ROWS:
+            raise DomainTooLarge(f"Synthesis takes at most {MOST_ROWS:,} rows.", fix="Use NoisyMarginals.")
+        asked = self.wanted(schema)
+        limits = self._limits(schema, asked)
+        self._check_model(asked, self._zeros(schema, asked))
+        return Design.of(asked, limits, self._choice(asked, limits, n), n, self.seed)
+
+    def _zeros(self, schema: Schema, asked: Wanted) -> tuple[Zeros, ...]:
+        if not self.zeros:
+            return ()
+        from nabladp.mechanisms.synthesis.zeros import forbidden
+
+        return forbidden(schema, asked.columns, self.zeros)
+
+    def _check_model(self, asked: Wanted, zeros: Sequence[Zeros]) -> None:
+        """The model must hold at least every column by itself, derived ones with their sources, and all zeros."""
+        held = [*asked.first, *(zero.attributes for zero in zeros)]
+        needed = model_bytes(asked.sizes, held)
+        if needed > self._limit_bytes:
+            largest = max(held, key=asked.cells)
+            raise DomainTooLarge(
+                f"The model needs {needed / 1e6:,.1f} MB at least, and model_mb is {self.model_mb:g}. Most is for "
+                f"{'+'.join(largest)} ({asked.cells(largest):,} cells).",
+                fix=f"Set model_mb to {math.ceil(needed / 1e6):,} or more, or declare coarser bins for "
+                f"{max(largest, key=asked.sizes.__getitem__)!r}.",
+                columns=list(largest),
+                bytes=str(needed),
+            )
+
+    @property
+    def _limit_bytes(self) -> int:
+        return int(self.model_mb * 1e6)
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        if n or (None not in (self.rounds, self.one_way, self.selection) and self.strategy != "auto"):
+            return self.design(schema, n).guarantee()
+        asked = self.wanted(schema)  # how the budget will be used depends on n: only group privacy is sure
+        limits = self._limits(schema, asked)
+        self.design(schema, 1)
+        each = {name: CDP(Fraction(units, UNIT)) for name, units in limits.group_prices().items()}
+        return Guarantee.linear(limits.universe, each)  # [any-rows]
+
+    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        """How the budget will be used and why, the noise of a measured marginal, memory and time."""
+        return expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
+
+    def _drawn_rows(self, n: int) -> int:
+        return min(n, MOST_DRAWN) if self.rows is None else self.rows
+
+    # ---- on data --------------------------------------------------------------------------------------------------
+
+    def run(self, counts: Counts, noise: NoiseSource) -> SyntheticModel:
+        course = self._course(counts.schema, counts.n)
+
+        def progress(done: int, total: int) -> None:
+            report_progress(counts, "learning, round", done, total)
+
+        state = course.run(Truth(counts, course.design.wanted.sizes), noise, progress)
+        return self._output(course.design, state, noise)
+
+    def _course(self, schema: Schema, n: int) -> Course:
+        design = self.design(schema, n)
+        return Course(design, self._limit_bytes, self._zeros(schema, design.wanted), self.back_end)
+
+    def _output(self, design: Design, state: State, noise: NoiseSource) -> SyntheticModel:
+        """From here on everything is made from what was released."""
+        rows = self._drawn_rows(design.n)
+        return SyntheticModel(
+            schema=design.wanted.schema,
+            n=design.n,
+            sets=design.wanted.sets,
+            weights=design.wanted.weights,
+            model=state.model,
+            measured=state.measured,
+            strategy=design.choice.strategy,
+            why=design.choice.why,
+            rounds=state.number,
+            rows=rows,
+            codes=state.model.draw(rows, noise),
+        )
+
+    def estimator(self, session: Any) -> Synthesizer:
+        """An object with ``fit(table)`` and ``sample(rows)``; its ``fit`` releases this through the session."""
+        from nabladp.mechanisms.synthesis.estimator import Synthesizer
+
+        return Synthesizer(self, session)
+
+    # ---- for audits -----------------------------------------------------------------------------------------------
+
+    def distribution(self, counts: Counts) -> Law:
+        from nabladp.mechanisms.synthesis.law import Laws
+
+        course = self._course(counts.schema, counts.n)
+        return Laws(course, Truth(counts, course.design.wanted.sizes)).whole()
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """Any change of T moves every marginal that meets T in two cells; at once it moves a whole packing."""
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    # ---- plan file ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> Synthesis:
+        return cls(**plan_options(cls, options))
+
+    def to_json(self) -> dict[str, Any]:
+        return checks.plain({f.name: getattr(self, f.name) for f in fields(self)})
+
+    @classmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> SyntheticModel:
+        return SyntheticModel.from_json(data, schema)

@@ -1,0 +1,257 @@
+"""What Synthesis returns: a fitted model to draw tables from, answers with their predicted errors, what was measured.
+
+Everything here is made from published numbers: it never sees the data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import MechanismError, ReleaseError
+from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
+from nabladp.mechanisms.synthesis.rounds import Noisy
+from nabladp.mechanisms.synthesis.workload import Names
+from nabladp.noise import NoiseSource
+from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+LEVEL = 0.95
+KIND = "nabladp synthetic model"
+MOST_ROWS = 1 << 28  # of one table
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One marginal of the workload: counts from model and measurements together.
+
+    ``error`` is the predicted total variation distance from the truth, ``drawn`` that of the drawn table's marginal.
+    """
+
+    attributes: Names
+    counts: Floats
+    deviation: Floats  # of each count, what the model gets wrong included
+    error: float
+    drawn: float
+
+    def interval(self, level: float = LEVEL) -> tuple[Floats, Floats]:
+        """About where the true counts are: ``level`` is approximate, as what the model misses is estimated."""
+        reach = NormalDist().inv_cdf((1 + level) / 2) * self.deviation
+        return np.maximum(self.counts - reach, 0.0), self.counts + reach
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SyntheticModel:
+    """A distribution over all columns, fitted to noisy marginals; ``sample`` draws tables from it at no cost."""
+
+    schema: Schema
+    n: int
+    sets: tuple[Names, ...]  # the workload
+    weights: tuple[float, ...]
+    model: Model
+    measured: tuple[Noisy, ...]
+    strategy: str
+    why: str
+    rounds: int  # made
+    rows: int  # of the drawn table
+    codes: Mapping[str, NDArray[Any]] | None = None  # of the drawn table; not part of the record
+
+    def __repr__(self) -> str:
+        return (
+            f"SyntheticModel({len(self.columns)} columns, {len(self.measured):,} noisy marginals, "
+            f"{self.rows:,} rows drawn)"
+        )
+
+    @property
+    def columns(self) -> Names:
+        """The columns of the model and of the tables drawn from it."""
+        return tuple(self.model.sizes)
+
+    # ---- answers --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def answers(self) -> tuple[Answer, ...]:
+        """Every marginal of the workload."""
+        return self._answered(self.sets)
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> Answer:
+        """The answer for these columns, in the order asked; in the workload or not."""
+        wanted = (names,) if isinstance(names, str) else tuple(names)
+        self.schema.sizes(wanted)
+        for name in wanted:
+            if name not in self.model.sizes:
+                raise MechanismError(f"The model does not hold {name!r}.", fix=f"It holds {', '.join(self.columns)}.")
+        return self._answered((wanted,))[0]
+
+    def _answered(self, sets: Sequence[Names]) -> tuple[Answer, ...]:
+        noisy = [m.measurement for m in self.measured]
+        guesses = self.model.marginals(sets)
+        found = pool(self.model, noisy, sets)
+        return tuple(self._answer(p, g) for p, g in zip(found, guesses, strict=True))
+
+    def _answer(self, pooled: Pooled, guess: Floats) -> Answer:
+        """A drawn table errs as the model does: by what the pooled answer would correct, and by what that misses."""
+        apart = float(np.abs(pooled.values - guess).sum()) / (2 * self.n)
+        drawn = min(1.0, math.hypot(pooled.error, apart) + self._rounding(guess))
+        return Answer(pooled.attributes, pooled.values, np.sqrt(pooled.variance), pooled.error, drawn)
+
+    def _rounding(self, guess: Floats) -> float:
+        """Whole rows for expected counts: each cell is off by less than one row."""
+        return float(np.minimum(guess, 0.5).sum()) / (2 * max(self.n, self.rows, 1))
+
+    # ---- tables ---------------------------------------------------------------------------------------------------
+
+    def sample(self, rows: int, noise: NoiseSource | None = None) -> pa.Table:
+        """A new table of so many rows drawn from the model. Costs nothing: it uses published numbers only."""
+        return self._decoded(self.model.draw(checked_rows(rows), noise or NoiseSource()))
+
+    @property
+    def synthetic(self) -> pa.Table:
+        """The table that was drawn when the release was made."""
+        if self.codes is None:
+            raise MechanismError(
+                "The drawn table is not part of the record.",
+                fix="Read synthetic.parquet, or draw one with sample(rows).",
+            )
+        return self._decoded(self.codes)
+
+    def _decoded(self, codes: Mapping[str, NDArray[Any]]) -> pa.Table:
+        from nabladp.tables import decode
+
+        return decode(self.schema, codes)
+
+    def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
+        return {} if self.codes is None else {"synthetic": self.synthetic}
+
+    # ---- quality --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def quality(self) -> dict[str, Any]:
+        """How good answers and drawn tables are, predicted from noisy measurements only; fit to be published."""
+        weights = np.array(self.weights)
+        pooled, drawn = np.array([a.error for a in self.answers]), np.array([a.drawn for a in self.answers])
+        worst = np.argsort(-drawn, kind="stable")[:10]
+        return {
+            "strategy": self.strategy,
+            "why": self.why,
+            "rounds": self.rounds,
+            "measured": len(self.measured),
+            "converged": self.model.converged,
+            "gap": self.model.gap,
+            "predicted_error": float(np.average(pooled, weights=weights)),
+            "predicted_error_drawn": float(np.average(drawn, weights=weights)),
+            "worst": [
+                {"attributes": list(self.sets[i]), "answer": float(pooled[i]), "drawn": float(drawn[i])}
+                for i in worst.tolist()
+            ],
+        }
+
+    # ---- keeping --------------------------------------------------------------------------------------------------
+
+    def to_arrow(self, schema: Schema) -> pa.Table:
+        """One row a cell of the workload: its values, the count, its interval and the marginal's predicted error."""
+        import pyarrow as pa
+
+        return pa.concat_tables([_cells(answer, self.schema) for answer in self.answers])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "n": self.n,
+            "workload": [list(names) for names in self.sets],
+            "weights": list(self.weights),
+            "quality": self.quality,
+            "rows": self.rows,
+            "measured": [
+                {
+                    "attributes": list(m.attributes),
+                    "round": m.round,
+                    "scale": m.scale,
+                    "counts": m.counts.ravel().tolist(),
+                }
+                for m in self.measured
+            ],
+            "model": self.model.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> SyntheticModel:
+        measured = []
+        for body in data["measured"]:
+            names = tuple(body["attributes"])
+            counts = np.array(body["counts"], dtype=np.int64).reshape(schema.sizes(names))
+            measured.append(Noisy(names, counts, float(body["scale"]), int(body["round"])))
+        quality = data["quality"]
+        return cls(
+            schema=schema,
+            n=int(data["n"]),
+            sets=tuple(tuple(names) for names in data["workload"]),
+            weights=tuple(float(weight) for weight in data["weights"]),
+            model=Model.from_json(data["model"]),
+            measured=tuple(measured),
+            strategy=quality["strategy"],
+            why=quality["why"],
+            rounds=int(quality["rounds"]),
+            rows=int(data["rows"]),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """The fitted model as a file of its own. It holds published numbers only."""
+        body = {"kind": KIND, "schema": self.schema.to_json(), "values": self.to_json()}
+        Path(path).write_text(json.dumps(body, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> SyntheticModel:
+        try:
+            body = json.loads(Path(path).read_text(encoding="utf-8"))
+            if body["kind"] != KIND:
+                raise KeyError
+            return cls.from_json(body["values"], Schema.from_json(body["schema"]))
+        except OSError:
+            raise ReleaseError(f"There is no readable model at {str(path)!r}.", fix="Give a file of save().") from None
+        except (KeyError, TypeError, ValueError):
+            raise ReleaseError(f"{Path(path).name!r} is not a saved model.", fix="Give a file of save().") from None
+
+
+def checked_rows(rows: Any) -> int:
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_ROWS:
+        raise MechanismError(f"A table is drawn with 1 to {MOST_ROWS:,} rows.", fix="Ask for at least one row.")
+    return rows
+
+
+def _cells(answer: Answer, schema: Schema) -> pa.Table:
+    import pyarrow as pa
+
+    shape, size = answer.counts.shape, answer.counts.size
+    low, high = answer.interval()
+    columns = [np.broadcast_to(_labels(schema, answer.attributes, i, shape), shape).ravel() for i in range(len(shape))]
+    offsets = pa.array(np.arange(0, size * len(columns) + 1, len(columns)), type=pa.int32())
+    names, values = np.tile(np.array(answer.attributes, dtype=object), size), np.stack(columns, axis=1).ravel()
+    return pa.table(
+        {
+            "marginal": pa.array(["+".join(answer.attributes)] * size, type=pa.string()),
+            "attributes": pa.ListArray.from_arrays(offsets, pa.array(names, type=pa.string())),
+            "values": pa.ListArray.from_arrays(offsets, pa.array(values, type=pa.string())),
+            "count": pa.array(answer.counts.ravel()),
+            "low": pa.array(low.ravel()),
+            "high": pa.array(high.ravel()),
+            "predicted_error": pa.array(np.full(size, answer.error)),
+        }
+    )
+
+
+def _labels(schema: Schema, names: Names, axis: int, shape: tuple[int, ...]) -> NDArray[np.object_]:
+    labels = np.array(schema[names[axis]].labels, dtype=object)
+    return labels.reshape([-1 if i == axis else 1 for i in range(len(shape))])

@@ -1,0 +1,240 @@
+"""The course of a run: what is measured first, how rounds choose, what the model learns, what is left at the end.
+
+A state holds public knowledge only. The data enters in two places: the distances that selectors score, and the counts
+that get noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.mechanisms.synthesis import choosing
+from nabladp.mechanisms.synthesis.accounts import Accounts
+from nabladp.mechanisms.synthesis.counting import Truth
+from nabladp.mechanisms.synthesis.design import LEAST_UNITS, Design, scale_for
+from nabladp.mechanisms.synthesis.inference import Measurement, Model, Zeros, admit, fit, pool
+from nabladp.mechanisms.synthesis.selection import ABSOLUTE, UNABLE, Pick, Selector, distance
+from nabladp.mechanisms.synthesis.workload import Names
+from nabladp.noise import NoiseSource, variance
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+_NO_NOISE = 1e-12  # the variance of noise so small that it underflows
+END_CLOSE = 0.1  # the last fit comes so near to its optimum, in deviations of the noise
+
+
+@lru_cache(maxsize=4096)
+def variance_of(scale: float) -> float:
+    return max(variance("gaussian", scale), _NO_NOISE)
+
+
+@dataclass(frozen=True, eq=False)
+class Noisy:
+    """One marginal with noise: signed counts, the scale of the noise, the round (0: before anything was chosen)."""
+
+    attributes: Names
+    counts: Integers
+    scale: float
+    round: int
+
+    @property
+    def measurement(self) -> Measurement:
+        return Measurement(self.attributes, self.counts.astype(np.float64), variance_of(self.scale))
+
+    @property
+    def expected(self) -> float:
+        """The expected sum of the noise's sizes."""
+        return ABSOLUTE * math.sqrt(variance_of(self.scale)) * self.counts.size
+
+
+def answers(model: Model, noisy: Sequence[Noisy], sets: Sequence[Names]) -> list[Floats]:
+    """From the model and direct counts together: what does not fit into the model would look unknown for ever."""
+    return [pooled.values for pooled in pool(model, [m.measurement for m in noisy], sets)]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is known between two rounds, all of it from published numbers."""
+
+    model: Model
+    measured: tuple[Noisy, ...]
+    accounts: Accounts | None
+    worth: Mapping[Names, float] = field(default_factory=dict)  # by how much each set surprised the model
+    done: int = 0  # of the planned rounds
+    step: int = 1  # how many of them the next one takes
+    number: int = 0  # rounds made
+
+    @property
+    def chosen(self) -> list[Names]:
+        """What rounds have measured."""
+        return list(dict.fromkeys(m.attributes for m in self.measured if m.round))
+
+
+class Course:
+    def __init__(self, design: Design, limit_bytes: int, zeros: Sequence[Zeros] = (), back_end: str = "own") -> None:
+        self.design, self.limit_bytes, self.zeros, self.back_end = design, limit_bytes, tuple(zeros), back_end
+
+    # ---- what happens, in order -----------------------------------------------------------------------------------
+
+    def run(self, truth: Truth, noise: NoiseSource, progress: Callable[[int, int], None]) -> State:
+        design = self.design
+        planned = [p.attributes for p in design.planned]
+        if design.accounts is not None:
+            truth.keep(list(dict.fromkeys([*planned, *design.wanted.candidates])))
+        state = self.start(self._measure(truth, planned, [p.scale for p in design.planned], 0, noise))
+        if design.accounts is None:
+            return state
+        while not self.over(state):
+            grown, strength, selectors = self.next_round(state)
+            excess = self.excess(state, grown, selectors, truth)
+            pick = tuple(sorted(c for s in selectors for c in s.draw(excess, strength, noise)))
+            units = self.units(grown, pick)
+            sets = [design.wanted.candidates[c] for c in pick]
+            noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)  # [answers]
+            state = self.after(state, grown, pick, units, noisy)
+            progress(state.done, design.choice.rounds)
+        sets, units = self.leftovers(state.accounts, state.chosen)
+        noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)
+        return self.finish(state, noisy)
+
+    def _measure(
+        self, truth: Truth, sets: Sequence[Names], scales: Sequence[float], number: int, noise: NoiseSource
+    ) -> list[Noisy]:
+        """Fresh noise on every cell of every table."""
+        found = []
+        scale = dict(zip(sets, scales, strict=True))
+        for chunk in truth.chunks(sets):
+            for names, table in zip(chunk, truth.tables(chunk), strict=True):
+                drawn = noise.discrete_gaussian(scale[names], table.shape)  # [noise]
+                found.append(Noisy(names, table + drawn, scale[names], number))
+        return found
+
+    # ---- before a choice ------------------------------------------------------------------------------------------
+
+    def start(self, noisy: Sequence[Noisy]) -> State:
+        if self.design.accounts is not None:
+            return State(self._fit(noisy, {}, None), tuple(noisy), self.design.accounts)
+        first = {frozenset(names) for names in self.design.wanted.first}
+        before = self._fit([m for m in noisy if frozenset(m.attributes) in first], {}, None)
+        later = [m for m in noisy if frozenset(m.attributes) not in first]
+        worth = self._surprise({}, before, later)
+        return State(self._fit(noisy, worth, before, last=True), tuple(noisy), None, worth)
+
+    def over(self, state: State) -> bool:
+        return state.done >= self.design.choice.rounds
+
+    def is_last(self, state: State) -> bool:
+        return state.done + self._take(state) >= self.design.choice.rounds
+
+    def next_round(self, state: State) -> tuple[Accounts, int, list[Selector]]:
+        """The accounts as they stand in this round, how strongly it picks, and where."""
+        if state.accounts is None:
+            raise ValueError("this course has no rounds")
+        rounds, take = self.design.choice.rounds, self._take(state)
+        grown = state.accounts.grow(Fraction(state.done + take, rounds))
+        strength = math.isqrt(take) if self.design.one_block else 1  # [strength]: strength² picks are paid for
+        return grown, strength, self.design.selectors(state.done)
+
+    def _take(self, state: State) -> int:
+        left = self.design.choice.rounds - state.done
+        return left if left < 2 * state.step else state.step
+
+    def excess(self, state: State, grown: Accounts, selectors: Sequence[Selector], truth: Truth) -> Integers:
+        """For every candidate of the round: how far the model is off beyond what noise would explain, on the grid."""
+        design = self.design
+        found = np.full(len(design.wanted.candidates), UNABLE, np.int64)
+        explained: dict[int, int] = {}
+        for c in {int(c) for selector in selectors for c in selector.members}:
+            units = grown.affordable(design.keys[c], design.sharing)
+            if units >= LEAST_UNITS:
+                noise = ABSOLUTE * scale_for(units) * float(design.cells[c])
+                explained[c] = round(noise * choosing.GRID)  # [explained]
+        place = {design.wanted.candidates[c]: c for c in sorted(explained)}
+        for chunk in truth.chunks(list(place)):
+            guesses = answers(state.model, state.measured, chunk)
+            for names, table, guess in zip(chunk, truth.tables(chunk), guesses, strict=True):
+                found[place[names]] = distance(table, guess) - explained[place[names]]
+        return found
+
+    def units(self, grown: Accounts, pick: Pick) -> list[int]:
+        """What each marginal of a pick costs: all that its accounts have saved, shared where several need one."""
+        sharing = Counter(key for c in pick for key in self.design.keys[c])
+        return [grown.affordable(self.design.keys[c], sharing) for c in pick]
+
+    # ---- after a measurement --------------------------------------------------------------------------------------
+
+    def paid(self, grown: Accounts, pick: Pick, units: Sequence[int]) -> Accounts:
+        for c, amount in zip(pick, units, strict=True):
+            grown = grown.pay(self.design.keys[c], amount)
+        return grown
+
+    def after(self, state: State, grown: Accounts, pick: Pick, units: Sequence[int], noisy: Sequence[Noisy]) -> State:
+        measured = (*state.measured, *noisy)
+        worth = self._surprise(state.worth, state.model, noisy)
+        sets = [m.attributes for m in noisy]
+        model = self._fit(measured, worth, state.model) if noisy else state.model
+        before, now = answers(state.model, state.measured, sets), answers(model, measured, sets)
+        moved = sum(float(np.abs(a - b).sum()) for a, b in zip(before, now, strict=True))
+        taught = moved > sum(m.expected for m in noisy)
+        return State(
+            model,
+            measured,
+            self.paid(grown, pick, units),
+            worth,
+            state.done + self._take(state),
+            state.step if taught else state.step * choosing.FASTER,
+            state.number + 1,
+        )
+
+    def leftovers(self, accounts: Accounts | None, chosen: Sequence[Names]) -> tuple[list[Names], list[int]]:
+        """What is still unspent goes to what rounds measured, once more."""
+        if accounts is None:
+            return [], []
+        units = accounts.left().divided(chosen, [Fraction(1)] * len(chosen))
+        kept = [(names, amount) for names, amount in zip(chosen, units, strict=True) if amount >= LEAST_UNITS]
+        accounts = accounts.grow(Fraction(1))
+        for names, amount in kept:
+            accounts = accounts.pay(self.design.limits.charged(names), amount)
+        return [names for names, _ in kept], [amount for _, amount in kept]
+
+    def finish(self, state: State, noisy: Sequence[Noisy]) -> State:
+        measured = (*state.measured, *noisy)
+        return replace(state, model=self._fit(measured, state.worth, state.model, last=True), measured=measured)
+
+    def _surprise(self, known: Mapping[Names, float], model: Model, noisy: Sequence[Noisy]) -> dict[Names, float]:
+        found = dict(known)
+        for m, guess in zip(noisy, model.marginals([m.attributes for m in noisy]), strict=True):
+            gain = float(np.abs(m.counts - guess).sum()) - m.expected
+            found[m.attributes] = max(gain, found.get(m.attributes, -math.inf))
+        return found
+
+    def _claim(self, worth: Mapping[Names, float]) -> Callable[[Names], float]:
+        """Which set enters the model first: large tables take the room of several others."""
+        return lambda names: -worth[names] / self.design.wanted.cells(names) ** choosing.ROOM
+
+    def _fit(
+        self, noisy: Sequence[Noisy], worth: Mapping[Names, float], warm: Model | None, *, last: bool = False
+    ) -> Model:
+        """Of what was measured, the sets of most worth enter the model while they fit; all of it is pooled later."""
+        sizes = self.design.wanted.sizes
+        ordered = [*sorted(worth, key=self._claim(worth)), *self.design.wanted.first]
+        held = admit(sizes, ordered, self.limit_bytes, always=[zero.attributes for zero in self.zeros])
+        return fit(  # [post-processing]
+            sizes,
+            float(self.design.n),
+            [m.measurement for m in noisy],
+            cliques=held,
+            limit_bytes=self.limit_bytes,
+            warm=warm,
+            zeros=self.zeros,
+            back_end=self.back_end if last else "own",
+            close=END_CLOSE if last else choosing.CLOSE,
+        )

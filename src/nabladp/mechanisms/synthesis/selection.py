@@ -1,0 +1,160 @@
+"""What a round picks: integer scores, exact draws, and the slack of the floats in between."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.errors import BudgetError
+from nabladp.mechanisms.synthesis import packing
+from nabladp.mechanisms.synthesis.accounts import Limits
+from nabladp.mechanisms.synthesis.blocks import Block
+from nabladp.mechanisms.synthesis.choosing import GRID
+from nabladp.noise import NoiseSource
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Pick = tuple[int, ...]  # candidates, in increasing order
+LARGEST_SCORE = 10**8  # beyond what doubles tell apart well, a pick is as good as certain anyway
+ABSOLUTE = math.sqrt(2 / math.pi)  # mean size of a Gaussian of deviation one
+_U = 2.0**-53
+_LEAST_UNITS = 1 << 12  # of a round's cost
+
+
+def prices(limits: Limits, rounds: Sequence[tuple[Block, ...]], share: Fraction) -> tuple[dict[str, int], Guarantee]:
+    """ε-units that every protected attribute pays for one pick, and what all picks together cost.
+
+    Every attribute's picks stay within ``share`` of its own limit, and every set's within ``share`` of that set's.
+    """
+    within = limits.shared(share)
+    found: dict[str, int] = {}
+    for name, units in zip(limits.attributes, within, strict=False):
+        each = units // len(rounds)
+        each -= 16 + (each >> 40)  # terms round up
+        if each < _LEAST_UNITS:
+            raise BudgetError(
+                f"The budget of {name!r} is too small for {len(rounds):,} rounds.", fix="Raise it or ask for fewer."
+            )
+        found[name] = math.isqrt(2 * UNIT * each)  # [prices]
+    cost = _cost(limits, rounds, found)
+    for held, most in zip(limits.sets, within, strict=True):
+        while (taken := cost.rho_units(held) or 0) > most:
+            less = Fraction(math.isqrt((most << 60) // taken), 1 << 30) * (1 - Fraction(1, 1 << 20))
+            found |= {name: math.floor(found[name] * less) for name in held}
+            if not all(found.values()):
+                raise BudgetError("A limit on a set is too small for so many rounds.", fix="Raise it or ask for fewer.")
+            cost = _cost(limits, rounds, found)
+    return found, cost
+
+
+def _cost(limits: Limits, rounds: Sequence[tuple[Block, ...]], found: Mapping[str, int]) -> Guarantee:
+    known = {
+        block: block.guarantee(limits.universe, found) for block in {block for blocks in rounds for block in blocks}
+    }
+    return Guarantee.compose(limits.universe, (known[block] for blocks in rounds for block in blocks))  # [selection]
+
+
+def distance(truth: Integers, guess: Floats) -> int:
+    """‖truth − guess‖₁ in parts of 1/GRID of a row. One row moves it by at most 2·GRID."""
+    near = np.rint(np.maximum(guess, 0.0) * GRID).astype(np.int64)
+    return int(np.abs(GRID * truth - near).sum())  # [score]
+
+
+class Selector:
+    """Picks from one block: P ∝ exp(Σ scores of the sets picked), up to a slack that is paid for.
+
+    A score is a coefficient times a whole number, the distance on its grid less what noise would explain, kept within
+    ±(4n + 4) rows. One row moves it by at most the coefficient times 2·GRID, and that is at most the price of any of
+    the set's protected attributes, less the slack.
+    """
+
+    def __init__(
+        self, block: Block, sources: Sequence[frozenset[str]], weights: Floats, price: Mapping[str, int], n: int
+    ) -> None:
+        self.block, self.sources, self.price, self.n = block, sources, price, n
+        self.members = np.array(block.members, np.int64)
+        self.masks = np.array(block.masks, np.int64)
+        self.relative = weights[self.members] / weights.max()  # the largest of the whole workload
+        self.reach = 4 * (n + 1) * GRID
+
+    def _coefficients(self, strength: int) -> tuple[Floats, float]:
+        """For the distance on its grid; and the largest score there can be."""
+        dearest = max((self.price[name] for name in self.block.read if name in self.price), default=UNIT)
+        steepest = min(Fraction(strength * dearest, UNIT), Fraction(LARGEST_SCORE, 2 * (self.n + 1)))
+        largest = float(steepest) * 2 * (self.n + 1)
+        spare = 2 * Fraction(self.slack(largest))
+        own = []
+        for member in self.members.tolist():
+            least = min((self.price[name] for name in self.sources[member] if name in self.price), default=dearest)
+            own.append(_below(min(Fraction(strength * least, UNIT) - spare, steepest)))  # [coefficient]
+        return np.array(own) * self.relative * (1 - 2.0**-50) / (2 * GRID), largest  # never rounded up
+
+    def slack(self, largest: float) -> float:
+        """η: how far a log probability may be from the ideal one when all scores lie within ± ``largest``."""
+        rounding = 4 * _U * largest * self.block.most  # coefficient times weight times whole number
+        if self.block.one:
+            return 4 * (2.0 ** -packing.fineness(largest) + rounding)
+        width = len(self.block.attributes)
+        return 4 * rounding + packing.slack(width, len(self.members), self.block.most, largest)
+
+    def _ready(self, excess: Integers, strength: int) -> tuple[Integers, Floats, float]:
+        """The members that can be paid (the others have no excess: the smallest integer), their scores, a bound."""
+        coefficients, largest = self._coefficients(strength)
+        own = excess[self.members]
+        able = np.flatnonzero(own != UNABLE)
+        return able, coefficients[able] * np.clip(own[able], -self.reach, self.reach), largest
+
+    def draw(self, excess: Integers, strength: int, noise: NoiseSource) -> Pick:
+        """The candidates picked; none where none can be paid."""
+        able, scores, largest = self._ready(excess, strength)
+        if not len(able):
+            return ()
+        if self.block.one:
+            grid = packing.fineness(largest)
+            chosen = [noise.select_exponential(_whole(scores, grid), Fraction(1 << grid))] if len(able) > 1 else [0]
+        else:
+            chosen = list(self._packing(able, scores, largest).draw(noise))
+        return tuple(sorted(self.members[able[chosen]].tolist()))
+
+    def law(self, excess: Integers, strength: int) -> Iterator[tuple[Pick, float]]:
+        """Every possible pick with the log of the probability with which :meth:`draw` makes it; for tiny cases."""
+        able, scores, largest = self._ready(excess, strength)
+        if not len(able):
+            yield (), 0.0
+        elif self.block.one:
+            grid = packing.fineness(largest)
+            for member, chance in zip(able.tolist(), packing.log_law(_whole(scores, grid), grid), strict=True):
+                yield (int(self.members[member]),), float(chance)
+        else:
+            for chosen, chance in self._packing(able, scores, largest).law():
+                yield tuple(sorted(self.members[able[list(chosen)]].tolist())), chance
+
+    def _packing(self, able: Integers, scores: Floats, largest: float) -> packing.Packing:
+        value = packing.largest_value(len(self.members), self.block.most, largest)
+        return packing.Packing(self.masks[able], len(self.block.attributes), scores, packing.fineness(value))
+
+
+UNABLE = np.iinfo(np.int64).min  # stands for a candidate that nobody can pay for
+
+
+def combined_law(selectors: Sequence[Selector], excess: Integers, strength: int) -> Iterator[tuple[Pick, float]]:
+    """The picks of all blocks of a round, which are drawn independently."""
+    for parts in itertools.product(*(list(selector.law(excess, strength)) for selector in selectors)):
+        yield tuple(sorted(c for pick, _ in parts for c in pick)), math.fsum(chance for _, chance in parts)
+
+
+def _whole(scores: Floats, grid: int) -> Integers:
+    return np.rint(np.ldexp(scores, grid)).astype(np.int64)
+
+
+def _below(value: Fraction) -> float:
+    """The largest double at or below the value, never below 0."""
+    found = float(value)
+    return max(found if Fraction(found) <= value else math.nextafter(found, -math.inf), 0.0)
