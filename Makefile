@@ -17,7 +17,7 @@ demo: $(VENV)/.core
 	$(BIN)/nabladp demo demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests bench docs

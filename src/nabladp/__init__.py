@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nabladp.mechanisms.mwem import MWEM as MWEM
     from nabladp.mechanisms.noisy_marginals import NoisyMarginals as NoisyMarginals
     from nabladp.mechanisms.projection import Projection as Projection
+    from nabladp.mechanisms.synthesis import Synthesis as Synthesis
     from nabladp.noise import NoiseSource as NoiseSource
     from nabladp.privacy import CDP as CDP
     from nabladp.privacy import Approx as Approx
@@ -64,6 +65,7 @@ _HOME = {
     "LinearQueries": "nabladp.workloads",
     "LinearQuery": "nabladp.workloads",
     "MWEM": "nabladp.mechanisms.mwem",
+    "Synthesis": "nabladp.mechanisms.synthesis",
     "HeavyHitters": "nabladp.mechanisms.heavy_hitters",
     "DistributionEstimate": "nabladp.mechanisms.distribution_estimate",
     "PointLearner": "nabladp.mechanisms.learners.points",

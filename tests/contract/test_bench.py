@@ -21,8 +21,10 @@ KEYS = {
         "tightness_tree",
         "tightness_mwem",
     },
+    "faults": {"kills", "lost", "overspent", "wrong_counts"},
     "guarantee": {"microseconds", "ratio_vs_scan"},
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
+    "scale": {"time_ratio_10x", "rss_ratio_10x", "spark_over_duckdb", "driver_bytes_per_row", "counts_equal"},
     "tables": {"speedup_vs_polars", "rss_ratio_10x", "time_ratio_10x"},
     "projection": {
         "mse_over_bound_max",
@@ -76,6 +78,19 @@ KEYS = {
         "curves",
     },
     "error_by_dimension": {f"{u}_growth_{m}" for u in ("attribute", "person") for m in ("projection", "mwem")},
+    "report": {"bytes", "first_paint_ms", "explorer_ms"},
+    "synthesis": {
+        "gain_vs_aim_pool_mixed",
+        "gain_vs_aim_pool_binary",
+        "worst_vs_best_baseline",
+        "person_equal_ratio_max",
+        "time_ratio_vs_mbi_aim",
+        "peak_mb",
+        "person_over_attribute_rho",
+        "classifier_points_lost",
+        "classifier_points_lost_aim",
+        "many_rows_seconds",
+    },
     "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
 }
 

@@ -19,6 +19,7 @@ from nabladp.mechanisms.learners.thresholds import ThresholdLearner
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.projection import Projection
+from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
@@ -61,6 +62,11 @@ INSTANCES: list[Mechanism] = [
         Parities(2, over=("age", "sick")) + 2 * Marginals(1, over=("region",)),
         budgets={"sick": Rho(0.01)},
     ),
+    Synthesis(CDP(0.5), over=("region", "age", "income", "sick")),
+    Synthesis(Rho(0.1), 3, ("region", "age", "income", "sick"), strategy="packed", rounds=4, rows=7),
+    Synthesis(CDP(1), (("region", "income"), ("band", "sick")), weights=(1.0, 2.5), strategy="single", target="sick"),
+    Synthesis(person=Approx(1, 1e-6), over=("region", "age", "sick"), sets={"age+sick": Rho(0.02)}, rounds=5),
+    Synthesis(CDP(1), over=("age", "band", "sick"), strategy="all", budgets={"sick": Rho(0.01)}, person=Rho(0.6)),
     HeavyHitters(CDP(2), over=("region", "age", "income", "sick")),
     HeavyHitters(Pure(4), over=("region", "sick", "band"), notion="pure", lists=True),
     HeavyHitters(Rho(3), over=("age", "region"), failure=0.2, frequency=0.1, budgets={"age": CDP(2)}),
@@ -74,6 +80,7 @@ INSTANCES: list[Mechanism] = [
     GramMatrix(Rho(0.1), over=("region", "band", "sick"), label="sick", budgets={"sick": CDP(2)}),
     GramMatrix(CDP(1), over=("region", "age"), encode={"age": "thermometer"}),
     HalfspaceLearner(CDP(1), "sick", over=("region", "age", "income")),
+    HalfspaceLearner(CDP(1), "sick", over=("region", "age", "income"), method="gram"),
     HalfspaceLearner(CDP(1), "band", over=("region", "sick"), method="average", label_epsilon=2.0),
     HalfspaceLearner(CDP(1), "sick", over=("region", "income"), method="gradient", steps=3),
     HalfspaceLearner(CDP(2), "sick", over=("region", "income", "age"), method="robust", gamma=2 / 3, gamma_prime=1 / 3),

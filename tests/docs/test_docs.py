@@ -136,7 +136,7 @@ def furnish(folder: Path, wanted: list[str], people: list[list[Any]]) -> None:
 
 def run_python(block: Block, names: dict[str, Any], where: str) -> None:
     printed = io.StringIO()
-    code = compile("\n" * block.line + block.text, where, "exec")  # line numbers as on the page
+    code = compile("\n" * block.line + block.text, where, "exec", dont_inherit=True)  # line numbers as on the page
     with contextlib.redirect_stdout(printed):
         exec(code, names)
     expected = re.findall(r"#\s*> (.*)", block.text)

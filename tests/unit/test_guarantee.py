@@ -40,6 +40,12 @@ def graphs(draw: st.DrawFn) -> Guarantee:
     return Guarantee.from_graph(NAMES, chain, on=name, values={name: "0123"})
 
 
+@st.composite
+def capped(draw: st.DrawFn) -> Guarantee:
+    caps = draw(st.dictionaries(supports.map(lambda names: tuple(sorted(names))), concentrated, max_size=4))
+    return Guarantee.capped(NAMES, draw(weighted(concentrated)), caps)
+
+
 limits = st.none() | st.integers(1, 4)
 single = st.one_of(
     weighted(concentrated).map(lambda w: Guarantee.touch(NAMES, w)),
@@ -48,6 +54,7 @@ single = st.one_of(
     st.builds(lambda w, m: Guarantee.squares(NAMES, w, limit=m), weighted(concentrated), limits),
     amounts.map(lambda r: Guarantee.curve(NAMES, {"a": 1, "b": 2, "c": 1}, [r * t * (6 - t) for t in (0, 1, 2, 3, 3)])),
     graphs(),
+    capped(),
 )
 composed = st.lists(single, max_size=6)
 
@@ -389,6 +396,8 @@ def test_costs_beyond_meaning_are_refused_and_shown_as_no_bound() -> None:
         lambda: Guarantee.touch(NAMES, {"a": Rho(1), "b": Pure(1)}),
         lambda: Guarantee.touch(NAMES, {"a": Rho(1)}, Rho(1)),
         lambda: Guarantee.squares(NAMES, "a", Pure(1)),
+        lambda: Guarantee.capped(NAMES, {"a": Pure(1)}),
+        lambda: Guarantee.capped(NAMES, {"a": Rho(1), "b": Rho(1)}, {("a", "b"): Pure(1)}),
         lambda: Guarantee.curve(NAMES, {"a": 3}, [0, 1]),
         lambda: Guarantee.curve(NAMES, {"a": 1}, [1, 2]),
         lambda: Guarantee.from_graph(NAMES, [], on="a"),

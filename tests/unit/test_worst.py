@@ -19,6 +19,9 @@ SHAPES = {
     "linear": [Guarantee.linear(NAMES, {"a": CDP(1), "c": CDP(0.3), "e": CDP(2)}, limit=2)],
     "squares": [Guarantee.squares(NAMES, {"a": Rho(1), "b": Rho(5), "e": Rho(2)})],
     "curve": [Guarantee.curve(NAMES, {"a": 1, "b": 2, "c": 1}, [0, 5, 8, 9, 9])],
+    "capped": [
+        Guarantee.capped(NAMES, dict.fromkeys("abcd", Rho(1)) | {"e": Rho(3)}, {("a", "b"): Rho(1.2), NAMES: Rho(4)})
+    ],
     "mixed": [*TOUCHES[:4], Guarantee.linear(NAMES, [*"bde"], Pure(0.5)), Guarantee.squares(NAMES, "c", Rho(1))],
     "each its own": [Guarantee.touch(NAMES, name, Rho(1)) for name in NAMES],
     "repeated": [Guarantee.touch(NAMES, [*"ab"], Rho(0.5)), *[Guarantee.squares(NAMES, [*"cde"], Rho(0.25))] * 3],

@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 
 from nabladp.cli.answer import answering, print_json, printable, say, say_tables, working
-from nabladp.cli.show import MOST_ROWS, plain_table
 
 
 def compare(
@@ -38,6 +37,8 @@ def compare(
 
 
 def _errors(part: dict[str, Any]) -> Table:
+    from nabladp.cli.show import MOST_ROWS, plain_table
+
     heads = ["values", "predicted", "actual", "truth in its interval"]
     table = plain_table(f"{printable(part['name'])}: mean error, predicted and actual", ["table"], heads)
     for line in part["tables"][:MOST_ROWS]:

@@ -12,6 +12,7 @@ _HOME = {
     "NoisyMarginals": "nabladp.mechanisms.noisy_marginals",
     "Projection": "nabladp.mechanisms.projection",
     "MWEM": "nabladp.mechanisms.mwem",
+    "Synthesis": "nabladp.mechanisms.synthesis",
     "HeavyHitters": "nabladp.mechanisms.heavy_hitters",
     "DistributionEstimate": "nabladp.mechanisms.distribution_estimate",
     "PointLearner": "nabladp.mechanisms.learners.points",

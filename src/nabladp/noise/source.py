@@ -26,6 +26,7 @@ from nabladp.noise.parameters import (
     shape,
     whole_number,
 )
+from nabladp.noise.rows import RowResponse
 
 TEST_STAMP = "TEST — NOT PRIVATE"
 
@@ -96,6 +97,10 @@ class NoiseSource:
             raise MechanismError("Codes must lie below their declared number.", fix="Encode by the schema.", size=size)
         kept = keep_probability(keep, size)
         return choices.randomized_response(self._draws, truth.ravel(), size, kept).reshape(truth.shape)
+
+    def row_response(self, keep: Real) -> RowResponse:
+        """Randomized response on a label of 0 and 1, for rows that are read elsewhere or more than once."""
+        return RowResponse(keep_probability(keep, 2), self._draws.words(4).tobytes())
 
     def randomized_response_counts(self, counts: ArrayLike, keep: Real) -> Integers:
         """The counts per code (last axis) after randomized response on every row, with exactly that law."""

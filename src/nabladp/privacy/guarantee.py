@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nabladp.errors import GuaranteeError
+from nabladp.privacy.capped import CappedTerm, sorted_caps
 from nabladp.privacy.conversion import check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm
 from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, is_whole, sorted_weights
@@ -24,7 +25,7 @@ from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, cost_units
 
 if TYPE_CHECKING:
-    from nabladp.privacy.index import CostIndex
+    from nabladp.privacy.index import CostIndex, Total
     from nabladp.privacy.worst import WorstSubset
 
 Attributes = HasAttributes | Universe | Iterable[str]
@@ -129,6 +130,28 @@ class Guarantee:
     ) -> Guarantee:
         """ρ adds up over T's attributes, at most ``limit`` of them: Gaussian answers to disjoint queries."""
         return cls._weighted("squares", attributes, on, each, limit)
+
+    @classmethod
+    def capped(
+        cls,
+        attributes: Attributes,
+        each: Mapping[str, BudgetValue],
+        caps: Mapping[str | tuple[str, ...], BudgetValue] | None = None,
+    ) -> Guarantee:
+        """Spending decided on the way: all that touches an attribute costs at most its ``each``, all that touches one
+        of a cap's attributes at most that cap. The mechanism enforces both, from past outputs only."""
+        universe = Universe.of(attributes)
+        weights: Counter[str] = Counter()
+        for name, value in each.items():
+            for source in universe.sources(name):
+                weights[source] += _rho_cost(value, f"the limit of {name!r}")
+        if not weights:
+            return cls(universe)
+        held = [
+            (universe.sources(on) & weights.keys(), _rho_cost(value, "a cap")) for on, value in (caps or {}).items()
+        ]
+        kept = sorted_caps((on, units) for on, units in held if on)
+        return cls(universe, ((CappedTerm(sorted_weights(weights), kept), 1),))
 
     @classmethod
     def curve(cls, attributes: Attributes, columns: Mapping[str, int], table: Sequence[float | Fraction]) -> Guarantee:
@@ -264,6 +287,11 @@ class Guarantee:
         sources = self._promised(attributes)
         return None if sources is None else self._index.total(sources).pure_of_all
 
+    def total(self, attributes: Names) -> Total | None:
+        """The exact sums behind every figure of this set; None where nothing is promised."""
+        sources = self._promised(attributes)
+        return None if sources is None else self._index.total(sources)
+
     def rho(self, attributes: Names) -> float:
         return _float(self.rho_units(attributes))
 
@@ -365,10 +393,17 @@ class Guarantee:
         person = self.per_person()
         return f"Guarantee({len(self.universe.roots)} attributes, {len(self.terms)} terms, person ρ = {person.rho:.6g})"
 
+    def _repr_html_(self) -> str:
+        from nabladp.privacy.notebook import guarantee_html
+
+        return guarantee_html(self)
+
 
 def _read_term(body: Mapping[str, Any]) -> Term:
     if body["shape"] == "curve":
         return CurveTerm.from_json(body)
+    if body["shape"] == "capped":
+        return CappedTerm.from_json(body)
     return GraphTerm.from_json(body) if body["shape"] == "graph" else WeightTerm.from_json(body)
 
 
@@ -379,6 +414,13 @@ def _costs(on: Names | Mapping[str, BudgetValue], cost: BudgetValue | None) -> d
         return {name: as_value(value, f"the cost of {name!r}") for name, value in on.items()}
     value = as_value(cost, "the cost")
     return dict.fromkeys([on] if isinstance(on, str) else on, value)
+
+
+def _rho_cost(value: BudgetValue, what: str) -> int:
+    typed = as_value(value, what)
+    if typed.pure:
+        raise GuaranteeError("'capped' takes concentrated costs.", fix="Give CDP(…) or Rho(…).")
+    return cost_units(typed)
 
 
 def _eps_units(value: BudgetValue) -> int:

@@ -8,6 +8,7 @@ touch    the largest weight in T                                      a noisy ma
 linear   ε = sum of the ``limit`` largest weights in T; ρ = ε²/2      group privacy; joint selection
 squares  ρ = sum of the ``limit`` largest weights in T                Gaussian answers on disjoint queries
 curve    a table over how many columns T holds                        a Gram matrix
+capped   ρ = the weights in T, or caps on sets that cover them, summed    spending decided on the way
 graph    the largest distance between records that differ within T   `lem:graph`
 ======== =========================================================== =====================================
 """

@@ -27,11 +27,12 @@ class WorstSubset:
     exact: bool
 
 
-def worst_subset(guarantee: Guarantee, size: int) -> WorstSubset:
+def worst_subset(guarantee: Guarantee, size: int, most: int | None = None) -> WorstSubset:
+    """Looks at every set of this size if there are at most ``most``, otherwise searches and says how sure that is."""
     names = guarantee.universe.protected
     if not 1 <= size <= len(names):
         raise GuaranteeError(f"There is no set of {size} protected attributes.", fix=f"Choose from 1 to {len(names)}.")
-    if math.comb(len(names), size) <= MOST_SUBSETS:
+    if math.comb(len(names), size) <= (MOST_SUBSETS if most is None else most):
         best = max(itertools.combinations(names, size), key=lambda chosen: _units(guarantee, chosen))
         rho = _units(guarantee, best)
         return WorstSubset(best, _shown(rho), _shown(rho), True)

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from nabladp.release.cost import DELTA, Cost, limit_lines, price
 from nabladp.release.record import Release
 from nabladp.release.session import Session, Stage
 from nabladp.schema import Schema
-from nabladp.tables import open_table
+from nabladp.tables import check_spark, open_table
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "": ("table", "budget", "release", "adversary", "report"),
@@ -42,12 +42,12 @@ class Plan:
     """A checked plan. Paths in it are relative to its own folder."""
 
     folder: Path
-    source: str
+    source: str | Mapping[str, Any]
     schema: Schema
     rows: int | None
     rows_per_person: int
     budget: Budget
-    ledger: str
+    ledger: str = field(repr=False)  # an address may hold a password
     releases: tuple[tuple[str, Mechanism], ...]
     adversaries: Mapping[str, tuple[str, ...]]
     delta: float
@@ -75,7 +75,6 @@ class Plan:
         _known(data, "")
         table, budget = _part(data, "table"), _part(data, "budget")
         report = _part(data, "report") if "report" in data else {}
-        source = _text(table, "table", "source", "people.csv")
         ledger = _text(budget, "budget", "ledger", "ledger.db")
         schema = Schema.load(folder / _text(table, "table", "schema", "schema.toml"))
         delta = report.get("delta", DELTA)
@@ -84,7 +83,7 @@ class Plan:
         limits.limits(schema)  # refuses unknown attributes
         return cls(
             folder=folder,
-            source=_located(folder, source),
+            source=_source(folder, table),
             schema=schema,
             rows=_count(table, "rows", "the public number of rows"),
             rows_per_person=_count(table, "rows_per_person", "how many rows one person has at most") or 1,
@@ -103,7 +102,7 @@ class Plan:
         return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta)
 
     def _has_ledger(self) -> bool:
-        return "://" in self.ledger or Path(self.ledger).exists()
+        return Ledger.exists(self.ledger)
 
     def _standing(self) -> list[Spending]:
         """From the ledger, which need not be writable for this, but must be of this schema and budget."""
@@ -246,6 +245,14 @@ def _known(part: Mapping[str, Any], section: str) -> None:
             where = f"[{section}]" if section else "A plan"
             fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(_KEYS[section])}."
             raise PlanError(f"{where} has no entry {name!r}.", fix=fix)
+
+
+def _source(folder: Path, table: Mapping[str, Any]) -> str | Mapping[str, Any]:
+    source = table.get("source")
+    if isinstance(source, Mapping):
+        check_spark(source)
+        return source
+    return _located(folder, _text(table, "table", "source", "people.csv"))
 
 
 def _located(folder: Path, source: str) -> str:

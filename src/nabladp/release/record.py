@@ -50,6 +50,7 @@ class Release:
     delta: float = DELTA
     rows_per_person: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
+    limits: Sequence[Mapping[str, Any]] = ()  # every limit as the ledger stood once this was reserved
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self.digest == other.digest
@@ -62,6 +63,11 @@ class Release:
         return (
             f"Release({self.name!r}, {self.mechanism} of {self.n:,} rows, ledger entry {self.ledger['entry']}{stamp})"
         )
+
+    def _repr_html_(self) -> str:
+        from nabladp.release.notebook import release_html
+
+        return release_html(self)
 
     def __getitem__(self, names: Any) -> Any:
         """A part of the output, e.g. ``release["region", "income"]``."""
@@ -113,6 +119,7 @@ class Release:
             "schema": self.schema.to_json(),
             "ledger": dict(self.ledger),
             "versions": dict(self.versions),
+            **({"limits": list(self.limits)} if self.limits else {}),  # records of 0.3 and before have none
         }
 
     @cached_property
@@ -172,6 +179,7 @@ class Release:
             delta=data["figures"]["delta"],
             rows_per_person=data["rows_per_person"],
             versions=data["versions"],
+            limits=data.get("limits", ()),
         )
 
 

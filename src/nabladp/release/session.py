@@ -155,11 +155,12 @@ class Session:
             seeded=self.noise.is_seeded,
         )
         with _spent(entries, pending):
+            limits = [line.to_json() for line in self.ledger.spent()]
             releases = []
             for (name, place, mechanism), guarantee, error, entry in zip(parts, promises, errors, entries, strict=True):
                 output = mechanism.run(Watched(self.table, place or name, tell), self.noise)
                 booked = {"ledger": self.ledger.id, "entry": entry.seq, "name": entry.name, "hash": entry.hash}
-                releases.append(self._record(name, mechanism, guarantee, error, output, booked))
+                releases.append(self._record(name, mechanism, guarantee, error, output, booked, limits))
             tell("writing", 0, 0)
             if pending is not None:
                 pending.write([(place, release) for (_, place, _), release in zip(parts, releases, strict=True)])
@@ -185,7 +186,14 @@ class Session:
         return entry.seq not in waiting and self.ledger.bound(entry.name) is None
 
     def _record(
-        self, name: str, mechanism: Mechanism, guarantee: Guarantee, error: Any, output: Any, booked: Mapping[str, Any]
+        self,
+        name: str,
+        mechanism: Mechanism,
+        guarantee: Guarantee,
+        error: Any,
+        output: Any,
+        booked: Mapping[str, Any],
+        limits: Sequence[Mapping[str, Any]],
     ) -> Release:
         return Release(
             name=name,
@@ -203,6 +211,7 @@ class Session:
             delta=self.delta,
             rows_per_person=self.rows_per_person,
             versions=versions(),
+            limits=limits,
         )
 
 

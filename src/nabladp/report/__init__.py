@@ -26,10 +26,15 @@ def report(source: Source, title: str | None = None) -> str:
 
 
 def write(source: Source, to: str | Path | None = None, title: str | None = None) -> Path:
-    """Write the page, by default as ``report.html`` into the folder that it is about; replaces an older one."""
+    """Write the page, by default as ``report.html`` into the folder that it is about; replaces an older one.
+
+    ``to`` is a file, or a folder to put ``report.html`` into.
+    """
     if to is None and not isinstance(source, str | Path):
         raise ReleaseError("It is not known where the report should go.", fix="Say where, with to='report.html'.")
     goal = Path(to) if to is not None else folder_of(Path(str(source))) / FILE
+    if goal.is_dir():
+        goal /= FILE
     text = report(source, title)
     draft = goal.with_name(f".{goal.name}.part")
     try:
@@ -55,13 +60,15 @@ def load(source: Source) -> list[Release]:
     folder = folder_of(Path(source))
     records = [*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]
     if not records:
-        raise ReleaseError(f"There is no release in {folder.name!r}.", fix="Give the folder of a release.")
+        raise ReleaseError(f"There is no release in {str(folder)!r}.", fix="Give the folder of a release.")
     found = [Release.load(record) for record in records]
     return sorted(found, key=lambda release: (int(release.ledger["entry"]), release.name))
 
 
 def folder_of(where: Path) -> Path:
-    """A published folder; a record in it stands for it."""
+    """A published folder; any file in it stands for it."""
+    if not where.exists():
+        raise ReleaseError(f"There is no folder {str(where)!r}.", fix="Give the folder of a release.")
     return where if where.is_dir() else where.parent
 
 

@@ -100,6 +100,11 @@ class Schema:
 
     # As text and as files
 
+    def _repr_html_(self) -> str:
+        from nabladp.schema.notebook import schema_html
+
+        return schema_html(self)
+
     def to_json(self) -> dict[str, Any]:
         return {"attribute": [attribute.to_json() for attribute in self.attributes]}
 

@@ -8,6 +8,7 @@ from nabladp.tables.decode import decode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.marginals import Marginals
 from nabladp.tables.parts import PartOfRows
+from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table, column_types, open_table
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "PartOfRows",
     "Progress",
     "Table",
+    "check_spark",
     "check_table",
     "column_types",
     "decode",

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from nabladp.tables.encode import Finding, encode_column
+from nabladp.tables.spark.table import SparkTable
 from nabladp.tables.table import Table
 
 KEPT_ROWS = 1 << 20
@@ -20,6 +21,8 @@ def check_table(table: Table) -> list[Finding]:
     A derived column must be a function of the columns it is said to be derived from: otherwise what it costs to release
     it would not be charged to all it reveals.
     """
+    if isinstance(table, SparkTable):
+        return _on_cluster(table)
     schema = table.schema
     findings: dict[str, dict[str, Finding]] = {name: {} for name in schema.names}
     derivations = [Derivation(a.name, a.derived_from) for a in schema if a.derived_from]
@@ -38,6 +41,17 @@ def check_table(table: Table) -> list[Finding]:
             fault = derivation.finding()
             findings[derivation.column][fault.rule] = fault
     return [fault for faults in findings.values() for fault in faults.values()]
+
+
+def _on_cluster(table: SparkTable) -> list[Finding]:
+    """The same, where the rows are."""
+    found = table.findings()
+    faulty = {finding.column for finding in found}
+    for attribute in table.schema:
+        name, sources = attribute.name, attribute.derived_from
+        if sources and faulty.isdisjoint((name, *sources)) and not table.is_function(name, sources):
+            found.append(Derivation(name, sources).finding())
+    return sorted(found, key=lambda finding: table.schema.names.index(finding.column))
 
 
 class Derivation:

@@ -71,27 +71,36 @@ class CodedRows(ABC):
                 if total is not None and in_place is not None:
                     in_place(total, batch)
                 else:
-                    total = _added(total, kernel(batch, seen) if by_position else kernel(batch))
+                    total = added(total, kernel(batch, seen) if by_position else kernel(batch))
                 seen += batch.num_rows
                 if progress is not None:
                     progress(min(seen, rows), rows)
         if total is None or seen != rows:
-            raise DataError(
-                "The table does not have the number of rows it was said to have.",
-                fix="Correct or remove 'rows'; do not change the table while it is read; give a query that always "
-                "returns the same rows.",
-            )
+            raise wrong_number_of_rows()
         return total
 
 
-def _added(total: NDArray[np.int64] | None, part: Any) -> NDArray[np.int64]:
+def wrong_number_of_rows() -> DataError:
+    return DataError(
+        "The table does not have the number of rows it was said to have.",
+        fix="Correct or remove 'rows'; do not change the table while it is read; give a query that always "
+        "returns the same rows.",
+    )
+
+
+def whole(part: Any) -> NDArray[np.int64]:
     if not isinstance(part, np.ndarray) or part.dtype != np.int64:
         raise MechanismError("A kernel must return an int64 array.", fix="Convert its result with astype(np.int64).")
+    return part
+
+
+def added(total: NDArray[np.int64] | None, part: Any) -> NDArray[np.int64]:
+    found = whole(part)
     if total is None:
-        return part.copy()
-    if part.shape != total.shape:
+        return found.copy()
+    if found.shape != total.shape:
         raise MechanismError("A kernel must return arrays of one shape.", fix="Let its shape depend on nothing.")
-    total += part
+    total += found
     return total
 
 

@@ -58,7 +58,10 @@ class _Chosen:
             self.attributes = kernel.attributes
 
     def __call__(self, batch: pa.RecordBatch, first: int) -> Integers:
-        own = self.places[slice(*np.searchsorted(self.places, (first, first + batch.num_rows)))] - first
+        before, after = np.searchsorted(self.places, (first, first + batch.num_rows)).tolist()
         chosen = np.full(batch.num_rows, not self.inside)
-        chosen[own] = self.inside
-        return self.kernel(batch.filter(pa.array(chosen)))
+        chosen[self.places[before:after] - first] = self.inside
+        part = batch.filter(pa.array(chosen))
+        if getattr(self.kernel, "by_position", False):  # it counts its own rows
+            return self.kernel(part, before if self.inside else first - before)
+        return self.kernel(part)

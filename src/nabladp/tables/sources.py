@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from nabladp.tables import scans
 from nabladp.tables.duck import Batches
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
 from nabladp.tables.scans import Scan, scan_file, scan_query
+from nabladp.tables.spark import SparkFrame, is_spark, read_spark
 
 _QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
 
@@ -64,9 +65,14 @@ class ScanSource:
 
 
 def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str = "") -> Source:
-    """A file, a glob, a query, or a table in memory. pandas and polars are never imported from here."""
+    """A file, a glob, a query, a table in memory or on Spark. pandas, polars and Spark are imported by those who use
+    them."""
     if isinstance(source, (str, Path)):
         return ScanSource(_scans(source, expected, folder))
+    if isinstance(source, Mapping):
+        return SparkFrame(read_spark(source, folder))
+    if is_spark(source):
+        return SparkFrame(source)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
@@ -76,7 +82,7 @@ def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str
         return PandasFrame(source)
     if (library, name) == ("polars", "DataFrame"):
         return PolarsFrame(source)
-    fix = "Give a file, a glob, a DuckDB query, or a pandas, polars or Arrow table."
+    fix = "Give a file, a glob, a DuckDB query, a pandas, polars or Arrow table, or a Spark DataFrame."
     if name in ("LazyFrame", "RecordBatchReader", "DuckDBPyRelation"):
         fix = "Collect it into a table first, since rows may be read more than once."
     raise SourceError(f"A {name} cannot be read as a table.", fix=fix)

@@ -18,6 +18,7 @@ from nabladp.tables.counts import CodedRows
 from nabladp.tables.duck import Batches
 from nabladp.tables.encode import Encoder
 from nabladp.tables.sources import Source, open_source
+from nabladp.tables.spark import SparkFrame
 
 KEPT_BYTES = 32 << 20  # codes of files up to this size stay in memory after the first pass
 
@@ -55,7 +56,7 @@ class Table(CodedRows):
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
         if self._codes is None and self._keeps_codes():
             kept = []
-            for batch in self._encoded(self.schema.names, ordered):
+            for batch in self._encoded(self.schema.names, ordered=True):  # later passes may ask for it
                 kept.append(batch)
                 yield batch.select(list(names))
             self._codes = kept
@@ -76,7 +77,8 @@ class Table(CodedRows):
 
 
 def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
-    """Open a CSV, Parquet or JSON file, a glob of them, a DuckDB query, or a pandas, polars or Arrow table.
+    """Open a CSV, Parquet or JSON file, a glob of them, a DuckDB query, a pandas, polars or Arrow table, or a Spark
+    DataFrame (or the ``source`` of a plan that names a Spark reader).
 
     Checks that it can be read and has the columns of the schema, and reads no rows (of JSON, the names in the first
     records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is
@@ -92,6 +94,10 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
         raise DataError(
             "The table does not have the number of rows it was said to have.", fix="Correct or remove 'rows'."
         )
+    if isinstance(opened, SparkFrame):
+        from nabladp.tables.spark.table import SparkTable  # which builds on this module
+
+        return SparkTable(opened, schema, rows)
     return Table(opened, schema, rows)
 
 

@@ -140,6 +140,7 @@
       if (!asked && this.ready) return; // another section was asked for
       const chosen = asked?.getAll("a") ?? [];
       for (const [attribute, box] of this.boxes) box.checked = chosen.includes(attribute);
+      this.strangers = chosen.filter((attribute) => !this.boxes.has(attribute));
       const prior = Number(asked?.get("prior"));
       this.delta.value = asked?.get("delta") ?? this.told.delta.toExponential();
       this.prior.value = String(100 * (prior > 0 && prior < 1 ? prior : this.told.prior));
@@ -166,6 +167,7 @@
     }
 
     changed() {
+      this.strangers = [];
       this.update();
       this.keep();
     }
@@ -201,14 +203,27 @@
         const same = attributes.length === chosen.length && attributes.every((attribute) => chosen.includes(attribute));
         made.setAttribute("aria-pressed", String(same));
       }
-      if (!valid) return;
+      if (!valid) return this.silent();
       const found = chosen.length ? this.ask(chosen, delta, prior) : null;
       const whole = this.whole(delta);
       const told = found
         ? answer.about(this.guarantee, chosen, found, whole, delta, prior)
         : answer.nothing(whole, delta);
-      this.answer.replaceChildren(...told);
+      this.answer.replaceChildren(...this.unknown(), ...told);
       this.glance.textContent = answer.glance(found, whole, prior);
+    }
+
+    /** Figures for what was ticked before, or at another δ, must not stand beside what is ticked now. */
+    silent() {
+      this.answer.replaceChildren(make("p", { className: "quiet", textContent: "No figures without a valid δ." }));
+      this.glance.textContent = this.wrong.textContent;
+    }
+
+    /** Names in the address that are no attributes here: someone's link asked for more than is answered. */
+    unknown() {
+      if (!this.strangers.length) return [];
+      const end = this.strangers.length > 1 ? ", which are not attributes of this table." : ", which is not an attribute of this table.";
+      return [make("p", { className: "wrong", role: "alert" }, "The address also asks for ", ...joined(this.strangers), end)];
     }
   }
 

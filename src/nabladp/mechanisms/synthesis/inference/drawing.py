@@ -21,19 +21,20 @@ def draw_rows(tree: JunctionTree, beliefs: Sequence[Floats], rows: int, noise: N
     rounded up or down."""
     codes: dict[str, NDArray[Any]] = {}
     for cluster, belief in zip(tree.clusters, beliefs, strict=True):
-        shared, new = cluster.shared, cluster.rest
-        sizes = [tree.sizes[name] for name in new]
-        cells = tree.cells(shared), tree.cells(new)
-        chances = belief.reshape(cells) if cluster.shared_first else belief.reshape(cells[::-1]).T
+        shape = tree.cells(cluster.shared), tree.cells(cluster.rest)
+        chances = belief.reshape(shape) if cluster.shared_first else belief.reshape(shape[::-1]).T
         group = np.zeros(rows, np.int64)
-        for name in shared:
+        for name in cluster.shared:
             group = group * tree.sizes[name] + codes[name]
-        counts = np.bincount(group, minlength=len(chances))
-        cells = np.repeat(np.tile(np.arange(chances.shape[1]), len(chances)), _rounded(chances, counts, noise).ravel())
+        counts = np.bincount(group, minlength=shape[0])
+        occurring = np.flatnonzero(counts)
+        times = _rounded(chances[occurring], counts[occurring], noise).ravel()
+        cells = np.repeat(np.tile(np.arange(shape[1]), len(occurring)), times)
         key = (group << 32) | noise.uniform_integers(1 << 32, rows)  # any order within a group
         drawn = np.empty(rows, np.int64)
         drawn[np.argsort(key)] = cells
-        for name, part in zip(new, np.unravel_index(drawn, sizes), strict=True):
+        sizes = [tree.sizes[name] for name in cluster.rest]
+        for name, part in zip(cluster.rest, np.unravel_index(drawn, sizes), strict=True):
             codes[name] = part.astype(_smallest(tree.sizes[name]))
     return {name: codes[name] for name in tree.sizes}
 
@@ -50,7 +51,7 @@ def _rounded(chances: Floats, counts: Integers, noise: NoiseSource) -> Integers:
     share = np.divide(ends, last, out=np.zeros_like(ends), where=last > 0)
     marks = np.floor(share * counts[:, None] + shift[:, None]).astype(np.int64)
     marks[:, -1] = counts  # shift < 1: the last mark is the count itself
-    return np.diff(marks, axis=1, prepend=0)
+    return np.asarray(np.diff(marks, axis=1, prepend=0))
 
 
 def _smallest(size: int) -> type[np.unsignedinteger]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from nabladp.errors import DomainTooLarge, UnknownAttribute
 from nabladp.mechanisms.synthesis.inference.junction_tree import BYTES_A_CELL, JunctionTree
 from nabladp.mechanisms.synthesis.inference.measurement import Names, summed
+from nabladp.mechanisms.synthesis.inference.pairs import all_pairs
+from nabladp.mechanisms.synthesis.inference.tables import Table, given, product
 
 Floats = NDArray[np.float64]
-Table = tuple[Names, Floats]
 MOST_BYTES = 1 << 30
+_MANY = 30  # pairs across clusters that are better answered all together
 
 
 class Answers:
-    """Keeps what marginals have in common: for each cluster and each set of attributes below it,
-    their distribution given what the cluster shares with its parent."""
+    """Probabilities on sets of attributes, from the clusters' probabilities. What sets have in common is kept: for a
+    cluster and some attributes below it, their distribution given what the cluster shares with its parent."""
 
     def __init__(self, tree: JunctionTree, beliefs: Sequence[Floats], most_bytes: int = MOST_BYTES) -> None:
         self.tree, self.beliefs, self.most_bytes = tree, beliefs, most_bytes
@@ -30,79 +32,67 @@ class Answers:
             parent = clusters[i].parent
             self.children[parent].append(i)
             self.below[parent] |= self.below[i]
-        self._given: dict[tuple[int, Names], Table] = {}
-        self._parts: dict[tuple[int, Names, bool], Table] = {}
+        self._given: dict[tuple[int, frozenset[str]], Table] = {}
+        self._parts: dict[tuple[int, frozenset[str], bool], Table] = {}
 
-    def marginal(self, names: Names) -> Floats:
-        for name in names:
+    def marginals(self, sets: Sequence[Names]) -> list[Floats]:
+        for name in {name for names in sets for name in names}:
             if name not in self.tree.sizes:
                 raise UnknownAttribute.named(name, self.tree.sizes)
-        self._check(names)
+        homes = {names: self.tree.home(names) for names in sets}
+        across = [names for names in sets if len(names) == 2 and homes[names] is None]
+        pairs = all_pairs(self.tree, self.beliefs, across) if len(across) > _MANY else {}
+        found = []
+        for names in sets:
+            self._check(names)
+            home = homes[names]
+            if home is not None:
+                found.append(summed(self.beliefs[home], self.tree.clusters[home].names, names))
+            elif names in pairs:
+                found.append(pairs[names])
+            else:
+                found.append(self._across(names))
+        return found
+
+    def _across(self, names: Names) -> Floats:
         top = 0
         while True:  # down to the lowest cluster with all of them in or below it
-            lower = [c for c in self.children[top] if self.below[c].issuperset(names)]
-            if not lower:
+            lower = next((c for c in self.children[top] if self.below[c].issuperset(names)), None)
+            if lower is None:
                 break
-            top = lower[0]
-        found = self._joint(top, frozenset(names), given=False)
+            top = lower
+        found = self._joint(top, frozenset(names), frozenset())
         return summed(found[1], found[0], names)
 
-    def _joint(self, c: int, wanted: frozenset[str], given: bool) -> Table:
-        """P(wanted), or P(wanted, shared | shared) of cluster c; all wanted ones are in or below it."""
-        cluster = self.tree.clusters[c]
-        own = wanted & frozenset(cluster.names)
-        shared = frozenset(cluster.shared) if given else frozenset()
-        branches = []
-        for child in self.children[c]:
-            part = (wanted - own) & self.below[child]
-            if part:
-                branches.append((child, part))
-        needed = own | shared
-        for child, _ in branches:
-            low = self.tree.clusters[child]
-            needed |= frozenset(low.shared)
-        table = self._part(c, needed, given)
+    def _joint(self, c: int, wanted: frozenset[str], shared: frozenset[str]) -> Table:
+        """P(wanted) or, if ``shared`` with the parent, P(wanted, shared | shared); all wanted are in or below c."""
+        clusters = self.tree.clusters
+        own = wanted & frozenset(clusters[c].names)
+        branches = [(child, part) for child in self.children[c] if (part := (wanted - own) & self.below[child])]
+        needed = [frozenset(clusters[child].shared) for child, _ in branches]
+        table = self._part(c, own | shared | frozenset().union(*needed), bool(shared))
         for k, (child, part) in enumerate(branches):
-            later = frozenset().union(*(self.tree.clusters[x].shared for x, _ in branches[k + 1 :]))
-            table = self._product(table, self._below(child, part), wanted | shared | later)
+            kept = wanted | shared | frozenset().union(*needed[k + 1 :])
+            self._check({*table[0], *part} & kept)
+            table = product(table, self._below(child, part), kept)
         return table
 
     def _below(self, c: int, wanted: frozenset[str]) -> Table:
-        key = c, tuple(sorted(wanted))
-        if key not in self._given:
-            self._given[key] = self._joint(c, wanted, given=True)
-        return self._given[key]
+        if (c, wanted) not in self._given:
+            self._given[c, wanted] = self._joint(c, wanted, frozenset(self.tree.clusters[c].shared))
+        return self._given[c, wanted]
 
-    def _part(self, c: int, needed: frozenset[str], given: bool) -> Table:
+    def _part(self, c: int, needed: frozenset[str], conditional: bool) -> Table:
         """A cluster's probabilities of some of its attributes, given the shared ones if asked."""
-        cluster = self.tree.clusters[c]
-        names = tuple(name for name in cluster.shared + cluster.rest if name in needed)
-        key = c, names, given
+        key = c, needed, conditional
         if key not in self._parts:
+            cluster = self.tree.clusters[c]
+            names = tuple(name for name in cluster.names if name in needed)
             table = summed(self.beliefs[c], cluster.names, names)
-            if given:
-                rows = table.reshape(self.tree.cells(cluster.shared), -1)
-                total = rows.sum(axis=1, keepdims=True)
-                cut = np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
-                table = cut.reshape(table.shape)
-            self._parts[key] = names, table
+            self._parts[key] = names, given(table, names, cluster.shared) if conditional else table
         return self._parts[key]
 
-    def _product(self, left: Table, right: Table, kept: frozenset[str]) -> Table:
-        """The product of two tables, summed over what is not kept."""
-        a, b = left[0], right[0]
-        both = [name for name in a if name in b]
-        batch = [name for name in both if name in kept]
-        gone = [name for name in both if name not in kept]
-        mine = [name for name in a if name not in both and name in kept]
-        theirs = [name for name in b if name not in both and name in kept]
-        out = (*batch, *mine, *theirs)
-        self._check(out)
-        x = summed(left[1], a, (*batch, *mine, *gone)).reshape(*map(self.tree.cells, (batch, mine, gone)))
-        y = summed(right[1], b, (*batch, *gone, *theirs)).reshape(*map(self.tree.cells, (batch, gone, theirs)))
-        return out, np.matmul(x, y).reshape([self.tree.sizes[name] for name in out])
-
-    def _check(self, names: Sequence[str]) -> None:
+    def _check(self, names: Iterable[str]) -> None:
         needed = BYTES_A_CELL * math.prod(self.tree.sizes[name] for name in names)
         if needed > self.most_bytes:
             raise DomainTooLarge(

@@ -60,11 +60,12 @@ class Model:
         return Answers(self.tree, self.beliefs)
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
-        """Expected counts of every cell, one axis for each attribute."""
-        return self._answers.marginal(tuple(attributes)) * self.total
+        """Expected counts of every cell, one axis for each attribute, whether or not a cluster holds them all."""
+        return self.marginals([attributes])[0]
 
     def marginals(self, sets: Iterable[Sequence[str]]) -> list[Floats]:
-        return [self.marginal(names) for names in sets]
+        """The same for many sets: most of the work is shared."""
+        return [table * self.total for table in self._answers.marginals([tuple(names) for names in sets])]
 
     def draw(self, rows: int, noise: NoiseSource) -> dict[str, NDArray[Any]]:
         """Codes of so many rows, each attribute in the smallest unsigned type that holds them."""

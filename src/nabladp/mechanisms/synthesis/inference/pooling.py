@@ -22,7 +22,7 @@ from nabladp.mechanisms.synthesis.inference.residuals import Residual, centred, 
 Floats = NDArray[np.float64]
 POWERS = (0.0, 0.5, 1.0, 1.5)  # of a cell's expected count, for its share in the model's error
 _EVIDENCE = 1.0  # in log-likelihood, that a power other than 0 must gain
-_OWN = 0.5  # of the noise is in the model itself, which was fitted to the same measurements
+_UNTOLD = 1.5  # the same power for a model that was not told
 _LEAST = 1e-3  # of an average cell: no cell is expected to hold less, here
 
 
@@ -56,11 +56,10 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
             if part not in expected:
                 expected[part] = summed(guess, names, part)
     parts = {part: _shrunk(table, known[part]) for part, table in expected.items() if part in known}
-    typical = _typical(parts, expected)
+    typical = _typical(model, parts, expected)
     for part, table in expected.items():
         if part not in parts:
-            amiss = typical.get(len(part), 0.0) * (model.total / table.size) ** 2 * _freedom(table)
-            parts[part] = _Part(np.zeros(table.shape), np.full(table.shape, amiss), 0.0)
+            parts[part] = _Part(np.zeros(table.shape), typical.get(len(part), 0.0) * _weights(table), 0.0)
     return [_one(model, names, guess, parts) for names, guess in zip(wanted, guesses, strict=True)]
 
 
@@ -79,8 +78,21 @@ def _shrunk(expected: Floats, found: Residual) -> _Part:
         if best is None or likelihood > best[0]:
             best = likelihood, amiss / both
     weight = best[1] if best is not None else np.ones(expected.shape)
-    left = noise * (weight + _OWN * (1 - weight))
-    return _Part(weight * miss, left, float(weight.mean()))
+    return _Part(weight * miss, weight * noise + (1 - weight) * _inherited(expected, noise), float(weight.mean()))
+
+
+def _inherited(expected: Floats, noise: float) -> Floats:
+    """What the model is off by where it agrees with what was measured: it was fitted to the same noise.
+
+    All of the noise where it expects many rows; where it expects few it follows the noise less.
+    """
+    follows = expected / (expected + math.sqrt(noise))
+    return np.asarray(follows * noise + (1 - follows) * np.minimum(_whole(expected), noise))
+
+
+def _whole(expected: Floats) -> Floats:
+    """The square of the largest error to reckon with in cells of few rows: as many rows as expected, and some."""
+    return np.asarray(expected + expected**2)
 
 
 def _freedom(table: Floats) -> float:
@@ -88,13 +100,25 @@ def _freedom(table: Floats) -> float:
     return float(math.prod(1 - 1 / size for size in table.shape))
 
 
-def _typical(parts: Mapping[Names, _Part], expected: Mapping[Names, Floats]) -> dict[int, float]:
-    """By number of attributes: how wrong the model is on measured residuals, as a share of an average cell, squared."""
-    found: dict[int, list[float]] = {}
+def _weights(expected: Floats) -> Floats:
+    """Shares of cells in the error of a model that was never told about these attributes together."""
+    return np.asarray(np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD * _freedom(expected))
+
+
+def _typical(model: Model, parts: Mapping[Names, _Part], expected: Mapping[Names, Floats]) -> dict[int, float]:
+    """By number of attributes: how wrong the model is where it was not told but something was measured.
+
+    Where it was told all that was measured: as wrong as it would be without, which is rather too much.
+    """
+    found: dict[tuple[int, bool], list[float]] = {}
     for part, each in parts.items():
         table = expected[part]
-        found.setdefault(len(part), []).append(float((each.shift**2).mean()) / max(float(table.mean()), 1e-9) ** 2)
-    return {k: float(np.median(values)) for k, values in found.items()}
+        told = model.tree.home(part) is not None
+        amiss = centred(table) if told else each.shift
+        rate = float((amiss**2).sum()) / max(float(_weights(table).sum()), 1e-300)
+        found.setdefault((len(part), told), []).append(rate)
+    told = {k: float(np.median(values)) for (k, told), values in found.items() if told}
+    return told | {k: float(np.median(values)) for (k, told), values in found.items() if not told}
 
 
 def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]) -> Pooled:
@@ -109,7 +133,7 @@ def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]
         variance += each.variance.transpose(turned).reshape(shape) / others**2
     possible = guess > 0  # the model rules out nothing but declared zeros
     values = on_simplex(np.where(possible, values, -math.inf), model.total) if model.total > 0 else guess
-    variance[~possible] = 0.0
+    variance = np.where(possible, np.minimum(variance, _whole(np.maximum(values, guess))), 0.0)
     return Pooled(names, values, variance, _error(variance, model.total), parts[ordered].weight)
 
 

@@ -1,0 +1,109 @@
+"""All pairs of attributes at once: one pass from the leaves of a junction tree to its root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
+from nabladp.mechanisms.synthesis.inference.tables import Names, Table, arranged, product
+
+Floats = NDArray[np.float64]
+_ROW = ""  # the name of an axis along which the values of several attributes follow each other
+
+
+@dataclass(frozen=True, eq=False)
+class _Stack:
+    """For several attributes, one after the other: the joint probabilities of each one's values and ``shared``."""
+
+    attributes: list[str]
+    table: Floats  # values of all attributes by cells of ``shared``
+    shared: Names
+    lengths: list[int]  # of the axes of ``shared``
+
+
+def all_pairs(tree: JunctionTree, beliefs: Sequence[Floats], wanted: Iterable[Names]) -> dict[Names, Floats]:
+    """Probabilities of pairs of attributes that are in no cluster together.
+
+    A cluster hands to its parent, for all attributes below it together, their joint probabilities with what the two
+    share. Two attributes meet at the lowest cluster above both.
+    """
+    pairs = {frozenset(names): names for names in wanted}
+    used = {name for names in pairs for name in names}
+    found: dict[Names, Floats] = {}
+    stacks: list[list[_Stack]] = [[] for _ in tree.clusters]
+    for c in range(len(tree.clusters) - 1, -1, -1):
+        cluster = tree.clusters[c]
+        belief: Table = cluster.names, beliefs[c]
+        upward = [_own(tree, belief, [name for name in cluster.rest if name in used], cluster.shared)]
+        for k, stack in enumerate(stacks[c]):
+            conditional = _conditional(stack)
+            for name in cluster.rest:
+                if name in used:
+                    block = _carried(tree, conditional, stack, belief, (name,))
+                    _collect(tree, found, pairs, stack.attributes, [name], block)
+            for other in stacks[c][k + 1 :]:
+                met = _carried(tree, conditional, stack, belief, other.shared) @ _conditional(other).T
+                _collect(tree, found, pairs, stack.attributes, other.attributes, met)
+            carried = _carried(tree, conditional, stack, belief, cluster.shared)
+            upward.append(_Stack(stack.attributes, carried, cluster.shared, _lengths(tree, cluster.shared)))
+        stacks[c] = []  # no longer needed
+        if cluster.parent >= 0:
+            together = [name for stack in upward for name in stack.attributes]
+            if together:
+                table = np.concatenate([stack.table for stack in upward])
+                stacks[cluster.parent].append(_Stack(together, table, cluster.shared, upward[0].lengths))
+    return found
+
+
+def _lengths(tree: JunctionTree, names: Names) -> list[int]:
+    return [tree.sizes[name] for name in names]
+
+
+def _own(tree: JunctionTree, belief: Table, names: list[str], shared: Names) -> _Stack:
+    parts = [arranged(belief, (name, *shared)).reshape(tree.sizes[name], -1) for name in names]
+    empty = np.empty((0, tree.cells(shared)))
+    return _Stack(names, np.concatenate([empty, *parts]), shared, _lengths(tree, shared))
+
+
+def _conditional(stack: _Stack) -> Floats:
+    """Given what is shared: each attribute's values add up to one."""
+    total = stack.table.sum(axis=0) / len(stack.attributes)
+    return np.asarray(np.divide(stack.table, total, out=np.zeros_like(stack.table), where=total > 0))
+
+
+def _carried(tree: JunctionTree, conditional: Floats, stack: _Stack, belief: Table, target: Names) -> Floats:
+    """Joint probabilities of the stack's values and other attributes of the cluster it has reached."""
+    union = tuple(name for name in belief[0] if name in stack.shared or name in target)
+    rows: Table = (_ROW, *stack.shared), conditional.reshape(-1, *stack.lengths)
+    names, table = product(rows, (union, arranged(belief, union)), (_ROW, *target))
+    return arranged((names, table), (_ROW, *target)).reshape(len(conditional), -1)
+
+
+def _collect(
+    tree: JunctionTree,
+    found: dict[Names, Floats],
+    pairs: dict[frozenset[str], Names],
+    down: list[str],
+    across: list[str],
+    block: Floats,
+) -> None:
+    """Cut a block of values by values into the pairs that are wanted."""
+    rows = _starts(tree, down)
+    columns = _starts(tree, across)
+    for i, a in enumerate(down):
+        for j, b in enumerate(across):
+            names = pairs.get(frozenset((a, b)))
+            if names is not None:
+                cut = block[rows[i] : rows[i + 1], columns[j] : columns[j + 1]]
+                found[names] = cut if names == (a, b) else cut.T
+
+
+def _starts(tree: JunctionTree, names: list[str]) -> list[int]:
+    starts = [0]
+    for name in names:
+        starts.append(starts[-1] + tree.sizes[name])
+    return starts

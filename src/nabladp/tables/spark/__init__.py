@@ -1,0 +1,8 @@
+"""Tables on a Spark cluster: rows are encoded and counted where they are; counts alone come to the driver."""
+
+from __future__ import annotations
+
+from nabladp.tables.spark.frame import SparkFrame, is_spark
+from nabladp.tables.spark.reading import check_spark, read_spark
+
+__all__ = ["SparkFrame", "check_spark", "is_spark", "read_spark"]

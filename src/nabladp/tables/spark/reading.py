@@ -1,0 +1,187 @@
+"""The Spark source of a plan: one of Spark's own readers, on the session that runs or on one that is started for it.
+
+source = { spark = "parquet", path = "s3a://census/people", master = "spark://host:7077" }
+source = { spark = "delta", path = "people", options = { versionAsOf = "12" } }
+source = { spark = "table", name = "census.people" }
+source = { spark = "jdbc", url = "jdbc:postgresql://host/census", table = "people", user = "reader",
+           password_env = "CENSUS_PASSWORD", split = { column = "id", low = 1, high = 2000000000, parts = 400 } }
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import MissingPart, SourceError
+from nabladp.tables.spark.jobs import condition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COMMON: dict[str, type] = {"spark": str, "master": str, "conf": Mapping, "options": Mapping}
+_OWN: dict[str, dict[str, type]] = {
+    "parquet": {"path": str},
+    "delta": {"path": str},
+    "table": {"name": str},
+    "jdbc": {"url": str, "table": str, "user": str, "password_env": str, "driver": str, "split": Mapping},
+}
+_NEEDED = {"parquet": ("path",), "delta": ("path",), "table": ("name",), "jdbc": ("url", "table")}
+_SPLIT = {"column": str, "low": int, "high": int, "parts": int}
+_QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}  # logs may quote rows
+
+
+def check_spark(source: Mapping[str, Any]) -> None:
+    """Refuses what is no Spark source, without starting anything."""
+    kind = str(source.get("spark"))
+    if kind not in _OWN:
+        raise SourceError(
+            "A Spark source names one of Spark's readers.",
+            fix=f'Write, for instance, {{ spark = "parquet", path = "…" }}; known: {", ".join(_OWN)}.',
+        )
+    if "password" in source or any("password" in key.lower() for key in source.get("options", ())):
+        raise SourceError(
+            "A plan is no place for a password.",
+            fix="Write password_env, the name of an environment variable that holds it.",
+        )
+    _check_entries(f"A Spark source of kind {kind!r}", source, _COMMON | _OWN[kind], _NEEDED[kind])
+    if "split" in source:
+        _check_entries("'split' of a Spark source", source["split"], _SPLIT, tuple(_SPLIT))
+    for key in source.get("conf", ()):
+        if not key.startswith("spark."):
+            raise SourceError(f"{key!r} is no setting of Spark.", fix="Their names start with 'spark.'.")
+
+
+def _check_entries(what: str, given: Mapping[str, Any], known: Mapping[str, type], needed: tuple[str, ...]) -> None:
+    for name, value in given.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+            raise SourceError(f"{what} has no entry {name!r}.", fix=fix, entry=name)
+        if not isinstance(value, known[name]) or isinstance(value, bool):
+            raise SourceError(f"{name!r} of a Spark source has the wrong type.", fix=f"Give {_TYPES[known[name]]}.")
+    for name in needed:
+        if name not in given:
+            raise SourceError(f"{what} needs {name!r}.", fix="See docs/spark.md.", entry=name)
+
+
+_TYPES = {str: "text", int: "a whole number", Mapping: "a table of entries, in braces"}
+
+
+def read_spark(source: Mapping[str, Any], folder: str = "") -> DataFrame:
+    """The data frame that a plan's source stands for; no row is read yet."""
+    check_spark(source)
+    spark = session(source.get("master"), source.get("conf", {}))
+    try:
+        return _READERS[source["spark"]](spark, source, folder)
+    except SourceError:
+        raise
+    except Exception as error:  # texts of drivers may hold the address, and with it a password
+        kind = condition(error) or ""
+        raise SourceError(
+            f"Spark cannot open the table{f' ({kind})' if kind else ''}.", fix=_fix(error, kind)
+        ) from None
+
+
+def _read_path(spark: SparkSession, source: Mapping[str, Any], folder: str) -> DataFrame:
+    path = source["path"]
+    if "://" not in path and not path.startswith("/"):
+        path = str(Path(folder).absolute() / path)
+    frame = spark.read.format(source["spark"]).options(**source.get("options", {})).load(path)
+    return _texts(frame) if source["spark"] == "parquet" else frame
+
+
+def _texts(frame: DataFrame) -> DataFrame:
+    """Bytes are text in a Parquet file whose writer did not say so, as elsewhere in nabladp."""
+    from pyspark.sql import functions as f
+
+    names = [f"c{i}" for i in range(len(frame.columns))]
+    bare = frame.toDF(*names)
+    columns = [f.col(n).cast("string") if kind == "binary" else f.col(n) for n, kind in bare.dtypes]
+    return bare.select(*columns).toDF(*frame.columns) if any(k == "binary" for _, k in frame.dtypes) else frame
+
+
+def _read_table(spark: SparkSession, source: Mapping[str, Any], folder: str) -> DataFrame:
+    return spark.read.options(**source.get("options", {})).table(source["name"])
+
+
+def _read_jdbc(spark: SparkSession, source: Mapping[str, Any], folder: str) -> DataFrame:
+    options = {"url": source["url"], "dbtable": source["table"], **source.get("options", {})}
+    options |= {name: source[name] for name in ("user", "driver") if name in source}
+    if "password_env" in source:
+        password = os.environ.get(source["password_env"])
+        if password is None:
+            raise SourceError(
+                f"There is no environment variable {source['password_env']!r}.",
+                fix="Set it to the password of the database.",
+            )
+        options["password"] = password
+    if "split" in source:
+        split = source["split"]
+        options |= {"partitionColumn": split["column"], "lowerBound": str(split["low"])}
+        options |= {"upperBound": str(split["high"]), "numPartitions": str(split["parts"])}
+    return spark.read.format("jdbc").options(**options).load()
+
+
+_READERS = {"parquet": _read_path, "delta": _read_path, "table": _read_table, "jdbc": _read_jdbc}
+
+
+def _fix(error: Exception, kind: str) -> str:
+    text = str(error).lower()
+    if "path_not_found" in text or "path does not exist" in text:
+        return "Check the path, as the cluster sees it."
+    if "data_source_not_found" in text or "failed to find the data source" in text or "classnotfound" in text:
+        return "Add the reader's package to spark.jars.packages, for Delta io.delta:delta-spark."
+    if "no suitable driver" in text:
+        return "Add the database's driver to spark.jars, and name its class as 'driver'."
+    if "table_or_view_not_found" in text:
+        return "Check the name of the table."
+    return "Check the address, the permissions and the options of the source."
+
+
+# ---- sessions ------------------------------------------------------------------------------------------------------
+
+
+def session(master: str | None = None, conf: Mapping[str, Any] | None = None) -> SparkSession:
+    """The session that runs, or a new one. A running one must be what was asked for."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingPart("Spark tables need pyspark.", fix="Install nabladp[spark].") from None
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        _check_same(running, master, conf or {})
+        return running
+    builder: Any = SparkSession.builder.appName("nabladp")
+    if master is not None:
+        builder = builder.master(master)
+    if (master or "").startswith("local"):  # workers on this machine run what this process runs
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in {**_QUIET, **(conf or {})}.items():
+        builder = builder.config(name, _plain(value))
+    try:
+        started: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        gone = "java_gateway" in str(error).lower()
+        fix = "Install Java 17 or newer." if gone else "Check the master's address, and that this machine reaches it."
+        raise SourceError("Spark does not start.", fix=fix, condition=condition(error)) from None
+    return started
+
+
+def _check_same(running: SparkSession, master: str | None, conf: Mapping[str, Any]) -> None:
+    if master is not None and running.sparkContext.master != master:
+        raise SourceError(
+            "A Spark session runs already, with another master.", fix="Leave out 'master', or stop that session."
+        )
+    for name, value in conf.items():
+        if running.conf.get(name, None) != _plain(value):
+            raise SourceError(
+                f"A Spark session runs already, with another {name!r}.", fix="Leave it out, or stop that session."
+            )
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,151 @@
+"""Counts of a table on a cluster: sums on the executors, a tree of sums between them, and the result to the driver."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from threading import Event
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nabladp.errors import NablaDPError
+from nabladp.schema import Schema
+from nabladp.tables.counts import Kernel, Progress, whole, wrong_number_of_rows
+from nabladp.tables.duck import Batches
+from nabladp.tables.encode import Encoder, Finding, code_type
+from nabladp.tables.spark import tasks
+from nabladp.tables.spark.frame import SparkFrame
+from nabladp.tables.spark.jobs import Share, Stopped, act
+from nabladp.tables.spark.keeping import Keeper
+from nabladp.tables.spark.records import error_of
+from nabladp.tables.spark.shipping import Shipping
+from nabladp.tables.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CHUNK = 1 << 18  # counts in a record: two megabytes
+CORES_PER_BRANCH = 8  # so many cores' partial sums are added before they meet the others'
+TASKS_PER_CORE = 4
+
+
+class SparkTable(Table):
+    """Rows stay on the executors; each pass over them is one action, and only its counts reach the driver.
+
+    The data frame has to give the same rows each time it is evaluated.
+    """
+
+    one_process = False
+
+    def __init__(self, source: SparkFrame, schema: Schema, rows: int | None = None) -> None:
+        super().__init__(source, schema, rows)
+        self._frame = source
+        self._spark = source.frame.sparkSession
+        self._keeper = Keeper(source, schema)
+
+    def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
+        return self._frame.batches(names, ordered)
+
+    def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
+        """As for any table. The kernel is first called here, with no rows, to learn the shape of its result."""
+        names = tuple(getattr(kernel, "attributes", self.schema.names)) or self.schema.names[:1]
+        by_position = bool(getattr(kernel, "by_position", False))
+        n, nothing = self.n, self._no_rows(names)
+        shape = whole(kernel(nothing, 0) if by_position else kernel(nothing)).shape
+        cells = math.prod(shape)
+        frame, rows = self._keeper.rows(names, n)
+        if not by_position:
+            codes = n * Encoder(self.schema, names).bytes_per_row()
+            frame = frame.coalesce(most_tasks(self._cores, codes, cells))
+        branches = -(-self._cores // CORES_PER_BRANCH)
+        fold = tasks.Fold(rows, kernel, branches, CHUNK, self._frame.sizes if by_position else None)
+        total, seen = self._summed(frame, fold, cells, None if progress is None else _in_rows(progress, n))
+        if seen != n:
+            raise wrong_number_of_rows()
+        return total.reshape(shape)
+
+    def _summed(
+        self, frame: DataFrame, fold: tasks.Fold, cells: int, told: Share | None
+    ) -> tuple[NDArray[np.int64], int]:
+        chunks = max(1, -(-cells // CHUNK))
+        with closing(Shipping()) as ship:
+            sums = ship(frame, fold)
+            if fold.branches > 1:
+                some = min(chunks * fold.branches, TASKS_PER_CORE * self._cores)
+                sums = ship(sums.repartition(some, "chunk", "branch"), tasks.Add())
+            return self._collected(ship(sums.repartition(chunks, "chunk"), tasks.Add()), cells, told)
+
+    def _collected(self, sums: DataFrame, cells: int, told: Share | None) -> tuple[NDArray[np.int64], int]:
+        """A few chunks at a time, so that the driver never holds a large result more than once."""
+        total, stop = np.zeros(cells, dtype=np.int64), Event()
+        faults: list[NablaDPError] = []
+
+        def collect() -> int:
+            seen = 0
+            for one in sums.toLocalIterator():
+                if stop.is_set():
+                    raise Stopped
+                if one.fault is not None:
+                    faults.append(error_of(one.fault))
+                    continue
+                part = np.frombuffer(one.data, np.int64)
+                start = one.chunk * CHUNK
+                total[start : start + len(part)] = part
+                seen += one.rows
+            return seen
+
+        seen = act(self._spark, "counting", collect, told, stop)
+        if faults:
+            raise min(faults, key=self._place)
+        return total, seen
+
+    def _place(self, fault: NablaDPError) -> int:
+        """Of several faults always the same is told: the first in the order of the schema."""
+        column = fault.fields.get("column")
+        return self.schema.names.index(column) if column in self.schema.names else -1
+
+    def _no_rows(self, names: tuple[str, ...]) -> pa.RecordBatch:
+        arrays = [pa.array(np.empty(0, code_type(self.schema[name].size))) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+    @property
+    def _cores(self) -> int:
+        return max(1, self._spark.sparkContext.defaultParallelism)
+
+    # ---- checking -----------------------------------------------------------------------------------------------
+
+    def findings(self) -> list[Finding]:
+        """The rules of the schema that rows break, found where the rows are."""
+        with closing(Shipping()) as ship:
+            told = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema)).select("fault").distinct()
+            faults = [error_of(one.fault) for one in act(self._spark, "checking", told.collect)]
+        for fault in faults:
+            if "rule" not in fault.fields:  # not about a column
+                raise fault
+        found = [Finding(f.fields["column"], f.fields["rule"], f.fix) for f in sorted(faults, key=self._place)]
+        return found
+
+    def is_function(self, column: str, sources: tuple[str, ...]) -> bool:
+        """Whether a column is a function of others on all rows; its columns must break no rule."""
+        chosen = (*sources, column)
+        layout = ", ".join(f"c{i} long" for i in range(len(chosen)))
+        with closing(Shipping()) as ship:
+            codes = ship(self._frame.columns(chosen), tasks.Columns(Encoder(self.schema, chosen)), layout).distinct()
+            keys = [f"c{i}" for i in range(len(sources))]
+            broken = codes.groupBy(*keys).count().where("count > 1").limit(1)
+            return not act(self._spark, "checking", broken.collect)
+
+
+def most_tasks(cores: int, codes: int, cells: int) -> int:
+    """A partial sum should stand for at least as many bytes of codes as it has itself, while all cores have work."""
+    return min(max(cores, codes // (8 * max(1, cells))), (1 << 31) - 1)
+
+
+def _in_rows(progress: Progress, rows: int) -> Share:
+    def told(share: float) -> None:
+        progress(int(share * rows), rows)
+
+    return told

@@ -1,0 +1,114 @@
+"""The whole list of mechanisms over every engine: one table gives the same counts and, seeded, the same release."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from spark_cluster import cluster, spark  # noqa: F401
+
+from nabladp.mechanisms import MECHANISMS, Mechanism
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
+from nabladp.noise import NoiseSource
+from nabladp.privacy import CDP
+from nabladp.tables import CodedTable, Table, decode, open_table
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def neighbour(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+contract = neighbour("test_mechanisms")
+SCHEMA, ROWS = contract.SCHEMA, 3000
+BY_PLACE: list[Mechanism] = [  # rows are told apart by where they stand: engines must agree on that, too
+    HalfspaceLearner(CDP(1), "sick", over=("region", "age"), method="average", label_treatment="response"),
+    HalfspaceLearner(CDP(2), "sick", over=("region", "age"), holdout=0.2, holdout_budget=CDP(0.5)),
+    HalfspaceLearner(
+        CDP(2), "sick", over=("region", "age"), label_treatment="response", holdout=0.2, holdout_budget=CDP(0.5)
+    ),
+]
+EVERY: list[Mechanism] = [*contract.INSTANCES, *BY_PLACE]
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> dict[str, Any]:  # noqa: F811
+    codes = contract.codes(ROWS)
+    people = decode(SCHEMA, codes)
+    path = tmp_path_factory.mktemp("engines") / "people.parquet"
+    pq.write_table(people, path, row_group_size=1000)
+    return {
+        "codes": CodedTable(SCHEMA, codes),
+        "Arrow": open_table(people, SCHEMA),
+        "DuckDB": open_table(path, SCHEMA),
+        "Spark": open_table(spark.read.parquet(str(path)), SCHEMA),
+    }
+
+
+class Told:
+    """Counts that write down what was counted."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+        self.counted: list[Any] = []
+        self.n, self.schema, self.one_process = table.n, table.schema, table.one_process
+
+    def marginals(self, sets: Any, progress: Any = None) -> Any:
+        found = self.table.marginals(sets, progress)
+        self.counted += found
+        return found
+
+    def fold(self, kernel: Any, progress: Any = None) -> Any:
+        found = self.table.fold(kernel, progress)
+        self.counted.append(found)
+        return found
+
+
+def test_every_mechanism_is_here() -> None:
+    assert {type(mechanism).__name__ for mechanism in EVERY} == set(MECHANISMS)
+
+
+def test_the_engines_are_what_they_are_called(engines: dict[str, Any]) -> None:
+    assert [table.one_process for table in engines.values()] == [True, True, True, False]
+    assert len(engines["Spark"]._frame.sizes) > 2 and isinstance(engines["Spark"], Table)
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda m: f"{type(m).__name__}-{EVERY.index(m)}")
+def test_equal_counts_and_equal_releases(mechanism: Mechanism, engines: dict[str, Any]) -> None:
+    told, released = {}, {}
+    tables = engines | {"codes, read again": engines["codes"]}  # as if rows were on other machines
+    for name, table in tables.items():
+        told[name] = Told(table)
+        told[name].one_process = name in ("codes", "Arrow", "DuckDB")
+        released[name] = contract.values(mechanism.run(told[name], NoiseSource.seeded(11)))
+    assert len(set(released.values())) == 1
+    for name, same in (("Arrow", "codes"), ("DuckDB", "codes"), ("Spark", "codes, read again")):
+        assert told[name].counted
+        for one, other in zip(told[name].counted, told[same].counted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda m: f"{type(m).__name__}-{EVERY.index(m)}")
+def test_kernels_can_travel(mechanism: Mechanism) -> None:
+    """Every kernel is picklable, and gives the same sums after the journey."""
+
+    class Travelling(Told):
+        def fold(self, kernel: Any, progress: Any = None) -> Any:
+            return super().fold(pickle.loads(pickle.dumps(kernel)), progress)
+
+    table = CodedTable(SCHEMA, contract.codes(300))
+    plain, travelled = Told(table), Travelling(table)
+    plain.one_process = travelled.one_process = False
+    runs = [contract.values(mechanism.run(rows, NoiseSource.seeded(4))) for rows in (plain, travelled)]
+    assert runs[0] == runs[1]

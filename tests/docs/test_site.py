@@ -1,0 +1,145 @@
+"""docs/ builds into a site, strictly: every page is in its contents, every link and anchor leads somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import runpy
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort
+
+from nabladp.mechanisms import MECHANISMS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def built(folder: Path, **changed: object) -> Path:
+    """The site, or Abort where anything was warned about."""
+    logging.getLogger("mkdocs").setLevel(logging.WARNING)
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True, **changed))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("site"))
+
+
+def test_every_page_is_there_and_starts_with_its_title(site: Path) -> None:
+    for page in DOCS.glob("*.md"):
+        title = re.search(r"^# (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert title is not None
+        assert "<h1" in (site / f"{page.stem}.html").read_text(encoding="utf-8"), page.name
+
+
+def test_what_lies_outside_comes_along(site: Path) -> None:
+    assert (site / "repository/index.html").exists()
+    assert (site / "repository/examples/hospital.py").exists()
+    assert (site / "repository/src/nabladp/mechanisms/mwem/PROOF.html").exists()
+    assert 'href="repository/src/nabladp/mechanisms/mwem/PROOF.html"' in (site / "mwem.html").read_text("utf-8")
+    assert 'href="../quickstart.html"' in (site / "repository/index.html").read_text("utf-8")
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    loads = re.compile(r"""<(?:script|img|iframe|source)[^>]*\ssrc="(https?:|//)|<link[^>]*\shref="(https?:|//)""")
+    for page in site.rglob("*.html"):
+        assert not loads.search(page.read_text(encoding="utf-8")), page.name
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet.name
+
+
+def test_contents_are_those_of_the_index(site: Path) -> None:
+    index = (site / "index.html").read_text(encoding="utf-8")
+    places = [index.index(f">{name}<") for name in ("Start here", "What it means", "Mechanisms", "Reference")]
+    assert places == sorted(places)
+    assert "<li><a" in index.split("Start here</strong>")[1][:80]  # a list, although no empty line comes before it
+
+
+def test_a_broken_link_a_missing_anchor_and_an_unlisted_page_are_noticed(tmp_path: Path) -> None:
+    pages = script("site_pages")
+    for number, text in enumerate(("[x](nowhere.md)", "[x](#nowhere)", "[x](two.md)")):
+        docs = tmp_path / f"docs{number}"
+        docs.mkdir()
+        (docs / "index.md").write_text(f"# One\n\n{text}\n", encoding="utf-8")
+        (docs / "two.md").write_text("# Two\n", encoding="utf-8")
+        with pytest.raises(Abort):
+            config = {"docs_dir": str(docs), "hooks": [], "extra_css": [], "nav": [{"One": "index.md"}]}
+            built(tmp_path / "site", **config)
+    assert pages.contents("**A**\n- [b](b.md) and [c](../c.md): d\n") == [
+        {"Contents": "index.md"},
+        {"A": [{"B": "b.md"}, {"C": "repository/c.md"}]},
+    ]
+
+
+# What is told of measurements
+
+
+@pytest.mark.parametrize(
+    ("page", "key", "form"),
+    [
+        ("comparison", "excess_ratio_vs_diffprivlib_max", "{:.1f}: never worse"),
+        ("comparison", "excess_ratio_vs_zcdp_median", "**{:.1f}, "),
+        ("comparison", "excess_ratio_vs_zcdp_max", ", {:.2f}**"),
+        ("comparison", "gaussian_speedup_vs_opendp", "{:.0f} and "),
+        ("comparison", "laplace_speedup_vs_opendp", " and {:.0f} times"),
+        ("comparison", "error_ratio_l1_over_joint_k2", "| {:.1f}, "),
+        ("comparison", "error_ratio_l1_over_joint_k3", ", {:.1f} |"),
+        ("faq", "kills", "In {:.0f} kills of clients"),
+        ("faq", "faults_caught", "All {:.0f} faults"),
+    ],
+)
+def test_figures_are_those_of_the_results(page: str, key: str, form: str) -> None:
+    results = (ROOT / "bench" / "RESULTS.md").read_text(encoding="utf-8")
+    measured = {float(number) for number in re.findall(rf'"{key}":\s([\d.]+)', results)}
+    told = " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
+    assert any(form.format(number) in told for number in measured), f"{key} was measured as {measured}"
+
+
+def test_census_figures_are_those_of_the_example() -> None:
+    page = (DOCS / "comparison.md").read_text(encoding="utf-8")
+    persons = runpy.run_path(str(ROOT / "examples/census2020/certificate.py"))["load"]("US persons")
+    for told, chosen in (
+        ("race and ethnicity", ("cenrace", "hispanic")),
+        ("geography", ("geography",)),
+        ("all attributes of a person", persons.universe.roots),
+    ):
+        row = f"| {told} | {persons.rho(chosen):.4f} | {persons.epsilon(chosen, 1e-6):.2f} |"
+        assert row in page, row
+
+
+# What is generated
+
+
+def test_plan_reference_is_current() -> None:
+    made = script("make_plan_reference")
+    assert made.TARGET.read_text(encoding="utf-8") == made.page(), "run docs/make_plan_reference.py"
+
+
+def test_pictures_of_concepts_are_current_and_follow_the_guarantee() -> None:
+    made = script("make_concept_figures")
+    for name, drawn in made.pictures().items():
+        assert (DOCS / name).read_text(encoding="utf-8") == drawn, "run docs/make_concept_figures.py"
+    figures = made.set_figures()
+    assert made.sets([(size, 2 * exact, known) for size, exact, known in figures]) != made.sets(figures)
+
+
+def test_no_mechanism_is_missing_from_the_decision_tree() -> None:
+    leaves = [name for _, branch in script("make_concept_figures").TREE for _, name in branch]
+    assert sorted(leaves) == sorted(MECHANISMS)
+    page = (DOCS / "which-mechanism.md").read_text(encoding="utf-8")
+    assert all(f"| [{name}](" in page for name in MECHANISMS)
