@@ -20,8 +20,8 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests bench docs
-	$(BIN)/ruff format --check src tests bench docs
+	$(BIN)/ruff check src tests bench docs examples
+	$(BIN)/ruff format --check src tests bench docs examples
 	$(BIN)/mypy
 
 peers: $(PEERS)/.done

@@ -80,7 +80,9 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         f"Race and ethnicity of a person whose other attributes stay as they are: {told['rho']:.2f}-zCDP, "
         f"ε = {told['epsilon']['1e-06']['tight']:.2f} at δ = 1e-6."
     )
-    yield f"Persons and housing units together: ρ = {whole['rho']:.2f}, ε = {whole['epsilon']['1e-06']:.2f} at δ = 1e-6."
+    yield (
+        f"Persons and housing units together: ρ = {whole['rho']:.2f}, ε = {whole['epsilon']['1e-06']:.2f} at δ = 1e-6."
+    )
 
 
 def main(folder: str | None = None) -> None:

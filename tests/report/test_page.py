@@ -96,7 +96,7 @@ def test_the_choice_is_kept_in_the_address(open_page: Any, report_file: Path) ->
     told = watched.page.inner_text(".result")
     assert open_page(report_file, CHOICE).page.inner_text(".result") == told
     odd = open_page(report_file, "#explore?a=nobody&a=__proto__&delta=7&prior=x")
-    assert "Nothing is ticked" in odd.page.inner_text(".explore") or "δ must lie" in odd.page.inner_text(".explore")
+    assert "δ must lie" in odd.page.inner_text(".explore")
     watched.page.locator(".explore button", has_text="None").click()
     assert watched.page.url.endswith("report.html") and watched.is_quiet() and odd.is_quiet()
 
@@ -105,10 +105,19 @@ def test_delta_out_of_range_says_so(open_page: Any, report_file: Path) -> None:
     watched = open_page(report_file, CHOICE)
     before = watched.page.inner_text(".result")
     watched.page.fill("#delta", "2")
-    assert "between 0 and 1" in watched.page.inner_text("#wrong") and watched.page.inner_text(".result") == before
+    assert "between 0 and 1" in watched.page.inner_text("#wrong")
+    assert "ε" not in watched.page.inner_text(".result"), "nothing stale"
     assert watched.page.get_attribute("#delta", "aria-invalid") == "true"
     watched.page.fill("#delta", "1e-3")
     assert watched.page.inner_text("#wrong") == "" and watched.page.inner_text(".result") != before
+
+
+def test_an_address_that_asks_for_what_is_not_there_says_so(open_page: Any, report_file: Path) -> None:
+    watched = open_page(report_file, "#explore?a=incme&a=sick&a=__proto__")
+    told = watched.page.inner_text(".result")
+    assert "also asks for incme + __proto__, which are not attributes" in told and "curious about sick" in told
+    watched.page.locator(".explore button", has_text="a neighbour").click()
+    assert "also asks" not in watched.page.inner_text(".result") and watched.is_quiet()
 
 
 def test_the_record_is_downloaded_as_it_was_published(open_page: Any, report_file: Path, folder: Path) -> None:

@@ -147,7 +147,10 @@ class Synthesis:
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
         """How the budget will be used and why, the noise of a measured marginal, memory and time."""
-        return expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
+        found = expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
+        if n or self.strategy != "auto":
+            return found
+        return replace(found, strategy="auto", why="decides when the number of rows is known")
 
     def _drawn_rows(self, n: int) -> int:
         return min(n, MOST_DRAWN) if self.rows is None else self.rows
@@ -161,6 +164,7 @@ class Synthesis:
             report_progress(counts, "learning, round", done, total)
 
         state = course.run(Truth(counts, course.design.wanted.sizes), noise, progress)
+        report_progress(counts, "drawing rows", 0, 0)
         return self._output(course.design, state, noise)
 
     def _course(self, schema: Schema, n: int) -> Course:

@@ -9,7 +9,7 @@ power that makes what was measured most likely.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 POWERS = (0.0, 0.5, 1.0, 1.5)  # of a cell's expected count, for its share in the model's error
 _EVIDENCE = 1.0  # in log-likelihood, that a power other than 0 must gain
 _UNTOLD = 1.5  # the same power for a model that was not told
+_GUESSED = 0.5  # of what attributes have to do with each other, the model misses where nothing was measured
+_ENOUGH = 100  # measured residuals that show what is typical
 _LEAST = 1e-3  # of an average cell: no cell is expected to hold less, here
 
 
@@ -47,8 +49,13 @@ class _Part:
 
 
 def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Sequence[str]]) -> list[Pooled]:
+    """The best answer for each set, whether it was measured, in part or not at all, and how wrong it may be."""
     wanted = [tuple(names) for names in sets]
     guesses = model.marginals(wanted)
+    if model.total <= 0:
+        return [
+            Pooled(names, guess, np.zeros(guess.shape), 0.0, 0.0) for names, guess in zip(wanted, guesses, strict=True)
+        ]
     known = residuals(measurements)
     expected: dict[Names, Floats] = {}
     for names, guess in zip(wanted, guesses, strict=True):
@@ -56,9 +63,11 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
             if part not in expected:
                 expected[part] = summed(guess, names, part)
     parts = {part: _shrunk(table, known[part]) for part, table in expected.items() if part in known}
-    typical = _typical(model, parts, expected)
-    for part, table in expected.items():
-        if part not in parts:
+    untold = [part for part in expected if part not in parts]
+    if untold:
+        typical = _typical(model, known, {len(part) for part in untold})
+        for part in untold:
+            table = expected[part]
             parts[part] = _Part(np.zeros(table.shape), typical.get(len(part), 0.0) * _weights(table), 0.0)
     return [_one(model, names, guess, parts) for names, guess in zip(wanted, guesses, strict=True)]
 
@@ -105,20 +114,21 @@ def _weights(expected: Floats) -> Floats:
     return np.asarray(np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD * _freedom(expected))
 
 
-def _typical(model: Model, parts: Mapping[Names, _Part], expected: Mapping[Names, Floats]) -> dict[int, float]:
-    """By number of attributes: how wrong the model is where it was not told but something was measured.
+def _typical(model: Model, known: Mapping[Names, Residual], widths: Collection[int]) -> dict[int, float]:
+    """By number of attributes: how wrong the model is likely to be where nothing was measured.
 
-    Where it was told all that was measured: as wrong as it would be without, which is rather too much.
+    Where something was measured that the model was not told, that shows it. Where it was told: by a part of what it
+    would miss without.
     """
-    found: dict[tuple[int, bool], list[float]] = {}
-    for part, each in parts.items():
-        table = expected[part]
+    found: dict[int, list[float]] = {}
+    measured = [part for part in known if len(part) in widths]
+    some = measured[:: max(1, len(measured) // _ENOUGH)]
+    for part, table in zip(some, model.marginals(some), strict=True):
         told = model.tree.home(part) is not None
-        amiss = centred(table) if told else each.shift
-        rate = float((amiss**2).sum()) / max(float(_weights(table).sum()), 1e-300)
-        found.setdefault((len(part), told), []).append(rate)
-    told = {k: float(np.median(values)) for (k, told), values in found.items() if told}
-    return told | {k: float(np.median(values)) for (k, told), values in found.items() if not told}
+        amiss = centred(table) if told else _shrunk(table, known[part]).shift
+        rate = float((amiss**2).sum()) / float(_weights(table).sum())
+        found.setdefault(len(part), []).append(rate * (_GUESSED if told else 1.0))
+    return {k: float(np.median(rates)) for k, rates in found.items()}
 
 
 def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]) -> Pooled:
@@ -132,7 +142,7 @@ def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]
         values += each.shift.transpose(turned).reshape(shape) / others
         variance += each.variance.transpose(turned).reshape(shape) / others**2
     possible = guess > 0  # the model rules out nothing but declared zeros
-    values = on_simplex(np.where(possible, values, -math.inf), model.total) if model.total > 0 else guess
+    values = on_simplex(np.where(possible, values, -math.inf), model.total)
     variance = np.where(possible, np.minimum(variance, _whole(np.maximum(values, guess))), 0.0)
     return Pooled(names, values, variance, _error(variance, model.total), parts[ordered].weight)
 

@@ -116,7 +116,7 @@ class Network:
             link = self._links[c]
             rows, total = table.reshape(link.matrix), totals[c]
             if link.parent < 0:
-                rows /= total
+                rows /= max(total.item(), math.ulp(0.0))  # nothing at all may be possible
                 continue
             chance = link.sum(tables[link.parent]).transpose(link.from_parent).reshape(total.shape)
             rows *= np.divide(chance, total, out=np.zeros_like(total), where=total > 0)

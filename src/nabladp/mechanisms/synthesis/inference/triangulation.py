@@ -25,17 +25,20 @@ class Graph:
         self._near = np.zeros((len(self.names), len(self.names)), np.uint8)
         self._add(self._near, cliques)
 
+    def _places(self, clique: Sequence[str]) -> list[int]:
+        for name in clique:
+            if name not in self._place:
+                raise UnknownAttribute.named(name, self.names)
+        return [self._place[name] for name in clique]
+
     def _add(self, near: Bits, cliques: Iterable[Sequence[str]]) -> None:
         for clique in cliques:
-            for name in clique:
-                if name not in self._place:
-                    raise UnknownAttribute.named(name, self.names)
-            places = [self._place[name] for name in clique]
+            places = self._places(clique)
             near[np.ix_(places, places)] = 1
 
     def holds(self, clique: Sequence[str]) -> bool:
         """Whether these attributes are connected to each other already."""
-        places = [self._place[name] for name in clique]
+        places = self._places(clique)
         return bool(self._near[np.ix_(places, places)].all())
 
     def add(self, clique: Sequence[str]) -> None:
