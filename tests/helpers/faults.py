@@ -38,6 +38,8 @@ from nabladp.mechanisms.noisy_marginals import mechanism as marginals
 from nabladp.mechanisms.projection import Projection
 from nabladp.mechanisms.projection.calibration import Calibration
 from nabladp.mechanisms.scales import least_scale
+from nabladp.mechanisms.synthesis import Synthesis
+from nabladp.mechanisms.synthesis import design as synthesis
 from nabladp.noise import NoiseSource
 from nabladp.noise.bits import SeededBits, SystemBits
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
@@ -493,6 +495,13 @@ EXACT = (
         MWEM(CDP(2), Conjunctions(1), rounds=2, per_round=1, selection=0.2),
         AB,
         equal_rounds_once,
+        n=1,
+    ),
+    Fault(
+        "scale x 0.7 (rounds that choose)",
+        Synthesis(CDP(2), 1, strategy="packed", one_way=0, rounds=1, selection=0.05),
+        AB,
+        scale_07(synthesis),
         n=1,
     ),
     Fault(

@@ -208,6 +208,17 @@ def test_releases_that_do_not_belong_together_are_refused(tmp_path: Path, folder
     assert report(one).count("<article") == 2, "one part and the certificate"
 
 
+def test_misspelt_folders_and_goals(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)  # where a report could be made, but was not asked for
+    for wrong in ("singel", "relaese.json"):
+        with pytest.raises(ReleaseError, match=f"no folder '{wrong}'"):
+            write(wrong, tmp_path / "x.html")
+    with pytest.raises(ReleaseError, match="no release in"):
+        write(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert write("single", tmp_path) == tmp_path / "report.html" and len(list(tmp_path.iterdir())) == 1
+
+
 def test_composition_over_the_parts(folder: Path) -> None:
     """The page of a folder tells what all its parts tell together."""
     pairs, single = (Release.load(folder / name) for name in ("pairs", "single"))

@@ -60,6 +60,7 @@ RELEASED: dict[str, Callable[[Any], list[Any]]] = {
     "ThresholdLearner": lambda out: [np.array(out.codes), np.array([out.ones or 0])],
     "GramMatrix": lambda out: [out.entries],
     "HalfspaceLearner": lambda out: [out.integers],
+    "Synthesis": lambda out: [noisy.counts for noisy in out.measured],
 }
 
 
@@ -244,7 +245,7 @@ def written(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 def session(folder: Path, noise: NoiseSource, mechanism: Any) -> Session:
-    limit = Pure(1000) if mechanism.budget.pure else CDP(1000)
+    limit = Pure(1000) if mechanism.budget is not None and mechanism.budget.pure else CDP(1000)
     return Session(TABLE, SCHEMA, Budget(per_attribute=limit), folder / "ledger.db", noise=noise)
 
 
