@@ -180,8 +180,11 @@ def test_realised_spending_stays_within_the_claim() -> None:
     """For every set, what a run really measured costs no more than was claimed for all runs."""
     rows = table(5)
     universe = Universe.of(rows.schema)
-    for strategy, person in itertools.product(("packed", "single", "all"), (None, Rho(3))):
-        mechanism = Synthesis(CDP(1), strategy=strategy, rounds=7, person=person, sets={"b1+b2": Rho(0.6)})
+    nested = (("b0",), ("b0", "b1"), ("b3", "b2"), ("b4",))  # what is measured first is asked for again
+    for strategy, person, workload in itertools.product(("packed", "single", "all"), (None, Rho(3)), (1, 2, nested)):
+        mechanism = Synthesis(
+            CDP(1), workload, strategy=strategy, rounds=7, person=person, sets={"b1+b2": Rho(0.6)}, one_way=0.3
+        )
         output = mechanism.run(rows, NoiseSource.seeded(4))
         claim = mechanism.guarantee(rows.schema, rows.n)
         for size in range(1, 6):

@@ -13,7 +13,7 @@ from nabladp.cli.answer import answering, print_json, say, working
 
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a release, or of a whole plan.")],
-    to: Annotated[Path | None, typer.Option("--out", help="A file, or a folder for report.html; otherwise into its own folder.")] = None,
+    to: Annotated[Path | None, typer.Option("--out", help="Where to write it; otherwise into the folder.")] = None,
     pdf: Annotated[Path | None, typer.Option(help="Also the whole report as PDF; needs Chromium.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Also the certificate, one page of PDF.")] = None,
     png: Annotated[Path | None, typer.Option(help="Also a picture of each chart, into this folder.")] = None,

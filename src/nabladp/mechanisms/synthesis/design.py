@@ -59,7 +59,7 @@ class Design:
         planned = _planned(limits, wanted.first, [Fraction(1)] * len(wanted.first), choice.one_way)
         if choice.strategy == "all":
             rest = Accounts.after(limits, _cost(limits, planned)).left()
-            planned += _planned(rest, wanted.sets, _shares(wanted, choice.balance), Fraction(1))
+            planned = _merged(planned + _planned(rest, wanted.sets, _shares(wanted, choice.balance), Fraction(1)))
             return cls(wanted, limits, choice, n, planned, _cost(limits, planned))
         sources = [limits.universe.sources(names) for names in wanted.candidates]
         read = frozenset().union(*sources)
@@ -134,6 +134,16 @@ def _planned(limits: Limits, sets: tuple[Names, ...], weights: list[Fraction], s
                 fix="Raise it or ask for fewer sets.",
             )
     return tuple(Planned(names, amount) for names, amount in zip(sets, units, strict=True))
+
+
+def _merged(planned: tuple[Planned, ...]) -> tuple[Planned, ...]:
+    """One marginal where a set was planned twice, for what both cost: exacter than two."""
+    found: dict[frozenset[str], Planned] = {}
+    for each in planned:
+        key = frozenset(each.attributes)
+        before = found.get(key)
+        found[key] = each if before is None else Planned(before.attributes, before.units + each.units)
+    return tuple(found.values())
 
 
 def _cost(limits: Limits, planned: tuple[Planned, ...]) -> Guarantee:

@@ -17,6 +17,8 @@ from nabladp.mechanisms.synthesis.selection import ABSOLUTE
 _ROWS_A_SECOND = 3e6  # counted, for each hundred marginals
 _CELLS_A_SECOND = 2e7  # compared with the model
 _SECONDS_A_BYTE = 4e-7  # of a model, to fit it
+_SECONDS_A_SET = 1.5e-3  # of a fit, for every marginal it is fitted to
+_BYTES_A_SET = 30_000
 _BASE_BYTES = 300_000_000  # the packages
 _COPIES = 6  # of the model's tables while it is fitted, and of an answer's
 
@@ -63,8 +65,8 @@ class ExpectedError:
 def expect(design: Design, limit_bytes: int, rows: int) -> ExpectedError:
     wanted, n = design.wanted, design.n
     if design.accounts is None:
-        chosen = {p.attributes: p.scale for p in design.planned}
-        scales = np.array([chosen[names] for names in wanted.sets])
+        chosen = {frozenset(p.attributes): p.scale for p in design.planned}
+        scales = np.array([chosen[frozenset(names)] for names in wanted.sets])
     else:
         grown = design.accounts.grow(Fraction(1, design.choice.rounds))
         units = [grown.affordable(design.limits.charged(names), design.sharing) for names in wanted.sets]
@@ -98,7 +100,13 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int) -> int:
     counted = int(design.cells.sum()) if design.accounts is not None else workload_cells
     kept = min(MOST_BYTES, 4 * counted)
     counting = 8 * min(2 * AT_ONCE, counted)
-    return _BASE_BYTES + kept + counting + _COPIES * (_model_bytes(design, limit_bytes) + 8 * workload_cells)
+    return (
+        _BASE_BYTES
+        + _BYTES_A_SET * len(design.wanted.candidates)
+        + kept
+        + counting
+        + _COPIES * (_model_bytes(design, limit_bytes) + 8 * workload_cells)
+    )
 
 
 def _seconds(design: Design, limit_bytes: int) -> float:
@@ -107,5 +115,6 @@ def _seconds(design: Design, limit_bytes: int) -> float:
     fits = 2 + rounds / 2
     counting = design.n * max(1.0, len(design.wanted.candidates) / 100) / _ROWS_A_SECOND
     compared = sum(int(design.cells[list(block.members)].sum()) for blocks in design.rounds for block in blocks)
-    fitting = 0.05 + _SECONDS_A_BYTE * _model_bytes(design, limit_bytes) / 2
+    measured = len(design.planned) + sum(block.most for blocks in design.rounds for block in blocks)
+    fitting = 0.05 + _SECONDS_A_SET * measured + _SECONDS_A_BYTE * _model_bytes(design, limit_bytes) / 2
     return counting + compared / _CELLS_A_SECOND + fits * fitting

@@ -108,14 +108,12 @@ class Course:
     def _measure(
         self, truth: Truth, sets: Sequence[Names], scales: Sequence[float], number: int, noise: NoiseSource
     ) -> list[Noisy]:
-        """Fresh noise on every cell of every table."""
-        found = []
-        scale = dict(zip(sets, scales, strict=True))
-        for chunk in truth.chunks(sets):
-            for names, table in zip(chunk, truth.tables(chunk), strict=True):
-                drawn = noise.discrete_gaussian(scale[names], table.shape)  # [noise]
-                found.append(Noisy(names, table + drawn, scale[names], number))
-        return found
+        """Fresh noise on every cell of every table, each of its own scale: a set may stand there twice."""
+        tables = ((n, t) for chunk in truth.chunks(sets) for n, t in zip(chunk, truth.tables(chunk), strict=True))
+        return [
+            Noisy(names, table + noise.discrete_gaussian(scale, table.shape), scale, number)  # [noise]
+            for (names, table), scale in zip(tables, scales, strict=True)
+        ]
 
     # ---- before a choice ------------------------------------------------------------------------------------------
 

@@ -62,8 +62,9 @@ def _cost(limits: Limits, rounds: Sequence[tuple[Block, ...]], found: Mapping[st
 
 
 def distance(truth: Integers, guess: Floats) -> int:
-    """‖truth − guess‖₁ in parts of 1/GRID of a row. One row moves it by at most 2·GRID."""
-    near = np.rint(np.maximum(guess, 0.0) * GRID).astype(np.int64)
+    """‖truth − guess‖₁ in parts of 1/GRID of a row. One row moves it by at most 2·GRID, whatever the guess is."""
+    rows = float(truth.sum())  # a public number: all of them
+    near = np.rint(np.clip(np.nan_to_num(guess), 0.0, rows) * GRID).astype(np.int64)
     return int(np.abs(GRID * truth - near).sum())  # [score]
 
 

@@ -74,7 +74,7 @@ def _possible(m: Measurement, zeros: Sequence[Zeros]) -> Measurement:
     return m if values is m.values else Measurement(m.attributes, values, m.variance)
 
 
-def fit_seconds(sizes: Mapping[str, int], cliques: Sequence[Sequence[str]], steps: int = 100) -> float:
+def fit_seconds(sizes: Mapping[str, int], cliques: Sequence[Sequence[str]], steps: int = 60) -> float:
     """About how long a fit from scratch takes on one core, from public facts only: good to a factor of three."""
     cells = model_bytes(sizes, cliques) / BYTES_A_CELL
-    return 0.02 + steps * (1.5e-4 * len(sizes) + 2e-8 * cells)
+    return 0.02 + steps * (8e-5 * len(sizes) + 2e-8 * cells)

@@ -16,7 +16,7 @@ from nabladp.mechanisms.synthesis.inference.tables import Table, given, product
 
 Floats = NDArray[np.float64]
 MOST_BYTES = 1 << 30
-_MANY = 30  # pairs across clusters that are better answered all together
+_MANY = 30  # pairs across clusters: no fewer are answered all together
 
 
 class Answers:
@@ -41,7 +41,7 @@ class Answers:
                 raise UnknownAttribute.named(name, self.tree.sizes)
         homes = {names: self.tree.home(names) for names in sets}
         across = [names for names in sets if len(names) == 2 and homes[names] is None]
-        pairs = all_pairs(self.tree, self.beliefs, across) if len(across) > _MANY else {}
+        pairs = all_pairs(self.tree, self.beliefs, across) if len(across) > self._many(across) else {}
         found = []
         for names in sets:
             self._check(names)
@@ -53,6 +53,11 @@ class Answers:
             else:
                 found.append(self._across(names))
         return found
+
+    def _many(self, pairs: Sequence[Names]) -> float:
+        """How many pairs make it worth while to answer them all together: about a third of all there are."""
+        used = len({name for names in pairs for name in names})
+        return max(_MANY, used * (used - 1) / 6)
 
     def _across(self, names: Names) -> Floats:
         top = 0
