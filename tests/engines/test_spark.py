@@ -20,6 +20,7 @@ from spark_cluster import Cluster, cluster, spark  # noqa: F401
 from spark_kernels import Broken, ColumnSums, Places, Slow, Wrong
 
 from nabladp.errors import DataError, MechanismError, MissingPart, NablaDPError, SourceError
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget
@@ -110,6 +111,16 @@ def settled(seconds: float, condition: Any) -> bool:
 
 
 # Counts
+
+
+def test_rows_without_a_fixed_order_have_no_places(spark: Any) -> None:  # noqa: F811
+    made = spark.range(0, 300, 1, 3).selectExpr("cast(id % 7 as int) as a", "cast(id % 2 as int) as y")
+    schema = Schema((Attribute("a", "integer", low=0, high=6), Attribute("y", "integer", low=0, high=1)))
+    learner = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="response")
+    learner.run(open_table(made, schema), NoiseSource.seeded(1))
+    for shuffled in (made.repartition(3), made.repartition("a"), made.orderBy("y")):
+        with pytest.raises(DataError, match="fixed order"):
+            learner.run(open_table(shuffled, schema), NoiseSource.seeded(1))
 
 
 def test_every_kind_of_value_has_the_code_it_has_elsewhere(frame: Any, path: Path) -> None:

@@ -67,6 +67,17 @@ class SparkFrame:
             sizes[row["part"]] = row["count"]
         return sizes
 
+    def refuse_without_order(self) -> None:
+        """A row must stand in the same place in every pass. After a shuffle it does not: Spark deals rows out by what
+        the columns in use hold, and fetches blocks as they come. A database promises no order either."""
+        plan = self.frame._jdf.queryExecution().executedPlan().toString()
+        if "Exchange" in plan or "JDBC" in plan:
+            raise DataError(
+                "Rows of this Spark table have no fixed order (it is shuffled, or read from a database); a holdout and "
+                "randomized labels need one.",
+                fix="Write it to Parquet or Delta and release from there, or leave out holdout and responses.",
+            )
+
     def columns(self, names: tuple[str, ...]) -> DataFrame:
         """Told by their positions: names may hold anything."""
         places = {name: i for i, name in enumerate(self.frame.columns)}

@@ -56,7 +56,7 @@ class SparkTable(Table):
         n, nothing = self.n, self._no_rows(names)
         shape = whole(kernel(nothing, 0) if by_position else kernel(nothing)).shape
         cells = math.prod(shape)
-        frame, rows = self._keeper.rows(names, n)
+        frame, rows = self._in_place(names) if by_position else self._keeper.rows(names, n)
         if not by_position:
             codes = n * Encoder(self.schema, names).bytes_per_row()
             frame = frame.coalesce(most_tasks(self._cores, codes, cells))
@@ -66,6 +66,12 @@ class SparkTable(Table):
         if seen != n:
             raise wrong_number_of_rows()
         return total.reshape(shape)
+
+    def _in_place(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
+        """Always the same columns, whichever are asked for, so that every pass meets every row in the same place."""
+        self._frame.refuse_without_order()
+        columns = self.schema.names
+        return self._frame.columns(columns), tasks.FromValues(Encoder(self.schema, names), columns)
 
     def _summed(
         self, frame: DataFrame, fold: tasks.Fold, cells: int, told: Share | None

@@ -32,13 +32,15 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class FromValues:
-    """Rows as they are in the table, encoded on the way."""
+    """Rows as they are in the table, encoded on the way. ``columns``: those they have, where there are more."""
 
     encoder: Encoder
+    columns: tuple[str, ...] | None = None
 
     def codes(self, batches: Batches) -> Batches:
-        for batch in gathered(batches, self.encoder.names, batch_rows(len(self.encoder.names))):
-            yield self.encoder.encode(batch)
+        columns = self.columns or self.encoder.names
+        for batch in gathered(batches, columns, batch_rows(len(columns))):
+            yield self.encoder.encode(batch.select(list(self.encoder.names)))
 
 
 @dataclass(frozen=True)
