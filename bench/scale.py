@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.tables import COLUMNS, NAMES, PAIRS, check_equal, columns, schema, timed, write
 
-SECONDS = {"full": 420, "quick": 150}
+SECONDS = {"full": 290, "quick": 200}
 ENGINES = ("duckdb", "spark")
 MASTER, HEAP = "local[2]", "640m"
 OPTIONS = "-XX:+UseSerialGC -XX:MaxDirectMemorySize=256m"  # a heap that grows only when it must
