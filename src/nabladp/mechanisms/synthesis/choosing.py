@@ -76,9 +76,11 @@ _CLEAR = 9.0
 def _auto(facts: Facts) -> Choice:
     clear = _signal(facts)
     if clear >= _CLEAR:
-        why = f"every marginal can be measured well at once (a cell holds {clear:.2g} times its noise on average)"
+        why = f"every marginal can be measured well at once (a cell holds {_short(clear)} times its noise on average)"
         return _named(facts, "all", why)
-    why = f"noise would drown most marginals (a cell holds {clear:.2g} times its noise on average), so rounds choose"
+    why = (
+        f"noise would drown most marginals (a cell holds {_short(clear)} times its noise on average), so rounds choose"
+    )
     if facts.person is not None:
         return _named(facts, "single", f"{why}; one a round costs a person least, and only a person is limited")
     return _named(facts, "packed", why)
@@ -103,3 +105,7 @@ def _times_used(wanted: Wanted) -> dict[str, int]:
         for name in names:
             often[name] += 1
     return often
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
