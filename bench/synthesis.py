@@ -29,7 +29,7 @@ SECONDS = {"full": 14_400, "quick": 900}
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 OURS, PERSON = "ours", "ours, person"
 BASELINES = ("AIM", "AIM + pooling", "Gaussian", "Gaussian + model", "single")
-PEER_SECONDS = {"full": 3600, "quick": 300}
+PEER_SECONDS = {"full": 900, "quick": 300}
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.errors import MechanismError
+from nabladp.kernels import compiled
 from nabladp.noise.choices import select_exponential
 from nabladp.noise.draws import Draws, Floats, Integers
 from nabladp.noise.parameters import whole_number
@@ -41,7 +40,7 @@ class Packings:
         self.width, self.masks = _family(masks, width)
         self._sets, self._group, self._first = _by_lowest_attribute(self.masks, self.width)
         wanted = 1 << self.count if self.count <= self.width else 0
-        states: NDArray[np.int32] = _compiled(_reach)(self._sets, self._first, self.width, wanted)
+        states: NDArray[np.int32] = compiled(_reach)(self._sets, self._first, self.width, wanted)
         if not states[-1]:
             largest = largest_packing(self.masks, self.width)
             raise MechanismError(
@@ -137,7 +136,7 @@ class Packings:
             per_set += np.log(np.bincount(self._group, np.exp(weights - per_set[self._group])))
         table = np.full((len(self._visited) + 1, self.count + 1), -np.inf)
         table[:, 0] = 0.0
-        _compiled(_fill)(self._sets, self._first, per_set, self._visited, self._states, self._row, table, soft)
+        compiled(_fill)(self._sets, self._first, per_set, self._visited, self._states, self._row, table, soft)
         return table
 
     def _walk(self, weights: Floats, table: Floats, choose: Choose) -> tuple[int, ...]:
@@ -188,7 +187,7 @@ def largest_packing(masks: Sequence[int] | Integers, width: int) -> int:
     width, family = _family(masks, width)
     sets, _, first = _by_lowest_attribute(family, width)
     every_count = (2 << width) - 1
-    return int(_compiled(_reach)(sets, first, width, every_count)[-1]).bit_length() - 1
+    return int(compiled(_reach)(sets, first, width, every_count)[-1]).bit_length() - 1
 
 
 def _family(masks: Sequence[int] | Integers, width: int) -> tuple[int, Integers]:
@@ -214,17 +213,6 @@ def _by_lowest_attribute(masks: Integers, width: int) -> tuple[Integers, Integer
 
 def _scores(values: Floats, grid: int) -> Integers:
     return np.rint(values * 2.0**grid).astype(np.int64)
-
-
-@cache
-def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled when first used, and kept on disk where there is a place for it."""
-    from numba import njit
-
-    try:
-        return njit(cache=True, nogil=True)(kernel)
-    except RuntimeError:  # no folder to write to
-        return njit(nogil=True)(kernel)
 
 
 def _reach(sets: Integers, first: Integers, width: int, wanted: int) -> NDArray[np.int32]:

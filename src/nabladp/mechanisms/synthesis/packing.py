@@ -8,14 +8,13 @@ by exactly one path of such steps. Walking the path, step by step at random, dra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.kernels import compiled
 from nabladp.noise import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -35,7 +34,7 @@ class Packing:
         self.masks, self.weights = given[self._order], np.asarray(weights, np.float64)[self._order]
         self._first = np.searchsorted(lowest[self._order], np.arange(width + 1)).astype(np.int64)
         self.table = np.zeros(1 << width)
-        _compiled(_fill)(self.masks, self.weights, self._first, self.table)
+        compiled(_fill)(self.masks, self.weights, self._first, self.table)
 
     def draw(self, noise: NoiseSource) -> tuple[int, ...]:
         """The sorted indices of a packing."""
@@ -108,17 +107,6 @@ def log_law(scores: Integers, grid: int) -> Floats:
     """The logs of probabilities ∝ exp(scores/2^grid)."""
     gaps = np.ldexp((scores - scores.max()).astype(np.float64), -grid)
     return np.asarray(gaps - math.log(math.fsum(np.exp(gaps))))
-
-
-@cache
-def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled when first used, and kept on disk where there is a place for it."""
-    from numba import njit
-
-    try:
-        return njit(cache=True, nogil=True)(kernel)
-    except RuntimeError:  # no folder to write to
-        return njit(nogil=True)(kernel)
 
 
 def _fill(masks: Integers, weights: Floats, first: Integers, table: Floats) -> None:

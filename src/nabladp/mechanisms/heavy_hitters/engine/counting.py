@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nabladp.kernels import compiled
 from nabladp.mechanisms.heavy_hitters.engine import kernels
-from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers, compiled
+from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
 from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Integers, Listed, Part, Product
 from nabladp.mechanisms.heavy_hitters.engine.sifting import Counted, one_by_one, sifted
 from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent as Frequent

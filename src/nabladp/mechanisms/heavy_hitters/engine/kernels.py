@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,17 +10,6 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.unsignedinteger]
 
 SPREAD = 1 << 12  # windows up to this size are counted in several copies, for rows that are all alike
-
-
-@cache
-def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled when first used, and kept on disk where there is a place for it."""
-    from numba import njit
-
-    try:
-        return njit(cache=True, nogil=True)(kernel)
-    except RuntimeError:  # no folder to write to
-        return njit(nogil=True)(kernel)
 
 
 def append(cells: Numbers, numbers: Numbers, axis: np.unsignedinteger) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.kernels import compiled
 from nabladp.mechanisms.heavy_hitters.engine import kernels
 from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
-from nabladp.mechanisms.heavy_hitters.engine.kernels import compiled as compiled
 
 Integers = NDArray[np.int64]
 

@@ -19,17 +19,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.errors import MechanismError
+from nabladp.kernels import compiled
 from nabladp.privacy.units import exact
 
 Integers = NDArray[np.int64]
@@ -198,17 +198,6 @@ def signs_of(labels: ArrayLike, count: int) -> NDArray[np.int8]:
 
 
 # ---- kernels -------------------------------------------------------------------------------------------------------
-
-
-@cache
-def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled when first used, and kept on disk where there is a place for it."""
-    from numba import njit
-
-    try:
-        return njit(cache=True, nogil=True)(kernel)
-    except RuntimeError:  # no folder to write to
-        return njit(nogil=True)(kernel)
 
 
 def _only_signs(values: NDArray[Any]) -> bool:

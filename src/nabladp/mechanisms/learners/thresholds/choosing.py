@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.mechanisms.heavy_hitters.engine.numbering import compiled
+from nabladp.kernels import compiled
 from nabladp.mechanisms.learners.thresholds.design import Design
 
 if TYPE_CHECKING:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import UnknownAttribute
+from nabladp.kernels import compiled
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -57,18 +56,7 @@ class Graph:
 
     def _both(self, near: Bits) -> list[tuple[Bits, float]]:
         """By two rules, neither of which is always the better one."""
-        return [_compiled(_eliminate)(self._sizes, near.copy(), own) for own in (True, False)]
-
-
-@cache
-def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled when first used, and kept on disk where there is a place for it."""
-    from numba import njit
-
-    try:
-        return njit(cache=True, nogil=True)(kernel)
-    except RuntimeError:  # no folder to write to
-        return njit(nogil=True)(kernel)
+        return [compiled(_eliminate)(self._sizes, near.copy(), own) for own in (True, False)]
 
 
 def _eliminate(sizes: Floats, near: Bits, own: bool) -> tuple[Bits, float]:
