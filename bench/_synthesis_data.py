@@ -57,6 +57,10 @@ class Data:
     def rows(self, chosen: NDArray[np.int64]) -> Data:
         return Data(self.name, self.kind, self.schema, {name: column[chosen] for name, column in self.codes.items()})
 
+    def columns(self, chosen: Sequence[str]) -> Data:
+        schema = Schema(tuple(self.schema[name] for name in chosen))
+        return Data(self.name, self.kind, schema, {name: self.codes[name] for name in chosen})
+
 
 @cache
 def adult() -> Data | None:
@@ -149,3 +153,17 @@ def _made_up_attribute(name: str, size: int, missing: bool) -> Attribute:
 
 
 TABLES: dict[str, Callable[[], Data | None]] = {"adult": adult, "acs": acs, "bits": bits, "made up": made_up}
+
+# With all columns, everyone's rounds over 1,330 triples of ACS (560 of the made-up ones) take a day.
+THREE_WAY_COLUMNS: dict[str, Sequence[str]] = {
+    "acs": ("AGEP", "SEX", "MSP", "HISP", "RAC1P", "OWN_RENT", "INDP_CAT", "EDU", "PINCP_DECILE", "DPHY"),
+    "made up": [f"c{i}" for i in range(10)],
+}
+
+
+@cache
+def table_of(name: str, k: int) -> Data | None:
+    """The table on which all marginals of ``k`` columns are asked for."""
+    data = TABLES[name]()
+    chosen = THREE_WAY_COLUMNS.get(name) if k == 3 else None
+    return data if data is None or chosen is None else data.columns(chosen)

@@ -20,7 +20,7 @@ from typing import Any
 
 from bench._synthesis_alone import against_opendp, many_rows, peaks
 from bench._synthesis_classifier import classifiers
-from bench._synthesis_data import MODEL_MB, TABLES, Attributes, Data
+from bench._synthesis_data import MODEL_MB, TABLES, THREE_WAY_COLUMNS, Attributes, Data, table_of
 from nabladp.mechanisms.synthesis.mechanism import Synthesis
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Rho
@@ -73,6 +73,7 @@ def run(quick: bool) -> dict[str, object]:
         **classifiers(seeds),
         **many_rows(1_000_000 if quick else 10_000_000),
         "errors": listed(found),
+        "three_way_columns": {name: len(chosen) for name, chosen in THREE_WAY_COLUMNS.items()},
         "seeds": len(seeds),
     }
 
@@ -94,7 +95,7 @@ def cells(widths: Iterable[int], seeds: Iterable[int]) -> Iterator[Cell]:
 def measure(cell: Cell) -> Found:
     from bench import _synthesis_baselines as baselines
 
-    data = TABLES[cell.table]()
+    data = table_of(cell.table, cell.k)
     if data is None:
         raise RuntimeError("its file has gone")
     start = time.process_time()

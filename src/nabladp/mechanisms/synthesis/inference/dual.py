@@ -74,7 +74,7 @@ class Dual:
     def value(self, theta: Floats) -> tuple[float, Floats]:
         """And the gradient."""
         log_total, beliefs = self.network.beliefs(self.split(theta), self._room)
-        mean = np.concatenate([self.network.marginal(beliefs, i).ravel() for i in range(len(self.places))])
+        mean = np.concatenate([table.ravel() for table in self.network.marginals(beliefs)])
         pulled = self.parts.spread(self.parts.centred(self.parts.means(theta)) * self.pull)
         mean *= self.total
         mean -= self.target

@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from string import ascii_letters as _LETTERS
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
 from nabladp.mechanisms.synthesis.inference.measurement import Names, Zeros, spread
+from nabladp.mechanisms.synthesis.inference.places import Place, Places
 
 Floats = NDArray[np.float64]
-Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a table on some of a cluster's attributes lies in the cluster's own."""
-
-    home: int
-    names: Names  # in the cluster's order
-    shape: Shape  # of the table
-    spread: Shape  # the same with an axis of length 1 for every other attribute
-    others: tuple[int, ...]  # axes of the cluster to sum over
-
-    @cached_property
-    def letters(self) -> str:
-        count = len(self.spread)
-        return f"{_LETTERS[:count]}->{''.join(_LETTERS[k] for k in range(count) if k not in self.others)}"
-
-    def sum(self, table: Floats) -> Floats:
-        if not self.others:
-            return table
-        if 0 in self.others:
-            return np.asarray(table.sum(axis=self.others))
-        return np.asarray(np.einsum(self.letters, table))  # quicker when the first axis stays
 
 
 class Network:
@@ -47,33 +21,28 @@ class Network:
     def __init__(self, tree: JunctionTree, sets: Iterable[Names], zeros: Iterable[Zeros] = ()) -> None:
         self.tree = tree
         self.shapes = [tuple(tree.sizes[name] for name in cluster.names) for cluster in tree.clusters]
-        self.places = [self._place(names) for names in sets]
-        self._inside: list[list[int]] = [[] for _ in tree.clusters]
-        for i, place in enumerate(self.places):
-            self._inside[place.home].append(i)
+        wanted = list(sets)
+        homes = [self._home(names) for names in wanted]
+        held = [cluster.names for cluster in tree.clusters]
+        self.places = [Place.of(names, held[home], tree.sizes) for names, home in zip(wanted, homes, strict=True)]
+        self._inside = [[i for i, home in enumerate(homes) if home == c] for c in range(len(held))]
+        self._placed = [
+            Places(names, tree.sizes, [self.places[i].names for i in inside])
+            for names, inside in zip(held, self._inside, strict=True)
+        ]
         self._possible: list[Floats | None] = [None] * len(tree.clusters)
         for z in zeros:
-            place = self._place(z.attributes)
-            held = tree.clusters[place.home].names
-            mask = np.where(spread(z.forbidden, z.attributes, held), -np.inf, 0.0)
-            before = self._possible[place.home]
-            self._possible[place.home] = mask if before is None else before + mask
+            home = self._home(z.attributes)
+            mask = np.where(spread(z.forbidden, z.attributes, held[home]), -np.inf, 0.0)
+            before = self._possible[home]
+            self._possible[home] = mask if before is None else before + mask
         self._links = [_Link(tree, c) for c in range(len(tree.clusters))]
 
-    def _place(self, names: Names) -> Place:
+    def _home(self, names: Names) -> int:
         home = self.tree.home(names)
         if home is None:
             raise ValueError("a potential outside all clusters")
-        held = self.tree.clusters[home].names
-        sizes = self.tree.sizes
-        kept = tuple(name for name in held if name in names)
-        return Place(
-            home,
-            kept,
-            tuple(sizes[name] for name in kept),
-            tuple(sizes[name] if name in kept else 1 for name in held),
-            tuple(k for k, name in enumerate(held) if name not in kept),
-        )
+        return home
 
     def empty(self) -> list[Floats]:
         """Room for every cluster's table."""
@@ -92,8 +61,7 @@ class Network:
         log_total = 0.0
         for c in range(len(tables) - 1, -1, -1):
             table, link = tables[c], self._links[c]
-            for i in self._inside[c]:
-                table += potentials[i].reshape(self.places[i].spread)
+            self._placed[c].add([potentials[i] for i in self._inside[c]], table)
             mask = self._possible[c]
             if mask is not None:
                 table += mask
@@ -122,10 +90,13 @@ class Network:
             rows *= np.divide(chance, total, out=np.zeros_like(total), where=total > 0)
         return log_total, tables
 
-    def marginal(self, beliefs: Sequence[Floats], i: int) -> Floats:
-        """Of potential i, from the clusters' probabilities."""
-        place = self.places[i]
-        return place.sum(beliefs[place.home])
+    def marginals(self, beliefs: Sequence[Floats]) -> list[Floats]:
+        """Of every potential's set, from the clusters' probabilities."""
+        found = [_NOTHING] * len(self.places)
+        for c, inside in enumerate(self._inside):
+            for k, table in self._placed[c].sums(beliefs[c]).items():
+                found[inside[k]] = table
+        return found
 
 
 _NOTHING = np.empty(0)
@@ -144,6 +115,5 @@ class _Link:
         held = tree.clusters[cluster.parent].names if cluster.parent >= 0 else ()
         self.to_parent = sorted(range(len(cluster.shared)), key=lambda k: held.index(cluster.shared[k]))
         self.from_parent = [self.to_parent.index(k) for k in range(len(cluster.shared))]
-        self.spread = tuple(tree.sizes[name] if name in cluster.shared else 1 for name in held)
-        others = tuple(k for k, name in enumerate(held) if name not in cluster.shared)
-        self.sum = Place(cluster.parent, (), (), self.spread, others).sum
+        shared = Place.of(cluster.shared, held, tree.sizes)
+        self.spread, self.sum = shared.spread, shared.sum
