@@ -1,7 +1,9 @@
 # make demo   all set-up (core only), then the main job on a made-up population
 # make test   all set-up, then every test
 # make lint   ruff and strict mypy
-# make peers  .venv-peers: libraries that benchmarks measure against
+# make peers  .venv-peers, -mbi, -smartnoise: libraries that benchmarks measure against; their pins clash
+# make coverage  branches of privacy, noise and mechanisms that the tests take; fails below 95 %
+# make mutants   mutation testing of privacy and noise (docs/mutation.md)
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +11,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 NEEDS := python3 (3.11 or newer, with venv), make and git. On Debian: apt-get install -y python3 python3-venv git make
 
-.PHONY: demo test lint bench peers clean
+.PHONY: demo test lint bench peers coverage mutants clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.core
@@ -17,17 +19,27 @@ demo: $(VENV)/.core
 	$(BIN)/nabladp demo demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests bench docs examples
 	$(BIN)/ruff format --check src tests bench docs examples
 	$(BIN)/mypy
 
-peers: $(PEERS)/.done
+peers: $(PEERS)/.done $(PEERS)-mbi/.done $(PEERS)-smartnoise/.done
+
+coverage: $(VENV)/.dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage json -q -o - | $(BIN)/python tests/helpers/branches.py 95
+
+mutants: $(VENV)/.mutants
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/helpers/mutants.py run
+	$(BIN)/python tests/helpers/mutants.py table
 
 clean:
-	rm -rf $(VENV) $(PEERS) demo dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PEERS)-mbi $(PEERS)-smartnoise demo dist mutants .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -42,7 +54,23 @@ $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(VENV)/.mutants: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mutants]'
+	@touch $@
+
 $(PEERS)/.done: bench/peers/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
+
+$(PEERS)-mbi/.done: bench/peers/requirements-mbi.txt
+	$(PYTHON) -m venv $(PEERS)-mbi
+	$(PEERS)-mbi/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+# The one that may fail: it takes Python 3.10 to 3.14, and lists more than its MWEM needs (hence --no-deps).
+$(PEERS)-smartnoise/.done: bench/peers/requirements-smartnoise.txt
+	$(PYTHON) -m venv $(PEERS)-smartnoise
+	@{ $(PEERS)-smartnoise/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< \
+		&& $(PEERS)-smartnoise/bin/python -c 'import snsynth.mwem' && touch $@; } \
+		|| { rm -rf $(PEERS)-smartnoise; echo "smartnoise-synth is left out: it does not install here" >&2; }

@@ -1,6 +1,6 @@
 """Audits: planted faults that are caught, true claims that are refuted all the same, and how much of a claim is found.
 
-Faults are those of the zoo (tests/helpers/faults.py), audited with noise that nobody seeded. True claims are those of
+Faults are those of the zoo (tests/mechanisms), audited with noise that nobody seeded. True claims are those of
 small sound mechanisms of every kind; each of their audits may be wrong with a chance of 1%.
 """
 
@@ -48,7 +48,7 @@ def run(quick: bool) -> dict[str, object]:
 
 def faults() -> dict[str, object]:
     sys.path.insert(0, str(HELPERS))
-    from faults import FAULTS
+    from every_mechanism import FAULTS
 
     missed, caught = [], Counter[str]()
     for fault in FAULTS:

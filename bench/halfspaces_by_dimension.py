@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from bench._record_level import LEARNERS, SignedRows
 from nabladp import HalfspaceLearner
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP
 from nabladp.schema import Attribute, Schema
@@ -45,12 +46,12 @@ def uniform(d: int, n: int, draw: np.random.Generator) -> tuple[Signs, Signs]:
     return x, np.where(votes >= 0, np.int8(1), np.int8(-1))
 
 
-def constant_margin(d: int, n: int, draw: np.random.Generator) -> tuple[Signs, Signs]:
+def constant_margin(d: int, n: int, draw: np.random.Generator, margin: float = MARGIN) -> tuple[Signs, Signs]:
     """Weights are ±1, and in every row the same number of features, drawn by lot, vote for the label."""
     y = 2 * draw.integers(0, 2, n, dtype=np.int8) - 1
     weights = 2 * draw.integers(0, 2, d, dtype=np.int8) - 1
     lots = draw.random((n, d))
-    votes = round((1 + MARGIN) / 2 * d)
+    votes = round((1 + margin) / 2 * d)
     last = np.partition(lots, votes - 1, axis=1)[:, votes - 1, None]
     return np.where(lots <= last, weights, -weights) * y[:, None], y
 
@@ -91,12 +92,20 @@ def non_private(made: Made) -> float:
     return made.accuracy(LogisticRegression(max_iter=1000).fit(made.x.astype(np.float32), made.y).predict(made.test_x))
 
 
+def signs_schema(d: int, public: bool) -> Schema:
+    """The features x0, x1, … and the label y, public or not."""
+    return Schema((*(Attribute(f"x{i}", "boolean") for i in range(d)), Attribute("y", "boolean", public=public)))
+
+
+def fitted(x: Signs, y: Signs, learner: HalfspaceLearner, public: bool, seed: int) -> HalfspaceModel:
+    schema = signs_schema(x.shape[1], public)
+    columns = np.asfortranarray(x > 0).view(np.uint8)
+    codes = dict(zip(schema.names, (*columns.T, (y > 0).astype(np.uint8)), strict=True))
+    return learner.run(CodedTable(schema, codes), NoiseSource.seeded(seed))
+
+
 def ours(made: Made, method: str, public: bool, seed: int) -> float:
-    names = [f"x{i}" for i in range(made.x.shape[1])]
-    schema = Schema((*(Attribute(name, "boolean") for name in names), Attribute("y", "boolean", public=public)))
-    columns = np.asfortranarray(made.x > 0).view(np.uint8)
-    codes = {name: columns[:, i] for i, name in enumerate(names)} | {"y": (made.y > 0).astype(np.uint8)}
-    model = HalfspaceLearner(CDP(EPS0), "y", method=method).run(CodedTable(schema, codes), NoiseSource.seeded(seed))
+    model = fitted(made.x, made.y, HalfspaceLearner(CDP(EPS0), "y", method=method), public, seed)
     return made.accuracy(model.halfspace.predict((made.test_x > 0).astype(np.uint8)))
 
 

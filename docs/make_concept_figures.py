@@ -7,10 +7,13 @@ meaning hangs on colour alone.
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from html import escape
 from pathlib import Path
 
 from nabladp import CDP, Attribute, Guarantee, NoisyMarginals, Schema
+from nabladp.mechanisms import MECHANISMS, mechanism_class
 from nabladp.privacy import Rho
 
 FOLDER = Path(__file__).parent
@@ -22,6 +25,17 @@ CHANGES = (
     ("one attribute", "income", {"income": "90,000"}),
     ("two attributes", "income + disability", {"income": "90,000", "disability": "no"}),
     ("the whole person", "everything", {"region": "west", "income": "90,000", "disability": "no"}),
+)
+RECORD = ("region", "income", "diagnosis", "medication")
+QUESTIONS = (  # what someone wants to know of Ben, which of his attributes that is, and which figure speaks to it
+    ("What does Ben earn?", ("income",), "the figure for income"),
+    (
+        "Is Ben ill? His medication tells, too.",
+        ("diagnosis", "medication"),
+        "the figure for both, not for the diagnosis",
+    ),
+    ("Is Ben in the table at all?", RECORD, "the figure for the person, no other"),
+    ("Do people in the north earn more?", (), "none: it is not about Ben, and not hidden"),
 )
 DELTA, COUNT, BUDGET = 1e-6, 12, 0.5
 ASKED = (1, 2, 3, 6, 12)
@@ -137,14 +151,63 @@ def shown(epsilon: float) -> str:
     return f"{math.ceil(100 * epsilon) / 100:.2f}"
 
 
+# What a figure speaks to
+
+
+def question_figures() -> list[float]:
+    """ε of what each question asks about, after all pairs of four attributes were counted."""
+    schema = Schema(tuple(Attribute(name, "boolean") for name in RECORD))
+    guarantee = NoisyMarginals(CDP(BUDGET), k=2).guarantee(schema, 0)
+    return [guarantee.epsilon(asked, DELTA) if asked else 0.0 for _, asked, _ in QUESTIONS]
+
+
+def questions(figures: list[float]) -> str:
+    cell, row, left = 92, 92, 20
+    lines = [
+        text(left, 30, "Which figure answers which question?", 20, font_weight="600"),
+        text(
+            left, 54, f"All pairs of Ben's four attributes are counted, ε0 = {BUDGET} each; ε at δ = 10⁻⁶", fill=QUIET
+        ),
+    ]
+    for number, ((question, asked, figure), epsilon) in enumerate(zip(QUESTIONS, figures, strict=True)):
+        y = 90 + number * row
+        lines.append(text(left, y, question, 15, font_weight="600"))
+        for place, name in enumerate(RECORD):
+            marked = name in asked
+            lines.append(box(left + place * cell, y + 12, cell, 28, ORANGE if marked else "#ffffff"))
+            weight = "600" if marked else "400"
+            lines.append(text(left + place * cell + 7, y + 31, name, 13, font_weight=weight))
+        told = (f"ε = {shown(epsilon)}: " if asked else "") + figure
+        lines.append(text(left + 4 * cell + 18, y + 31, told, 14))
+    described = "; ".join(
+        f"{question} {' + '.join(asked) or 'nothing of his'}: {figure}" for question, asked, figure in QUESTIONS
+    )
+    return picture(
+        800, 90 + len(QUESTIONS) * row - 30, "Questions, and the figure that speaks to each", described, lines
+    )
+
+
 # Which mechanism
+
+
+def branches() -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """The tree above, and a last branch for mechanisms without a place in it, told as their docstrings begin."""
+    placed = {mechanism for _, leaves in TREE for _, mechanism in leaves}
+    others = tuple((first_words(mechanism_class(name)), name) for name in MECHANISMS if name not in placed)
+    return (*TREE, *((("something else", others),) if others else ()))
+
+
+def first_words(described: type) -> str:
+    """The first sentence of a docstring, as short as a leaf must be."""
+    words = re.split(r"[.:](?:\s|$)", " ".join((described.__doc__ or "").split()).replace("``", ""))[0]
+    return textwrap.shorten(words[:1].lower() + words[1:], 36, placeholder=" …")
 
 
 def tree() -> str:
     width, row, top = 900, 48, 60
     lines = [text(20, 32, "What do you want to publish?", 20, font_weight="600")]
     y = float(top)
-    for wanted, leaves in TREE:
+    for wanted, leaves in branches():
         middle = y + row * len(leaves) / 2
         lines.append(box(20, middle - 18, 300, 36, PALE, rx="6"))
         lines.append(text(34, middle + 5, wanted, 14, font_weight="600"))
@@ -156,12 +219,17 @@ def tree() -> str:
             lines.append(box(685, at - 17, 195, 34, "#ffffff", BLUE, rx="6", stroke_width="2"))
             lines.append(text(782.5, at + 5, mechanism, 14, text_anchor="middle", font_weight="600"))
         y += row * len(leaves) + 12
-    told = "; ".join(f"{wanted}, {when}: {mechanism}" for wanted, leaves in TREE for when, mechanism in leaves)
+    told = "; ".join(f"{wanted}, {when}: {mechanism}" for wanted, leaves in branches() for when, mechanism in leaves)
     return picture(width, y + 4, "A decision tree from what is to be published to a mechanism", told, lines)
 
 
 def pictures() -> dict[str, str]:
-    return {"neighbours.svg": neighbours(), "sets.svg": sets(set_figures()), "which_mechanism.svg": tree()}
+    return {
+        "neighbours.svg": neighbours(),
+        "sets.svg": sets(set_figures()),
+        "questions.svg": questions(question_figures()),
+        "which_mechanism.svg": tree(),
+    }
 
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from nabladp.errors import NablaDPError
 from nabladp.mechanisms import MECHANISMS, mechanism_class
 from nabladp.privacy import CDP, Approx, Budget, Pure, Rho
 from nabladp.release import plan
 from nabladp.schema import Attribute
 from nabladp.schema.rules import KINDS
-from nabladp.workloads import LinearQuery
+from nabladp.tables.spark import reading
+from nabladp.workloads import LinearQuery, Marginals
 from nabladp.workloads.plan import FAMILIES
 
 TARGET = Path(__file__).with_name("plan-reference.md")
@@ -46,14 +48,13 @@ SHAPED = {  # an example of each kind of attribute; what it gives is what the ki
     "real": Attribute("income", "real", edges=(0.0, 10.0, 50.0)),
     "boolean": Attribute("ill", "boolean"),
 }
-PAGES = {
-    "DistributionEstimate": "distribution-estimate",
-    "GramMatrix": "gram-matrix",
-    "HalfspaceLearner": "halfspaces",
-    "HeavyHitters": "heavy-hitters",
-    "NoisyMarginals": "noisy-marginals",
-    "PointLearner": "points",
-    "ThresholdLearner": "thresholds",
+
+
+NEEDED = {"budget": CDP(0.5), "label": "x", "workload": Marginals(1)}  # enough to make most mechanisms, for words_of
+NEEDED_BESIDES = {
+    "NoisyMarginals": {"k": 1},
+    "Synthesis": {"budget": CDP(0.5)},
+    "Attribute": {"name": "x", "kind": "real", "edges": (0.0, 1.0)},
 }
 
 
@@ -104,8 +105,29 @@ def _toml(value: Any) -> str:
 
 def options(described: type[Any]) -> str:
     hints = get_type_hints(described)
-    rows = [f"| `{field.name}` | {kind(hints[field.name])} | {default(field)} |" for field in fields(described)]
+    rows = [f"| `{field.name}` | {takes(described, field, hints)} | {default(field)} |" for field in fields(described)]
     return "| key | takes | default |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def takes(described: type[Any], field: Any, hints: Mapping[str, Any]) -> str:
+    words = " or ".join(f'`"{word}"`' for word in words_of(described, field.name))
+    plain = kind(hints[field.name])
+    return plain.replace("text", words, 1) if words and plain.startswith("text") else plain
+
+
+def words_of(described: type[Any], name: str) -> list[str]:
+    """The words that a field takes, as the code itself tells them to someone who gives it another one."""
+    required = [field.name for field in fields(described) if default(field) == "required"]
+    needed = {one: NEEDED[one] for one in required if one in NEEDED}
+    try:
+        described(**needed | NEEDED_BESIDES.get(described.__name__, {}) | {name: "?"})
+    except NablaDPError as error:
+        if "'?'" in error.message:
+            listed = re.sub(r"^.*?(?: one of |: )", "", error.fix) if "'" not in error.fix else ""
+            return re.findall(r"'(\w+)'", error.fix) or re.findall(r"\w+", listed)
+    except TypeError:  # it needs more than that to be made, so it is not asked
+        pass
+    return []
 
 
 def told(described: type[Any], paragraphs: int | None = None) -> str:
@@ -135,6 +157,7 @@ def plan_part() -> list[str]:
             shown = f"[[{section}]]" if section == "adversary" else f"[{section}]"
             lines.append(f"| `{shown}` | {', '.join(f'`{key}`' for key in keys)} |")
     lines.append("| `[[release]]` | `mechanism`, `name`, and the keys of the mechanism, below |\n")
+    lines += spark_part()
     lines += ["### Budget values\n", "| in a plan | in Python | |\n|---|---|---|"]
     for value in VALUES:
         written = ", ".join(f"{name} = {number:g}" for name, number in value.to_json().items())
@@ -144,6 +167,18 @@ def plan_part() -> list[str]:
     return [*lines, "\n### Limits in `[budget]`\n", options(Budget)]
 
 
+def spark_part() -> list[str]:
+    """What ``source`` holds where the table lies on a cluster."""
+    common = ", ".join(f"`{key}`" for key in reading._COMMON)
+    lines = ["### A `source` on Spark\n", f"Any of them: {common}. What they mean: [Spark](spark.md#in-a-plan).\n"]
+    lines.append("| `spark =` | needs | may have |\n|---|---|---|")
+    for reader, keys in reading._OWN.items():
+        needed = reading._NEEDED[reader]
+        rest = ", ".join(f"`{key}`" for key in keys if key not in needed)
+        lines.append(f'| `"{reader}"` | {", ".join(f"`{key}`" for key in needed)} | {rest} |')
+    return [*lines, f"\n`split` has {', '.join(f'`{key}`' for key in reading._SPLIT)}.\n"]
+
+
 def workload_part() -> list[str]:
     lines = ["## Workloads\n", '`workload = { queries = "…", … }`, or a list of such. See [workloads](workloads.md).\n']
     for name, family in FAMILIES.items():
@@ -151,12 +186,22 @@ def workload_part() -> list[str]:
     return [*lines, "### A query of `each`\n", told(LinearQuery, 1), options(LinearQuery)]
 
 
+def page_of(mechanism: type[Any]) -> Path | None:
+    """The page whose proof is the one beside the mechanism's code, if there is such a page."""
+    note = "/".join(mechanism.__module__.split(".")[:-1]) + "/PROOF.md"
+    for page in sorted(TARGET.parent.glob("*.md")):
+        _, heading, proof = page.read_text(encoding="utf-8").partition("\n## Proof\n")
+        if heading and re.findall(r"\]\(\.\./src/([^)]+)\)", proof)[:1] == [note]:
+            return page
+    return None
+
+
 def mechanism_part() -> list[str]:
     lines = ["## Mechanisms\n"]
     for name in MECHANISMS:
         found = mechanism_class(name)
-        page = f"{PAGES.get(name, name.lower())}.md"
-        link = f"See [its page]({page}).\n" if (TARGET.parent / page).exists() else ""
+        page = page_of(found)
+        link = f"See [its page]({page.name}).\n" if page else ""
         lines += [f"### {name}\n", told(found), options(found), link]
     return lines
 

@@ -1,4 +1,5 @@
-"""Take the pictures of docs/report.md from a real demo release: ``python docs/make_report_pictures.py``.
+"""Take the pictures of docs/report.md from a real demo release, and that of docs/examples.md from the Census example:
+``python docs/make_report_pictures.py``.
 
 Needs Chromium and playwright. The demo's noise is fresh each time, so its counts differ from picture to picture; the
 figures about privacy do not.
@@ -6,6 +7,7 @@ figures about privacy do not.
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,6 +23,15 @@ PICTURES: dict[str, dict[str, Any]] = {
     "report-dark": {"width": 1180, "height": 1000, "scheme": "dark", "at": "#released", "open": "region + income"},
     "report-phone": {"width": 360, "height": 1180, "address": CHOICE, "at": ".result"},
     "report-certificate": {"width": 688, "height": 830, "media": "print"},
+}
+CENSUS = FOLDER.parent / "examples" / "census2020" / "certificate.py"
+CENSUS_PICTURES: dict[str, dict[str, Any]] = {
+    "census-explorer": {
+        "width": 1180,
+        "height": 940,
+        "address": "#explore?a=cenrace&a=hispanic&delta=1e-6",
+        "at": "#explorer",
+    },
 }
 
 
@@ -50,6 +61,9 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for name, how in PICTURES.items():
             take(browser, Path(place) / "demo" / OUT / "report.html", name, how)
+        runpy.run_path(str(CENSUS))["keep"](Path(place))
+        for name, how in CENSUS_PICTURES.items():
+            take(browser, Path(place) / "report.html", name, how)
         browser.close()
 
 

@@ -1,4 +1,7 @@
-"""What every test may use: the real tables where they are present, and parts of the system that may be missing."""
+"""What every test may use: the real tables where they are present, and parts of the system that may be missing.
+
+Tests on Spark go to one process when several run: each would start a cluster of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -24,6 +28,20 @@ PROGRAMS = {
     "postgres": ("postgres",),
 }
 POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
+ON_SPARK = ("tests/engines/test_spark.py", "tests/engines/test_spark_plans.py", "tests/contract/test_engines.py")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests on Spark together, every other by itself to whoever is free. (xdist's groups rely on a part of pytest that
+    is gone since 9.2.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SparkTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "Spark" if nodeid.startswith(ON_SPARK) else nodeid
+
+    return SparkTogether(config, log)
 
 
 def find_program(name: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 if TYPE_CHECKING:
     from nabladp.audit import audit as audit
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from nabladp.workloads import Marginals as Marginals
     from nabladp.workloads import Parities as Parities
 
-_HOME = {
+HOME = {  # a name that lives in the room of mechanisms is a mechanism: plans and stored releases know it
     "Attribute": "nabladp.schema",
     "Schema": "nabladp.schema",
     "Guarantee": "nabladp.privacy",
@@ -80,15 +80,15 @@ _HOME = {
     "NablaDPError": "nabladp.errors",
 }
 _ROOMS = ("audit",)  # modules that can be called
-__all__ = [*sorted((*_HOME, *_ROOMS)), "__version__"]
+__all__ = [*sorted((*HOME, *_ROOMS)), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"nabladp.{name}")
-    if name not in _HOME:
+    if name not in HOME:
         raise AttributeError(f"module 'nabladp' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    value = getattr(import_module(HOME[name]), name)
     globals()[name] = value
     return value
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plans import changed
 
 from nabladp.cli import main
 from nabladp.errors import NablaDPError
@@ -127,13 +128,9 @@ class Desk:
             csv.writer(file, lineterminator="\n").writerows(rows)
         return path
 
-    def plan(self, *changes: tuple[str, str], name: str = "plan.toml") -> Path:
+    def plan(self, *changes: tuple[str, str], name: str = "plan.toml", text: str = PLAN) -> Path:
         """The plan with texts replaced; each must be there."""
-        text = PLAN
-        for old, new in changes:
-            assert old in text
-            text = text.replace(old, new)
-        return self.write(name, text)
+        return self.write(name, changed(text, *changes))
 
     # ---- running ----------------------------------------------------------------------------------------------
 
@@ -147,6 +144,14 @@ class Desk:
                 code = left.code
         assert isinstance(code, int)
         return Said(code, out.getvalue(), err.getvalue())
+
+    def priced(self, *words: str) -> dict[str, Any]:
+        """What the plan would cost, as JSON; people are told in these words; nothing is spent."""
+        told = self.run("cost", "plan.toml")
+        assert told.code == 0 and not self.ledger.exists()
+        for said in words:
+            assert said in told.words, said
+        return self.run("cost", "plan.toml", "--json").json
 
     def refused(self, *arguments: str, error: str, code: int = 1) -> dict[str, Any]:
         """Run it for people and for machines: both say the same and say what to do. Answers with the JSON."""
@@ -162,6 +167,13 @@ class Desk:
         for sentence in (answer["message"], answer["fix"]):
             assert _steady(sentence) in _steady(text.words)
         return answer
+
+    def refused_plan(self, error: str, word: str, *commands: str) -> None:
+        """By these commands (default: cost and release), in these words, and nothing is spent."""
+        for command in commands or ("cost", "release"):
+            answer = self.refused(command, "plan.toml", error=error)
+            assert word in answer["message"] + answer["fix"]
+        assert not self.ledger.exists()
 
     def start(self, *arguments: str, before: str = "", options: Sequence[str] = ()) -> subprocess.Popen[str]:
         """The command in a process of its own; ``before`` is Python that runs first there."""

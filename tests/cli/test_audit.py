@@ -10,18 +10,9 @@ import pytest
 from nabladp.cli import main
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.privacy import Guarantee, Rho
-from nabladp.schema import Schema
+from nabladp.schema import Attribute, Schema
 
-SCHEMA = """
-[[attribute]]
-name = "region"
-kind = "categorical"
-values = ["north", "south", "east"]
-
-[[attribute]]
-name = "health"
-kind = "boolean"
-"""
+SCHEMA = Schema((Attribute("region", "categorical", values=("north", "south", "east")), Attribute("health", "boolean")))
 PLAN = """
 [table]
 source = "there_is_no_such_table.csv"
@@ -39,7 +30,7 @@ budget = { rho = 0.5 }
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "schema.toml").write_text(SCHEMA)
+    SCHEMA.save(tmp_path / "schema.toml")
     (tmp_path / "plan.toml").write_text(PLAN)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "plan.toml"

@@ -16,7 +16,7 @@ def released(desk: Any) -> Any:
 
 
 def test_compare_says_what_the_page_holds(released: Any) -> None:
-    said = released.run("compare", "plan-release", "people.csv", "--out", "mine.html")
+    said = released.run("compare", "plan-release", "people.csv", "--to", "mine.html")
     assert said.code == 0, said.words
     assert NOTICE.upper() in said.out and "Never publish it" in said.words
     page = (released.folder / "mine.html").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def test_compare_says_what_the_page_holds(released: Any) -> None:
 
 
 def test_compare_answers_in_json(released: Any) -> None:
-    answer = released.run("compare", "plan-release", "people.csv", "--out", "mine.html", "--json").json
+    answer = released.run("compare", "plan-release", "people.csv", "--to", "mine.html", "--json").json
     assert answer["notice"] == NOTICE
     for release in answer["releases"]:
         for table in release["tables"]:
@@ -34,11 +34,11 @@ def test_compare_answers_in_json(released: Any) -> None:
 def test_compare_never_writes_among_what_is_published(released: Any) -> None:
     before = sorted(path.name for path in (released.folder / "plan-release").rglob("*"))
     refused = released.refused(
-        "compare", "plan-release", "people.csv", "--out", "plan-release/mine.html", error="ReleaseError"
+        "compare", "plan-release", "people.csv", "--to", "plan-release/mine.html", error="ReleaseError"
     )
     assert "published folder" in refused["message"]
     released.write("there.html", "mine")
-    released.refused("compare", "plan-release", "people.csv", "--out", "there.html", error="ReleaseError")
+    released.refused("compare", "plan-release", "people.csv", "--to", "there.html", error="ReleaseError")
     assert (released.folder / "there.html").read_text() == "mine"
     assert sorted(path.name for path in (released.folder / "plan-release").rglob("*")) == before
 
@@ -46,14 +46,14 @@ def test_compare_never_writes_among_what_is_published(released: Any) -> None:
 def test_compare_needs_the_very_table(released: Any) -> None:
     text = (released.folder / "people.csv").read_text().splitlines(keepends=True)
     released.write("fewer.csv", "".join(text[:-1]))
-    refused = released.refused("compare", "plan-release", "fewer.csv", "--out", "mine.html", error="DataError")
+    refused = released.refused("compare", "plan-release", "fewer.csv", "--to", "mine.html", error="DataError")
     assert "number of rows" in refused["message"]
     assert not (released.folder / "mine.html").exists()
 
 
 def test_compare_spends_nothing(released: Any) -> None:
     before = released.spent()
-    released.run("compare", "plan-release", "people.csv", "--out", "mine.html")
+    released.run("compare", "plan-release", "people.csv", "--to", "mine.html")
     assert released.spent() == before and not released.unfinished()
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ def test_ctrl_c_while_counting(busy: Any, style: list[str]) -> None:
     assert busy.names() == FILES, "no half-written folder"
     [name] = busy.unfinished()
     assert busy.spent()["person"] == 0.04 and f"Unfinished: {name}" in busy.run("ledger").words
+
+
+def test_ctrl_c_while_a_connection_closes_prints_no_traceback() -> None:
+    ask = "import logging; print(logging.getLogger('sqlalchemy.pool.impl.QueuePool').isEnabledFor(logging.ERROR))"
+    script = f"from nabladp.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n{ask}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_kill_while_counting(busy: Any) -> None:

@@ -6,19 +6,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from plans import plan_text
 
 from nabladp import Release
 
-PLAN = """
-[table]
-source = "people.csv"
-schema = "schema.toml"
-rows = 60
-
-[budget]
-ledger = "ledger.db"
-per_attribute = { cdp = 9.0 }
-
+PLAN = plan_text(
+    "per_attribute = { cdp = 9.0 }",
+    """
 [[release]]
 name = "frequent"
 mechanism = "HeavyHitters"
@@ -34,21 +28,15 @@ over = ["region", "health"]
 notion = "pure"
 budget = { pure = 4.0 }
 count_share = 0.4
-"""
-
-
-def lay_out(desk: Any, plan: str = PLAN) -> None:
-    desk.lay_out()
-    (desk.folder / "plan.toml").write_text(plan)
+""",
+)
 
 
 def test_from_cost_to_files(desk: Any) -> None:
-    lay_out(desk)
-    told = desk.run("cost", "plan.toml")
-    assert told.code == 0 and not desk.ledger.exists()
-    for words in ("Expected error of frequent", "Expected error of pure", "rows is found", "its count is within"):
-        assert words in told.words, words
-    expected = desk.run("cost", "plan.toml", "--json").json["expected_error"]
+    desk.plan(text=PLAN)
+    expected = desk.priced(
+        "Expected error of frequent", "Expected error of pure", "rows is found", "its count is within"
+    )["expected_error"]
     assert desk.run("release", "plan.toml").code == 0
     folder = desk.folder / "plan-release"
     for name in ("frequent", "pure"):
@@ -61,7 +49,7 @@ def test_from_cost_to_files(desk: Any) -> None:
 
 
 def test_without_rows_the_cost_says_what_is_missing(desk: Any) -> None:
-    lay_out(desk, PLAN.replace("rows = 60\n", ""))
+    desk.plan(("rows = 60\n", ""), text=PLAN)
     assert "until the number of rows is known" in desk.run("cost", "plan.toml").words
 
 
@@ -79,9 +67,5 @@ def test_without_rows_the_cost_says_what_is_missing(desk: Any) -> None:
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_spent(desk: Any, old: str, new: str, error: str, word: str) -> None:
-    assert old in PLAN
-    lay_out(desk, PLAN.replace(old, new, 1))
-    for command in ("cost", "release"):
-        refused = desk.refused(command, "plan.toml", error=error)
-        assert word in refused["message"] + refused["fix"]
-    assert not desk.ledger.exists()
+    desk.plan((old, new), text=PLAN)
+    desk.refused_plan(error, word)

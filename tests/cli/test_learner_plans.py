@@ -7,19 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from plans import plan_text
 
 from nabladp import Release
 
-HALFSPACES = """
-[table]
-source = "people.csv"
-schema = "schema.toml"
-rows = 60
-
-[budget]
-ledger = "ledger.db"
-per_attribute = { cdp = 9.0 }
-
+HALFSPACES = plan_text(
+    "per_attribute = { cdp = 9.0 }",
+    """
 [[release]]
 name = "vote"
 mechanism = "HalfspaceLearner"
@@ -38,20 +32,13 @@ over = ["region", "income"]
 gamma = 0.5
 gamma_prime = 0.0
 budget = { cdp = 2.0 }
-"""
-
-
-def lay_out(desk: Any, plan: str = HALFSPACES) -> None:
-    desk.lay_out()
-    (desk.folder / "plan.toml").write_text(plan)
+""",
+)
 
 
 def test_halfspaces_from_cost_to_files(desk: Any) -> None:
-    lay_out(desk)
-    told = desk.run("cost", "plan.toml")
-    assert told.code == 0 and not desk.ledger.exists()
-    for words in ("Expected error of vote", "the label is", "rows held out", "Expected error of sturdy", "candidates"):
-        assert words in told.words, words
+    desk.plan(text=HALFSPACES)
+    desk.priced("Expected error of vote", "the label is", "rows held out", "Expected error of sturdy", "candidates")
     assert desk.run("release", "plan.toml").code == 0
     folder = desk.folder / "plan-release"
     vote = Release.load(folder / "vote").output
@@ -65,7 +52,7 @@ def test_halfspaces_from_cost_to_files(desk: Any) -> None:
 
 
 def test_halfspaces_without_a_number_of_rows(desk: Any) -> None:
-    lay_out(desk, HALFSPACES.replace("rows = 60\n", ""))
+    desk.plan(("rows = 60\n", ""), text=HALFSPACES)
     assert desk.run("cost", "plan.toml").code == 0
     assert desk.run("release", "plan.toml").code == 0
 
@@ -88,8 +75,5 @@ def test_halfspaces_without_a_number_of_rows(desk: Any) -> None:
 def test_what_is_wrong_with_a_halfspace_is_named_and_nothing_is_spent(
     desk: Any, old: str, new: str, error: str, word: str
 ) -> None:
-    assert old in HALFSPACES
-    lay_out(desk, HALFSPACES.replace(old, new, 1))
-    refused = desk.refused("release", "plan.toml", error=error)
-    assert word in refused["message"] + refused["fix"]
-    assert not desk.ledger.exists()
+    desk.plan((old, new), text=HALFSPACES)
+    desk.refused_plan(error, word, "release")

@@ -142,12 +142,17 @@ def test_ledgers_that_are_none(desk: Any) -> None:
 def test_a_password_in_an_address_is_never_shown(desk: Any) -> None:
     address = "postgresql://curator:CANARY-7391@localhost:1/nowhere"
     desk.plan(('"ledger.db"', f'"{address}"'))
+    desk.plan(('"people.csv"', f'"{address}"'), name="table.toml")
     for arguments in (
         ["ledger", address],
         ["ledger", "verify", address],
         ["cost", "plan.toml"],
         ["release", "plan.toml"],
+        ["release", "table.toml"],
+        ["init", address],
+        ["check", address],
     ):
         for style in ([], ["--json"]):
             said = desk.run(*arguments, *style)
             assert said.code == 1 and "CANARY" not in said.words
+    assert not desk.spent()

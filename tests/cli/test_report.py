@@ -59,7 +59,7 @@ def test_for_a_folder_a_part_and_a_record(published: Any) -> None:
     (folder / "report.html").unlink()
     assert published.run("report", "plan-release").code == 0
     assert (folder / "report.html").read_text(encoding="utf-8") == before, "the same release, the same page"
-    said = published.run("report", "plan-release/pairs", "--out", "part.html", "--title", "Only <pairs>", "--json")
+    said = published.run("report", "plan-release/pairs", "--to", "part.html", "--title", "Only <pairs>", "--json")
     assert said.json == {"report": "part.html", "pdf": None, "certificate": None, "png": []}
     assert "Only &lt;pairs&gt;" in (published.folder / "part.html").read_text(encoding="utf-8")
     record = folder / "pairs" / "release.json"
@@ -71,7 +71,7 @@ def test_what_cannot_be_reported_is_said(published: Any) -> None:
     (published.folder / "empty").mkdir()
     assert "no release" in published.refused("report", "empty", error="ReleaseError")["message"]
     published.refused("report", "nowhere", error="ReleaseError")
-    published.refused("report", "plan-release", "--out", "no/such/folder.html", error="ReleaseError")
+    published.refused("report", "plan-release", "--to", "no/such/folder.html", error="ReleaseError")
     record = published.folder / "plan-release" / "pairs" / "release.json"
     record.write_bytes(record.read_bytes().replace(b'"n": 60', b'"n": 61'))
     answer = published.refused("report", "plan-release", error="ReleaseError")

@@ -7,21 +7,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from plans import plan_text
 
 from nabladp import Release
 
-PLAN = """
-[table]
-source = "people.csv"
-schema = "schema.toml"
-rows = 60
-
-[budget]
-ledger = "ledger.db"
+PLAN = plan_text(
+    """
 per_attribute = { cdp = 2.0 }
 sets = { "income+health" = { rho = 1.5 } }
 person = { rho = 9.0 }
-
+""",
+    """
 [[release]]
 name = "table"
 mechanism = "Synthesis"
@@ -32,25 +28,13 @@ person = { rho = 1.0 }
 strategy = "packed"
 rounds = 3
 rows = 25
-"""
-
-
-def lay_out(desk: Any, *changes: tuple[str, str]) -> None:
-    desk.lay_out()
-    text = PLAN
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    (desk.folder / "plan.toml").write_text(text)
+""",
+)
 
 
 def test_from_cost_to_files(desk: Any) -> None:
-    lay_out(desk)
-    told = desk.run("cost", "plan.toml")
-    assert told.code == 0 and not desk.ledger.exists()
-    for words in ("Expected error of table", "packed: asked for", "memory, MB", "time, seconds"):
-        assert words in told.words, words
-    cost = desk.run("cost", "plan.toml", "--json").json
+    desk.plan(text=PLAN)
+    cost = desk.priced("Expected error of table", "packed: asked for", "memory, MB", "time, seconds")
     assert cost["expected_error"]["table"]["rounds"] == 3
     assert desk.run("release", "plan.toml").code == 0
     folder = desk.folder / "plan-release" / "table"
@@ -68,7 +52,7 @@ def test_from_cost_to_files(desk: Any) -> None:
 
 
 def test_a_limit_of_the_budget_is_not_broken(desk: Any) -> None:
-    lay_out(desk, ("person = { rho = 9.0 }", "person = { rho = 0.5 }"))
+    desk.plan(("person = { rho = 9.0 }", "person = { rho = 0.5 }"), text=PLAN)
     desk.refused("release", "plan.toml", error="BudgetExceeded")
     assert not (desk.folder / "plan-release").exists()
 
@@ -86,6 +70,6 @@ def test_a_limit_of_the_budget_is_not_broken(desk: Any) -> None:
     ],
 )
 def test_bad_plans_cost_nothing(desk: Any, old: str, new: str, error: str) -> None:
-    lay_out(desk, (old, new))
+    desk.plan((old, new), text=PLAN)
     desk.refused("release", "plan.toml", error=error)
     assert not desk.ledger.exists()

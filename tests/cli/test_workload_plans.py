@@ -6,20 +6,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from plans import plan_text
 
 from nabladp import Release
 
-PLAN = """
-[table]
-source = "people.csv"
-schema = "schema.toml"
-rows = 60
-
-[budget]
-ledger = "ledger.db"
+PLAN = plan_text(
+    """
 per_attribute = { cdp = 0.9 }
 person = { rho = 3.0 }
-
+""",
+    """
 [[release]]
 name = "answers"
 mechanism = "Projection"
@@ -37,21 +33,13 @@ workload = [
 budget = { cdp = 0.5 }
 rounds = 3
 rows = 40
-"""
-
-
-def lay_out(desk: Any, plan: str = PLAN) -> None:
-    desk.lay_out()
-    (desk.folder / "plan.toml").write_text(plan)
+""",
+)
 
 
 def test_both_mechanisms_from_cost_to_files(desk: Any) -> None:
-    lay_out(desk)
-    told = desk.run("cost", "plan.toml")
-    assert told.code == 0 and not desk.ledger.exists()
-    for words in ("Expected error of answers", "Expected error of model", "rounds", "were the budget per person"):
-        assert words in told.words, words
-    cost = desk.run("cost", "plan.toml", "--json").json
+    desk.plan(text=PLAN)
+    cost = desk.priced("Expected error of answers", "Expected error of model", "rounds", "were the budget per person")
     assert cost["expected_error"]["model"]["rounds"] == 3
     assert (
         cost["expected_error"]["answers"]["per_attribute"]["scale"]
@@ -70,7 +58,7 @@ def test_both_mechanisms_from_cost_to_files(desk: Any) -> None:
 
 
 def test_a_changed_synthetic_table_is_noticed(desk: Any) -> None:
-    lay_out(desk)
+    desk.plan(text=PLAN)
     assert desk.run("release", "plan.toml").code == 0
     found = desk.folder / "plan-release" / "model" / "synthetic.parquet"
     found.write_bytes(found.read_bytes()[:-1] + b"x")
@@ -98,18 +86,14 @@ def test_a_changed_synthetic_table_is_noticed(desk: Any) -> None:
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_spent(desk: Any, old: str, new: str, error: str, word: str) -> None:
-    assert old in PLAN
-    lay_out(desk, PLAN.replace(old, new, 1))
-    for command in ("cost", "release"):
-        refused = desk.refused(command, "plan.toml", error=error)
-        assert word in refused["message"] + refused["fix"]
-    assert not desk.ledger.exists()
+    desk.plan((old, new), text=PLAN)
+    desk.refused_plan(error, word)
 
 
 def test_an_empty_workload_is_refused(desk: Any) -> None:
     start = PLAN.index("workload = [\n")
     end = PLAN.index("]\nbudget = { cdp = 0.5 }")
-    lay_out(desk, PLAN[:start] + "workload = [" + PLAN[end:])
+    desk.plan(text=PLAN[:start] + "workload = [" + PLAN[end:])
     assert "empty" in desk.refused("release", "plan.toml", error="MechanismError")["message"]
     assert not desk.ledger.exists()
 
@@ -117,14 +101,14 @@ def test_an_empty_workload_is_refused(desk: Any) -> None:
 def test_overlapping_sets_asked_to_be_disjoint(desk: Any) -> None:
     sets = 'workload = { queries = "marginals", sets = [["region", "health"], ["health", "income"]] }\nper_round = 2\n'
     start, end = PLAN.index("workload = [\n"), PLAN.index("budget = { cdp = 0.5 }")
-    lay_out(desk, PLAN[:start] + sets + PLAN[end:])
+    desk.plan(text=PLAN[:start] + sets + PLAN[end:])
     refused = desk.refused("release", "plan.toml", error="MechanismError")
     assert "overlap" in refused["message"] and "at most 1" in refused["message"]
     assert not desk.ledger.exists()
 
 
 def test_a_domain_of_two_to_the_forty_is_refused_with_what_to_use(desk: Any) -> None:
-    lay_out(desk)
+    desk.plan(text=PLAN)
     names = [f"b{i}" for i in range(40)]
     text = "".join(f'[[attribute]]\nname = "{name}"\nkind = "boolean"\n' for name in names)
     (desk.folder / "schema.toml").write_text(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = sorted(p.stem for p in (ROOT / "bench").glob("*.py") if not p.stem.startswith("_"))
+NAMES = sorted(m.name for m in pkgutil.iter_modules([str(ROOT / "bench")]) if not m.name.startswith("_"))
 KEYS = {
     "audit": {
         "faults_planted",
@@ -25,6 +26,16 @@ KEYS = {
     "guarantee": {"microseconds", "ratio_vs_scan"},
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
     "scale": {"time_ratio_10x", "rss_ratio_10x", "spark_over_duckdb", "driver_bytes_per_row", "counts_equal"},
+    "table1": {
+        "marginals_avg_d",
+        "marginals_avg_d_person",
+        "marginals_max_d",
+        "marginals_max_d_person",
+        "halfspace_d",
+        "halfspace_d_person",
+        "histogram_logd_r2",
+        "exponent_gap_max",
+    },
     "tables": {"speedup_vs_polars", "rss_ratio_10x", "time_ratio_10x"},
     "projection": {
         "mse_over_bound_max",
@@ -78,6 +89,16 @@ KEYS = {
         "curves",
     },
     "error_by_dimension": {f"{u}_growth_{m}" for u in ("attribute", "person") for m in ("projection", "mwem")},
+    "peers": {
+        "person_equal_ratio_max",
+        "person_equal_ratio_where",
+        "person_equal_ratios",
+        "attribute_equal_ratios",
+        "same_number_ratios",
+        "same_epsilon_delta_ratios",
+        "not_finished",
+        "rows",
+    },
     "report": {"bytes", "first_paint_ms", "explorer_ms"},
     "synthesis": {
         "gain_vs_aim_pool_mixed",

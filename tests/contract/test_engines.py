@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import every_mechanism as contract
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -19,18 +17,6 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP
 from nabladp.tables import CodedTable, Table, decode, open_table
 
-pytestmark = pytest.mark.xdist_group("spark")
-
-
-def neighbour(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-contract = neighbour("test_mechanisms")
 SCHEMA, ROWS = contract.SCHEMA, 3000
 BY_PLACE: list[Mechanism] = [  # rows are told apart by where they stand: engines must agree on that, too
     HalfspaceLearner(CDP(1), "sick", over=("region", "age"), method="average", label_treatment="response"),
@@ -101,10 +87,12 @@ def test_equal_counts_and_equal_releases(mechanism: Mechanism, engines: dict[str
 
 @pytest.mark.parametrize("mechanism", EVERY, ids=lambda m: f"{type(m).__name__}-{EVERY.index(m)}")
 def test_kernels_can_travel(mechanism: Mechanism) -> None:
-    """Every kernel is picklable, and gives the same sums after the journey."""
+    """Every kernel is picklable, and gives the same sums after the journey; that it needs places is said beforehand."""
+    by_place = set[bool]()
 
     class Travelling(Told):
         def fold(self, kernel: Any, progress: Any = None) -> Any:
+            by_place.add(getattr(kernel, "by_position", False))
             return super().fold(pickle.loads(pickle.dumps(kernel)), progress)
 
     table = CodedTable(SCHEMA, contract.codes(300))
@@ -112,3 +100,5 @@ def test_kernels_can_travel(mechanism: Mechanism) -> None:
     plain.one_process = travelled.one_process = False
     runs = [contract.values(mechanism.run(rows, NoiseSource.seeded(4))) for rows in (plain, travelled)]
     assert runs[0] == runs[1]
+    said = getattr(mechanism, "needs_places", lambda schema, n: False)(SCHEMA, 300)
+    assert said == (True in by_place) == (mechanism in BY_PLACE)

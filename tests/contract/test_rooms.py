@@ -99,3 +99,11 @@ def test_no_randomness_outside_the_noise_room() -> None:
 def test_all_public_names_load() -> None:
     for name in nabladp.__all__:
         assert getattr(nabladp, name) is not None
+
+
+def test_editors_and_type_checkers_see_the_same_names() -> None:
+    """What is imported for them alone is what is loaded once it is used."""
+    nodes = ast.walk(ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8")))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and str(node.module).startswith("nabladp.")]
+    seen = {alias.asname: node.module for node in imports for alias in node.names}
+    assert seen == nabladp.HOME | {room: f"nabladp.{room}" for room in nabladp._ROOMS}

@@ -4,9 +4,9 @@ Fences and what happens to them, page by page, in order, in a folder of the page
 ``schema.toml`` (or what a comment ``<!-- files: … -->`` at the top of the page names: also ``demo`` and ``-``):
 
 - python: run; blocks of a page share their names. Comments ``# > …`` must be what the block prints, line by line.
-- console: each ``$ nabladp …`` and ``$ cd …`` is run; other lines must appear in what the command says, in that order.
+- console: each ``$ nabladp …``, ``$ python …`` and ``$ cd …`` is run; other lines must appear in its answer, in order.
   ``<!-- exit: 1 -->`` before the block is the exit code to expect of its last command.
-- toml: written to the file named by ``<!-- file: … -->`` before the block.
+- toml, and python with a file: written to the file named by ``<!-- file: … -->`` before the block.
 - text: left alone.
 """
 
@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import importlib.util
 import io
 import re
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import subprocess
+import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from doc_pages import Block, blocks, printed, script, slug
 from typer.testing import CliRunner
 
 from nabladp.cli import answer
@@ -73,37 +72,6 @@ kind = "boolean"
 # Reading a page
 
 
-@dataclass(frozen=True)
-class Block:
-    language: str
-    text: str
-    line: int
-    notes: dict[str, str] = field(default_factory=dict)
-
-
-def blocks(page: str) -> Iterator[Block]:
-    """The fenced blocks of a page, each with the comments that stand right before it."""
-    notes: dict[str, str] = {}
-    language: str | None = None
-    held: list[str] = []
-    start = 0
-    for number, line in enumerate(page.splitlines(), 1):
-        if language is not None:
-            if line.strip() == "```":
-                yield Block(language, "\n".join(held) + "\n", start, notes)
-                language, notes = None, {}
-            else:
-                held.append(line)
-        elif fence := re.fullmatch(r"\s*```(.*)", line):
-            language, held, start = fence[1].strip(), [], number
-        elif note := re.fullmatch(r"<!-- (file|exit|files): (.+) -->", line):
-            notes = notes | {note[1]: note[2]}
-        elif line.strip():
-            notes = {}
-    if language is not None:
-        raise ValueError(f"the fence of line {start} does not end")
-
-
 def files_wanted(page: str) -> list[str]:
     found = re.match(r"<!-- files: (.+) -->\n", page)
     return found[1].split(", ") if found else ["people.csv", "schema.toml"]
@@ -135,15 +103,12 @@ def furnish(folder: Path, wanted: list[str], people: list[list[Any]]) -> None:
 
 
 def run_python(block: Block, names: dict[str, Any], where: str) -> None:
-    printed = io.StringIO()
+    said = io.StringIO()
     code = compile("\n" * block.line + block.text, where, "exec", dont_inherit=True)  # line numbers as on the page
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(said):
         exec(code, names)
-    expected = re.findall(r"#\s*> (.*)", block.text)
-    if expected:
-        assert [line.rstrip() for line in printed.getvalue().splitlines()] == [line.rstrip() for line in expected], (
-            where
-        )
+    if expected := [line.rstrip() for line in printed(block)]:
+        assert [line.rstrip() for line in said.getvalue().splitlines()] == expected, where
 
 
 def run_console(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +124,19 @@ def run_console(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
             folder = (folder / arguments[0]).resolve()
             monkeypatch.chdir(folder)
             continue
-        assert program == "nabladp", f"only nabladp and cd are run: {command}"
-        result = CliRunner().invoke(app, arguments, prog_name="nabladp")
+        code, output = run_command(program, arguments, folder)
         wanted = int(block.notes.get("exit", 0)) if position == len(commands) - 1 else 0
-        assert result.exit_code == wanted, f"{command}\n{result.output}"
-        assert_in_order(expected, result.output, command)
+        assert code == wanted, f"{command}\n{output}"
+        assert_in_order(expected, output, command)
+
+
+def run_command(program: str, arguments: list[str], folder: Path) -> tuple[int, str]:
+    if program == "python":
+        done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+    assert program == "nabladp", f"only nabladp, python and cd are run, not {program}"
+    result = CliRunner().invoke(app, arguments, prog_name="nabladp")
+    return result.exit_code, result.output
 
 
 def assert_in_order(expected: list[str], output: str, command: str) -> None:
@@ -190,11 +163,11 @@ def test_snippets_run(page: Path, tmp_path: Path, people: list[list[Any]], monke
     for block in found:
         where = f"{page.name}:{block.line}"
         match block.language:
-            case "python":
+            case "python" if "file" not in block.notes:
                 run_python(block, names, where)
             case "console":
                 run_console(block, Path.cwd(), monkeypatch)
-            case "toml":
+            case "toml" | "python":
                 assert "file" in block.notes, f"{where}: which file is this?"
                 (Path.cwd() / block.notes["file"]).write_text(block.text, encoding="utf-8")
             case other:
@@ -202,12 +175,6 @@ def test_snippets_run(page: Path, tmp_path: Path, people: list[list[Any]], monke
 
 
 # Links
-
-
-def slug(heading: str) -> str:
-    """The anchor of a heading, as code hosts make it."""
-    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
-    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
 
 
 def prose(page: Path) -> str:
@@ -245,14 +212,6 @@ def test_first_two_commands_of_the_readme() -> None:
 
 
 # What is generated
-
-
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_picture_is_current() -> None:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import re
 import runpy
+from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from doc_pages import script
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
-from nabladp.mechanisms import MECHANISMS
+from nabladp.mechanisms import MECHANISMS, mechanism_class
+from nabladp.schema import Attribute
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-
-
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def built(folder: Path, **changed: object) -> Path:
@@ -110,6 +103,15 @@ def test_figures_are_those_of_the_results(page: str, key: str, form: str) -> Non
     assert any(form.format(number) in told for number in measured), f"{key} was measured as {measured}"
 
 
+def test_figures_of_scaling_out_are_those_of_the_cost_model() -> None:
+    told = re.findall(
+        r"^\| .*10.* \| ([\d.]+) \| (\d+ MB) \|$", (DOCS / "scale-out.md").read_text("utf-8"), re.MULTILINE
+    )
+    seconds, memory = (" | ".join(column) for column in zip(*told, strict=True))
+    model = (DOCS / "cost-model.md").read_text(encoding="utf-8")
+    assert len(told) == 3 and f"| DuckDB, seconds | {seconds} |" in model and f"| DuckDB, memory | {memory} |" in model
+
+
 def test_census_figures_are_those_of_the_example() -> None:
     page = (DOCS / "comparison.md").read_text(encoding="utf-8")
     persons = runpy.run_path(str(ROOT / "examples/census2020/certificate.py"))["load"]("US persons")
@@ -130,16 +132,30 @@ def test_plan_reference_is_current() -> None:
     assert made.TARGET.read_text(encoding="utf-8") == made.page(), "run docs/make_plan_reference.py"
 
 
+def test_words_of_the_plan_reference_are_taken_and_others_are_not() -> None:
+    made = script("make_plan_reference")
+    assert made.words_of(mechanism_class("NoisyMarginals"), "noise") == ["gaussian", "laplace"]
+    assert made.words_of(mechanism_class("Synthesis"), "strategy") == ["auto", "packed", "single", "all"]
+    assert made.words_of(Attribute, "unknown") == ["refuse", "other", "clamp"]
+    for name in MECHANISMS:
+        for field in fields(mechanism_class(name)):
+            if isinstance(field.default, str) and field.default:
+                assert field.default in made.words_of(mechanism_class(name), field.name), f"{name}: {field.name}"
+
+
 def test_pictures_of_concepts_are_current_and_follow_the_guarantee() -> None:
     made = script("make_concept_figures")
     for name, drawn in made.pictures().items():
         assert (DOCS / name).read_text(encoding="utf-8") == drawn, "run docs/make_concept_figures.py"
     figures = made.set_figures()
     assert made.sets([(size, 2 * exact, known) for size, exact, known in figures]) != made.sets(figures)
+    asked = made.question_figures()
+    assert asked == [*sorted(asked[:3]), 0.0] and made.questions([2 * one for one in asked]) != made.questions(asked)
 
 
 def test_no_mechanism_is_missing_from_the_decision_tree() -> None:
-    leaves = [name for _, branch in script("make_concept_figures").TREE for _, name in branch]
-    assert sorted(leaves) == sorted(MECHANISMS)
+    made = script("make_concept_figures")
+    assert sorted(name for _, leaves in made.branches() for _, name in leaves) == sorted(MECHANISMS)
     page = (DOCS / "which-mechanism.md").read_text(encoding="utf-8")
-    assert all(f"| [{name}](" in page for name in MECHANISMS)
+    told = {name for name in MECHANISMS if f"| [{name}](" in page}
+    assert told >= {name for _, leaves in made.TREE for _, name in leaves}, "a mechanism with a place has a row, too"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ledger_clients import UNITS, booked, budget, cost, spent, start, told
-from postgres_server import Server, running_server
+from postgres_server import Server
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -21,17 +21,6 @@ from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy import Ledger
 
 NAMES = ("age", "income")
-
-
-@pytest.fixture(scope="module")
-def server(program: Callable[[str], str]) -> Iterator[Server]:
-    with running_server(program("postgres")) as server:
-        yield server
-
-
-@pytest.fixture
-def address(server: Server) -> str:
-    return server.database()
 
 
 def test_32_clients_while_the_server_is_killed(server: Server, address: str, tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 from first_format import write_postgres
-from postgres_server import Server, running_server
+from postgres_server import Server
 
 from nabladp.errors import BudgetExceeded, LedgerError
 from nabladp.privacy import Budget, Guarantee, Ledger, Rho
@@ -20,17 +19,6 @@ BUDGET = Budget(per_attribute=Rho(1))
 
 def cost(rho: float) -> Guarantee:
     return Guarantee.touch(NAMES, ["age"], Rho(rho))
-
-
-@pytest.fixture(scope="module")
-def server(program: Callable[[str], str]) -> Iterator[Server]:
-    with running_server(program("postgres")) as server:
-        yield server
-
-
-@pytest.fixture
-def address(server: Server) -> str:
-    return server.database()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plans import changed, plan_text
 from postgres_server import PASSWORD, Server, running_server
 from typer.testing import CliRunner
 
@@ -23,7 +24,7 @@ from nabladp.privacy import Budget, Guarantee, Ledger, Rho
 NAMES = ("age", "smoker")
 BUDGET = Budget(person=Rho(1))
 COST = Guarantee.touch(NAMES, ["age"], Rho(0.1))
-SECRET = "CANARY"  # the first word of every password here
+SECRET = PASSWORD.partition("-")[0]  # the first word of every password here
 SCHEMA = """
 [[attribute]]
 name = "age"
@@ -35,28 +36,17 @@ high = 9
 name = "smoker"
 kind = "boolean"
 """
-PLAN = """
-[table]
-source = "people.csv"
-schema = "schema.toml"
-
-[budget]
-ledger = "{address}"
-person = {{ rho = 1.0 }}
-
+PLAN = plan_text(
+    "person = { rho = 1.0 }",
+    """
 [[release]]
 name = "ages"
 mechanism = "NoisyMarginals"
 sets = [["age"]]
-budget = {{ cdp = 0.2 }}
-"""
-
-
-@pytest.fixture(scope="module")
-def server(program: Callable[[str], str]) -> Iterator[Server]:
-    assert PASSWORD.startswith(SECRET)
-    with running_server(program("postgres")) as server:
-        yield server
+budget = { cdp = 0.2 }
+""",
+    rows=None,
+)
 
 
 @pytest.fixture
@@ -87,7 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_commands_and_releases(server: Server, folder: Path, log: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NABLADP_DEBUG", "1")
     address = server.database()
-    Path("plan.toml").write_text(PLAN.format(address=address))
+    Path("plan.toml").write_text(changed(PLAN, ("ledger.db", address)))
     commands: list[list[str]] = [
         ["cost", "plan.toml"],
         ["release", "plan.toml"],
@@ -117,7 +107,7 @@ def test_commands_and_releases(server: Server, folder: Path, log: io.StringIO, m
 
 def test_objects_in_use(server: Server, folder: Path, log: io.StringIO) -> None:
     address = server.database()
-    Path("plan.toml").write_text(PLAN.format(address=address))
+    Path("plan.toml").write_text(changed(PLAN, ("ledger.db", address)))
     plan = Plan.load("plan.toml")
     session = plan.session()
     assert isinstance(session, Session)

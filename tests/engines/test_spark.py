@@ -30,8 +30,6 @@ from nabladp.tables import Marginals, PartOfRows, check_table, column_types, ope
 from nabladp.tables.spark import shipping
 from nabladp.tables.spark import table as spark_table
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 DAY, MOMENT = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 8, 30)
 KINDS: dict[str, tuple[Attribute, pa.DataType, list[Any]]] = {
     "int": (Attribute("age", "integer", low=-1, high=4, unknown="clamp", null="category"), pa.int32(), [-5, 0, 4, 9]),
@@ -113,14 +111,22 @@ def settled(seconds: float, condition: Any) -> bool:
 # Counts
 
 
-def test_rows_without_a_fixed_order_have_no_places(spark: Any) -> None:  # noqa: F811
+def test_rows_without_a_fixed_order_have_no_places_and_cost_nothing(spark: Any, tmp_path: Path) -> None:  # noqa: F811
     made = spark.range(0, 300, 1, 3).selectExpr("cast(id % 7 as int) as a", "cast(id % 2 as int) as y")
     schema = Schema((Attribute("a", "integer", low=0, high=6), Attribute("y", "integer", low=0, high=1)))
     learner = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="response")
     learner.run(open_table(made, schema), NoiseSource.seeded(1))
+    held = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="gaussian", holdout=0.2)
     for shuffled in (made.repartition(3), made.repartition("a"), made.orderBy("y")):
         with pytest.raises(DataError, match="fixed order"):
             learner.run(open_table(shuffled, schema), NoiseSource.seeded(1))
+        session = Session(shuffled, schema, Budget(per_attribute=CDP(3)), tmp_path / "ledger.db")
+        for mechanism in (learner, held):
+            with pytest.raises(DataError, match="fixed order") as caught:
+                session.release(mechanism)
+            assert "reserved" not in caught.value.fields
+            assert not any(line.spent_units for line in session.ledger.spent())
+    session.release(HalfspaceLearner(CDP(2), "y", method="average", label_treatment="gaussian"))  # asks for no places
 
 
 def test_every_kind_of_value_has_the_code_it_has_elsewhere(frame: Any, path: Path) -> None:

@@ -22,8 +22,6 @@ from nabladp.release import Plan
 from nabladp.tables import check_spark
 from nabladp.tables.spark.reading import read_spark
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 SCHEMA = '[[attribute]]\nname = "age"\nkind = "integer"\nlow = 0\nhigh = 9\n'
 PLAN = """\
 [table]
@@ -65,6 +63,7 @@ def released(folder: Path) -> Any:
         ({"spark": "jdbc", "url": "jdbc:x"}, "needs 'table'"),
         ({"spark": "jdbc", "url": "jdbc:x", "table": "t", "password": "CANARY"}, "password_env"),
         ({"spark": "jdbc", "url": "jdbc:x", "table": "t", "options": {"PassWord": "CANARY"}}, "password_env"),
+        ({"spark": "jdbc", "url": "jdbc:x://h/d?user=me&Password=CANARY", "table": "t"}, "password_env"),
         ({"spark": "jdbc", "url": "jdbc:x", "table": "t", "split": {"column": "id"}}, "needs 'low'"),
         ({"spark": "jdbc", "url": "jdbc:x", "table": "t", "split": {"column": "id", "low": True}}, "a whole number"),
     ],
@@ -79,6 +78,12 @@ def test_a_plan_refuses_a_wrong_source(tmp_path: Path) -> None:
     path = write_plan(tmp_path, '{ spark = "jdbc", url = "jdbc:x", table = "t", password = "CANARY" }')
     answer = CliRunner().invoke(app, ["cost", str(path)])
     assert answer.exit_code != 0 and "CANARY" not in answer.output
+
+
+def test_the_address_of_a_table_is_not_shown(tmp_path: Path) -> None:
+    for source in ('{ spark = "jdbc", url = "jdbc:x://me:CANARY@h/d", table = "t" }', '"postgresql://me:CANARY@h/d"'):
+        plan = Plan.load(write_plan(tmp_path, source))
+        assert "CANARY" in str(plan.source) and "CANARY" not in repr(plan)
 
 
 def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +118,8 @@ def test_a_running_session_must_be_the_one_asked_for(spark: Any, tmp_path: Path)
         ({"spark": "parquet", "path": "/no/such/folder"}, "Check the path"),
         ({"spark": "delta", "path": "/no/such/folder"}, "io.delta:delta-spark"),
         ({"spark": "table", "name": "no_such_table"}, "name of the table"),
-        ({"spark": "jdbc", "url": "jdbc:nosuch://h?password=CANARY", "table": "t"}, "driver"),
-        ({"spark": "jdbc", "url": "jdbc:derby:x", "table": "t", "password_env": "NO_SUCH_NAME"}, "Set it"),
+        ({"spark": "jdbc", "url": "jdbc:nosuch://me:CANARY@h", "table": "t"}, "driver"),
+        ({"spark": "jdbc", "url": "jdbc:derby:x", "table": "t", "password_env": "CANARY"}, "Set it"),
     ],
 )
 def test_what_spark_cannot_open(spark: Any, source: dict[str, Any], fix: str) -> None:  # noqa: F811
@@ -128,7 +133,9 @@ JDBC = """
 import os, sys
 from pathlib import Path
 import nabladp.tables.spark.reading as reading
+from nabladp.errors import DataError
 from nabladp.release import Plan
+from nabladp.tables import open_table
 
 folder = Path(sys.argv[1])
 spark = reading.session("local[1]", {"spark.driver.extraJavaOptions": sys.argv[2], "spark.ui.enabled": "false"})
@@ -137,7 +144,12 @@ database = people.write.format("jdbc").option("url", f"jdbc:derby:{folder}/db;cr
 database.option("user", "me").option("password", os.environ["WORD"]).save()
 people.createOrReplaceTempView("seen")
 for name in sys.argv[3:]:
-    Plan.load(folder / f"{name}.toml").run(test_seed=3)
+    plan = Plan.load(folder / f"{name}.toml")
+    plan.run(test_seed=3)
+    try:
+        open_table(plan.source, plan.schema, folder=folder).check_places()
+    except DataError:
+        print(name, "has no places")
 gateway = spark.sparkContext._gateway
 spark.stop()
 gateway.shutdown()
@@ -164,6 +176,7 @@ def test_jdbc_and_named_tables_through_sparks_readers(program: Callable[[str], s
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "CANARY" not in done.stdout + done.stderr
+    assert "jdbc has no places" in done.stdout and "named has" not in done.stdout
     Plan.load(write_plan(tmp_path, '"people.parquet"', "here")).run(test_seed=3)
     wanted = released(tmp_path / "here-release")
     assert released(tmp_path / "jdbc-release") == wanted == released(tmp_path / "named-release")

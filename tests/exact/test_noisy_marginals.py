@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from fractions import Fraction
 
-import numpy as np
 import pytest
+from small_cases import DERIVE, DERIVED, MIXED, check_two_rows
 
 from nabladp.audit import exact_audit
-from nabladp.audit.divergence import Divergences
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.privacy import CDP, Approx, Pure, Rho
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable
-
-MIXED = Schema(
-    (Attribute("a", "boolean"), Attribute("b", "ordered", values=("x", "y", "z")), Attribute("c", "boolean"))
-)
-DERIVED = Schema(
-    (
-        Attribute("age", "integer", low=0, high=3),
-        Attribute("sex", "boolean"),
-        Attribute("band", "boolean", derived_from=("age",)),
-        Attribute("both", "integer", low=0, high=3, derived_from=("band", "sex")),
-    )
-)
-
-
-def band(record: Mapping[str, int]) -> int:
-    return int(record["age"] >= 2)
-
-
-def both(record: Mapping[str, int]) -> int:
-    return 2 * band(record) + record["sex"]
-
 
 MECHANISMS = [
     NoisyMarginals(CDP(1.0), k=1),
@@ -80,7 +55,7 @@ def test_derived_columns_are_charged_to_their_sources(noise: str) -> None:
     budget = CDP(1.0) if noise == "gaussian" else Pure(1.0)
     for sets in [(("band",),), (("both",), ("age",)), (("band", "sex"), ("both",))]:
         mechanism = NoisyMarginals(budget, sets=sets, noise=noise)
-        audit = exact_audit(mechanism, DERIVED, 1, derive={"band": band, "both": both})
+        audit = exact_audit(mechanism, DERIVED, 1, derive=DERIVE)
         assert audit.passed, audit.refuted
         assert audit.tightest.tightness == pytest.approx(1.0, abs=1e-8)
 
@@ -112,24 +87,4 @@ def test_public_attributes_do_not_limit_the_others() -> None:
     ids=["gaussian", "laplace"],
 )
 def test_a_person_with_two_rows_pays_for_both(mechanism: NoisyMarginals) -> None:
-    """Both rows of a table may change at once: ρ grows four-fold, ε two-fold, and for some pair no less would do."""
-    bits = Schema((Attribute("a", "boolean"), Attribute("c", "boolean")))
-    claim = mechanism.guarantee(bits, 2).for_rows(2)
-    known = Divergences()
-    records = list(itertools.product((0, 1), repeat=2))
-    laws = {}
-    for rows in itertools.product(records, repeat=2):
-        codes = np.array(rows).T
-        law = mechanism.distribution(CodedTable(bits, {"a": codes[0], "c": codes[1]}))
-        laws[rows] = (known.learn(law), law.largest_order)
-    tightest = 0.0
-    for (one, (here, order)), (other, (there, _)) in itertools.permutations(laws.items(), 2):
-        moved = {name for i, name in enumerate("ac") if any(x[i] != y[i] for x, y in zip(one, other, strict=True))}
-        rho, pure = known.between(here, there, order)
-        assert rho <= claim.rho(moved) * (1 + 1e-9)
-        if mechanism.noise == "laplace":
-            assert pure <= claim.epsilon(moved) * (1 + 1e-9)
-            tightest = max(tightest, pure / claim.epsilon(moved))
-        else:
-            tightest = max(tightest, rho / claim.rho(moved))
-    assert tightest == pytest.approx(1.0)
+    check_two_rows(mechanism, pure=mechanism.noise == "laplace")

@@ -1,13 +1,17 @@
-"""A real release of every mechanism, for the tests of views, and how a view is read in Python."""
+"""A real release of every mechanism, for the tests of views, and how a view is read in Python.
+
+What stands here is what these tests look at closely; of any other mechanism they take the instances of its own file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from every_mechanism import FILES
 from report_pages import SCHEMA, people
 
 from nabladp.mechanisms import Mechanism
@@ -27,7 +31,7 @@ from nabladp.release import Release, Session
 from nabladp.workloads import Conjunctions, LinearQueries, LinearQuery, Marginals
 
 View = dict[str, Any]
-MECHANISMS: dict[str, tuple[Mechanism, ...]] = {
+MECHANISMS: dict[str, Sequence[Mechanism]] = {name: found.INSTANCES for name, found in FILES.items()} | {
     "NoisyMarginals": (
         NoisyMarginals(CDP(0.4), sets=(("age",), ("region", "income"), ("region", "age", "sick"), ("age", "income"))),
         NoisyMarginals(Pure(0.5), sets=(("region",), ("band", "sick")), noise="laplace"),

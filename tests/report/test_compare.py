@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import stat
@@ -10,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import view_releases
 from axe_playwright_python.sync_playwright import Axe
-from report_pages import MARGINALS, SCHEMA, people, session
+from report_pages import MARGINALS, PURE, SCHEMA, people, session
 
+from nabladp.cli import main
 from nabladp.errors import DataError, ReleaseError
 from nabladp.mechanisms import MECHANISMS
 from nabladp.noise import NoiseSource
@@ -22,6 +25,8 @@ from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release
 from nabladp.release.comparison import NOTICE, Comparison, compare, compare_release, place_for
 from nabladp.release.comparison.kernels import Occurrences
+from nabladp.release.comparison.truths import _TRUTHS
+from nabladp.report import load
 from nabladp.report.comparison import MOST_ROWS, comparison_page, write_comparison
 from nabladp.tables import CodedTable, open_table
 
@@ -50,11 +55,12 @@ def rows() -> list[dict[str, Any]]:
 # ---- the truth ------------------------------------------------------------------------------------------------------
 
 
-def test_every_mechanism_is_compared(compared: dict[str, list[Comparison]]) -> None:
+def test_every_mechanism_that_has_a_truth_is_compared(compared: dict[str, list[Comparison]]) -> None:
     assert set(MECHANISMS) <= set(compared)
-    for listed in compared.values():
+    for name, listed in compared.items():
         for found in listed:
-            assert found.tables and all(np.isfinite(table.truth).all() for table in found.tables)
+            assert bool(found.tables) == (name in _TRUTHS or hasattr(found.release.output, "truth"))
+            assert all(np.isfinite(table.truth).all() for table in found.tables)
 
 
 def test_marginals_are_counted_exactly(compared: dict[str, list[Comparison]], rows: list[dict[str, Any]]) -> None:
@@ -251,3 +257,18 @@ def test_mechanisms_without_a_truth_are_told_so(tmp_path: Path, open_page: Any) 
     watched = open_page(comparison_page([Comparison(release, ())], "<i>title</i>"))
     assert watched.page.get_by_text("have no truth to be compared with").count() == 1
     assert watched.page.locator("main b, h1 i").count() == 0
+
+
+def test_parts_are_listed_as_in_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = session(tmp_path)
+    made.release_all([("second in the alphabet", MARGINALS), ("first", PURE)], tmp_path / "out")
+    made.ledger.close()
+    pq.write_table(people(SCHEMA), tmp_path / "people.parquet")
+    arguments = ["compare", str(tmp_path / "out"), str(tmp_path / "people.parquet"), "--to", str(tmp_path / "c.html")]
+    with pytest.raises(SystemExit):
+        main([*arguments, "--json"])
+    listed = [part["name"].partition("/")[2] for part in json.loads(capsys.readouterr().out)["releases"]]
+    assert listed == [release.name.partition("/")[2] for release in load(tmp_path / "out")]
+    assert listed == ["second in the alphabet", "first"]
+    heads = re.findall(r'<h2 id="part-\d+"><bdi>([^<]*)</bdi>', (tmp_path / "c.html").read_text(encoding="utf-8"))
+    assert heads == listed

@@ -163,7 +163,7 @@ def test_everything_by_keyboard(watched: Watched) -> None:
 def test_the_explorer_is_there_too(watched: Watched, plan: Plan) -> None:
     watched.page.get_by_role("checkbox", name="income").first.check()
     expected = plan.cost().guarantee.rho(("income",))
-    assert shown(expected) in (watched.page.locator("#explore .result").text_content() or "")
+    assert shown(expected) in (watched.page.locator(".explore .result").text_content() or "")
     assert watched.is_quiet()
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
+import every_mechanism
 import pytest
+from every_mechanism import INSTANCES
 from jsonschema import Draft202012Validator
 from report_pages import BUDGET, MARGINALS, session
 
@@ -23,18 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "release-schema.json").read_text(encoding="utf-8"))
 
 
-def contract() -> Any:
-    """The list of mechanisms that every contract is run over."""
-    spec = importlib.util.spec_from_file_location("mechanism_contract", ROOT / "tests/contract/test_mechanisms.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CONTRACT = contract()
-
-
 def problems(record: Any) -> list[str]:
     return [f"{error.json_path}: {error.message[:200]}" for error in Draft202012Validator(SCHEMA).iter_errors(record)]
 
@@ -44,11 +33,11 @@ def record_of(mechanism: Any) -> dict[str, Any]:
         name="one",
         mechanism=type(mechanism).__name__,
         parameters=mechanism.to_json(),
-        schema=CONTRACT.SCHEMA,
+        schema=every_mechanism.SCHEMA,
         n=500,
-        guarantee=mechanism.guarantee(CONTRACT.SCHEMA, 500),
-        output=mechanism.run(CONTRACT.table(), NoiseSource.seeded(4)),
-        expected_error=error_json(mechanism.expected_error(CONTRACT.SCHEMA, 500)),
+        guarantee=mechanism.guarantee(every_mechanism.SCHEMA, 500),
+        output=mechanism.run(every_mechanism.table(), NoiseSource.seeded(4)),
+        expected_error=error_json(mechanism.expected_error(every_mechanism.SCHEMA, 500)),
         ledger={"ledger": "made-up", "entry": 2, "name": "one", "hash": "0" * 64},
         created="2026-11-15T12:00:00+00:00",
         versions=versions(),
@@ -59,12 +48,12 @@ def record_of(mechanism: Any) -> dict[str, Any]:
 
 def test_the_schema_is_one() -> None:
     Draft202012Validator.check_schema(SCHEMA)
-    assert {type(m).__name__ for m in CONTRACT.INSTANCES} == set(MECHANISMS)
+    assert {type(m).__name__ for m in INSTANCES} == set(MECHANISMS)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_records_of_every_mechanism(name: str) -> None:
-    instances = [m for m in CONTRACT.INSTANCES if type(m).__name__ == name]
+    instances = [m for m in INSTANCES if type(m).__name__ == name]
     for mechanism in instances:
         assert problems(record_of(mechanism)) == []
 
@@ -114,7 +103,7 @@ def test_guarantees_of_every_shape() -> None:
         + Guarantee.capped(names, {"a": Rho(1), "b": Rho(1)}, {("a", "b"): Rho(1.5)})
         + Guarantee.from_graph(names, [("0", "1", Pure(1))], on="a", values={"a": "01"})
     )
-    record = record_of(CONTRACT.INSTANCES[0])
+    record = record_of(INSTANCES[0])
     record["guarantee"] = (whole + whole).to_json()
     assert problems(record) == []
 
@@ -134,7 +123,7 @@ def test_guarantees_of_every_shape() -> None:
     ],
 )
 def test_what_is_wrong_is_noticed(path: tuple[Any, ...], value: Any) -> None:
-    record = copy.deepcopy(record_of(CONTRACT.INSTANCES[0]))
+    record = copy.deepcopy(record_of(INSTANCES[0]))
     place = record
     for step in path[:-1]:
         place = place[step]

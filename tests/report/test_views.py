@@ -1,4 +1,4 @@
-"""Views: every mechanism has its own, and what they show is what was released."""
+"""Views: every mechanism has some, its own or generic ones, and what they show is what was released."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import view_releases
 from report_pages import SCHEMA, people, session
@@ -20,7 +21,8 @@ from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release, Session
-from nabladp.report.views import KNOWN, views
+from nabladp.release.layout import Layout
+from nabladp.report.views import views
 from nabladp.schema import Attribute, Schema
 
 KINDS = {"bars", "dots", "heat", "table"}
@@ -49,14 +51,18 @@ def near(numbers: list[float | None]) -> list[Any]:
 # ---- every mechanism ------------------------------------------------------------------------------------------------
 
 
-def test_every_mechanism_has_a_view_of_its_own() -> None:
-    assert set(MECHANISMS) <= set(KNOWN)
+def test_every_mechanism_is_looked_at() -> None:
     assert set(MECHANISMS) <= set(view_releases.MECHANISMS)
+
+
+def unknown(release: Release) -> Release:
+    """The same release of a mechanism that has no view of its own."""
+    return dataclasses.replace(release, mechanism="Newcomer")
 
 
 @pytest.mark.parametrize("mechanism", view_releases.MECHANISMS)
 def test_views_are_plain_data_that_can_be_read(released: dict[str, list[Release]], mechanism: str) -> None:
-    for release in released[mechanism]:
+    for release in (*released[mechanism], *map(unknown, released[mechanism])):
         found = views(release)
         assert found
         assert json.loads(json.dumps(found, allow_nan=False)) == found
@@ -75,7 +81,7 @@ def test_views_are_plain_data_that_can_be_read(released: dict[str, list[Release]
 def test_noise_and_predicted_error_stand_beside_what_was_released(
     released: dict[str, list[Release]], mechanism: str
 ) -> None:
-    for release in released[mechanism]:
+    for release in (*released[mechanism], *map(unknown, released[mechanism])):
         told = [f"{label} {text}" for view in views(release) for label, text in view["facts"]]
         assert any("noise" in text or "predicted error" in text for text in told)
         assert any("predicted" in text or "error" in text or "accuracy" in text for text in told)
@@ -106,13 +112,41 @@ def without_drawn(found: list[View]) -> list[View]:
     ]
 
 
-def test_a_mechanism_without_a_view_gets_a_table(released: dict[str, list[Release]]) -> None:
-    newcomer = dataclasses.replace(released["GramMatrix"][0], mechanism="Newcomer")
+def test_without_a_view_of_its_own_a_mechanism_shows_its_table(released: dict[str, list[Release]]) -> None:
+    newcomer = unknown(released["GramMatrix"][0])
     (view,) = views(newcomer)
-    assert view["kind"] == "table"
     table = newcomer.output.to_arrow(SCHEMA)
     assert [column["name"] for column in view["columns"]] == table.column_names
     assert [row[2] for row in read(view)] == table["entry"].to_pylist()
+    assert view["kind"] == "bars" and view["names"] == [0, 1]
+    assert view["series"] == [{"name": "entry", "value": 2, "low": 3, "high": 4}]
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "value", "interval"),
+    [
+        ({"what": ["x"], "count": [1]}, (0,), 1, None),
+        ({"a": ["x"], "b": [2], "share": [0.5], "low": [0.4], "high": [0.6], "scale": [1.0]}, (0, 1), 2, (3, 4)),
+        ({"count": [1]}, (), 0, None),
+        ({"low": [1], "high": [2]}, (0,), 1, None),
+        ({"feature": ["x"], "value": ["y"]}, (0, 1), None, None),
+        ({"what": ["x"], "yes": [True]}, (0, 1), None, None),
+    ],
+)
+def test_where_names_values_and_intervals_are_looked_for(
+    columns: dict[str, Any], names: Any, value: Any, interval: Any
+) -> None:
+    assert Layout.of(pa.table(columns)) == Layout(names, value, interval)
+
+
+def test_a_single_number_without_a_name_stays_a_table(released: dict[str, list[Release]]) -> None:
+    class One:
+        def to_arrow(self, schema: Schema) -> pa.Table:
+            return pa.table({"count": [5]})
+
+    newcomer = dataclasses.replace(unknown(released["MWEM"][0]), output=One(), expected_error=[])
+    (view,) = views(newcomer)
+    assert view["kind"] == "table" and view["rows"] == [[5]] and view["facts"] == []
 
 
 def test_a_long_table_is_cut_and_says_so(released: dict[str, list[Release]]) -> None:

@@ -17,11 +17,14 @@ from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.privacy import CDP, Budget, Guarantee, Pure, Rho, Universe
 from nabladp.privacy.interpretation import posterior
 from nabladp.privacy.ledger import Spending
+from nabladp.privacy.units import rounded
 from nabladp.release import Release
 from nabladp.report import load, report, write
-from nabladp.report.attributes import Limits, attribute_rows, limit_bar
-from nabladp.report.page import VIEWS, costliest, fit
-from nabladp.report.words import Words, belief, chance, listed, plural, power, quoted
+from nabladp.report.attributes import Limits, attribute_rows, limit_bar, of_schema
+from nabladp.report.chapter import costliest
+from nabladp.report.page import VIEWS, fit
+from nabladp.report.phrases import chance, listed, plural, power, quoted
+from nabladp.report.words import Words, belief
 from nabladp.schema import Attribute, Schema
 
 UNIVERSE = Universe(("a", "b", "c"), {"d": ("a", "b")}, frozenset({"c"}))
@@ -125,7 +128,7 @@ def test_attribute_rows_hold_limits_and_what_is_derived(folder: Path) -> None:
     releases = load(folder)
     whole = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
     rows = attribute_rows(
-        SCHEMA, whole, figures(whole, {}, 1e-6), Limits.of(releases[0].limits, whole.universe.protected)
+        of_schema(SCHEMA), whole, figures(whole, {}, 1e-6), Limits.of(releases[0].limits, whole.universe.protected)
     )
     by_name = {row["name"]: row for row in rows}
     assert list(by_name) == list(SCHEMA.roots) and [d["name"] for d in by_name["age"]["derived"]] == ["band"]
@@ -174,6 +177,25 @@ def test_costliest_where_every_set_cannot_be_looked_at() -> None:
 
 
 # ---- the page as a whole --------------------------------------------------------------------------------------------
+
+
+def test_parts_with_different_delta(folder: Path) -> None:
+    """The whole at the smallest δ, which holds at all; each part's own figure at its own."""
+    one, other = load(folder)
+    page = report([one, replace(other, delta=1e-9)], "x")
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "different δ: 10⁻⁶ and 10⁻⁹" in text and "at the smallest, 10⁻⁹" in text
+    whole = one.guarantee + other.guarantee
+    for name in ("income", "region"):
+        assert f">{rounded(whole.epsilon(name, 1e-9), 4, up=True)}</td>" in page
+    assert f"ε = {rounded(whole.per_person().epsilon(1e-9), 4, up=True)}" in text
+    for part, delta in ((one, 1e-6), (other, 1e-9)):
+        person = part.guarantee.per_person()
+        tight, paper = (rounded(person.epsilon(delta, kind), 4, up=True) for kind in ("tight", "paper"))
+        assert f"ε = {tight} by the tight conversion at its δ = {power(delta)}, {paper} by the paper’s" in text
+    assert report([replace(other, delta=1e-9), one], "x").count("at the smallest, 10⁻⁹") == 1, "whatever the order"
+    same = report([one, other], "x")
+    assert "different δ" not in same and "at its δ" not in same
 
 
 def test_several_rows_a_person_and_old_records(tmp_path: Path) -> None:

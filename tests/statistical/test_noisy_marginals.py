@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from spreads import check_unit_spread
 
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource, variance
@@ -47,14 +48,7 @@ def residuals(mechanism: NoisyMarginals, table: CodedTable, shrink: float = 1.0)
 @both
 def test_noise_is_as_large_as_stated(mechanism: NoisyMarginals) -> None:
     table = people()
-    cells = np.concatenate([residuals(mechanism, table) for _ in range(4)])
-
-    def fits(shrink: float) -> bool:
-        square = (shrink * cells) ** 2
-        error = square.std() / math.sqrt(len(square))
-        return bool(abs(square.mean() - 1) < 6 * error)
-
-    assert fits(1.0) and not fits(0.7) and not fits(1.3)
+    check_unit_spread(np.concatenate([residuals(mechanism, table) for _ in range(4)]), errors=6)
 
 
 @both

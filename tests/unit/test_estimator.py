@@ -16,7 +16,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from nabladp.errors import BudgetExceeded, DataError, MechanismError
+from nabladp.errors import BudgetExceeded, DataError, MissingPart
 from nabladp.mechanisms.learners.estimator import Estimator
 from nabladp.mechanisms.learners.points import PointLearner
 from nabladp.noise import NoiseSource
@@ -162,7 +162,7 @@ def test_without_scikit_learn_the_error_says_what_to_install(session: Session, m
 
     monkeypatch.delitem(sys.modules, "nabladp.mechanisms.learners.estimator")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(MechanismError, match="learn"):
+    with pytest.raises(MissingPart, match=r"nabladp\[learn\]"):
         LEARNER.estimator(session)
 
 

@@ -65,7 +65,11 @@ METHODS: dict[str, HalfspaceLearner] = {
         CDP(1), "sick", over=("region", "sex"), method="exact", hypotheses=((1, 0, 0, 1), (0, 1, -1, 0, 2)),
         label_treatment="direct", gamma=1, gamma_prime=0,
     ),
+    "handed in, response": HalfspaceLearner(
+        CDP(1), "sick", over=("sex", "smoker"), method="exact", hypotheses=((1, 0), (0, 1, 2)), gamma=1, gamma_prime=0
+    ),
 }  # fmt: skip
+BY_PLACE = {name for name, learner in METHODS.items() if learner.holdout is not None or "response" in name}
 every = pytest.mark.parametrize("name", METHODS)
 
 
@@ -95,6 +99,20 @@ def learn(learner: HalfspaceLearner, seed: int = 3, rows: int = 3000) -> Halfspa
 
 
 # ---- every method --------------------------------------------------------------------------------------------------
+
+
+@every
+def test_who_needs_places_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = set[bool]()
+    plain = CodedTable.fold
+
+    def fold(table: CodedTable, kernel: Any, progress: Any = None) -> Any:
+        asked.add(getattr(kernel, "by_position", False))
+        return plain(table, kernel, progress)
+
+    monkeypatch.setattr(CodedTable, "fold", fold)
+    learn(METHODS[name], rows=300)
+    assert METHODS[name].needs_places(SCHEMA, 300) == (True in asked) == (name in BY_PLACE)
 
 
 @every
@@ -429,7 +447,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"label": "one"}, MechanismError, "1 values"),
     ({"label": "sik"}, KeyError, "sick"),
     ({"over": ("sex", "sick")}, MechanismError, "'sick' is the label"),
-    ({"over": "sex"}, MechanismError, "list of names"),
+    ({"over": "sex"}, MechanismError, "list of attributes"),
     ({"over": ("one",)}, MechanismError, "two values"),
     ({"method": "svm"}, MechanismError, "Methods"),
     ({"method": "exact"}, MechanismError, "gamma"),

@@ -6,36 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plans import plan_text
 
 from nabladp.privacy import CDP, Guarantee
 from nabladp.release import Plan
 from nabladp.release.outlook import FACTORS, PLANNED, TOGETHER, Outlook, outlook, scaled
+from nabladp.schema import Attribute, Schema
 
-SCHEMA = """
-[[attribute]]
-name = "region"
-kind = "categorical"
-values = ["north", "south", "east"]
-
-[[attribute]]
-name = "income"
-kind = "integer"
-low = 0
-high = 9
-
-[[attribute]]
-name = "sick"
-kind = "boolean"
-"""
-PLAN = """
-[table]
-source = "people.csv"
-schema = "schema.toml"
-rows = 5000
-[budget]
-ledger = "ledger.db"
+SCHEMA = Schema(
+    (
+        Attribute("region", "categorical", values=("north", "south", "east")),
+        Attribute("income", "integer", low=0, high=9),
+        Attribute("sick", "boolean"),
+    )
+)
+PLAN = plan_text(
+    """
 per_attribute = { cdp = 1.0 }
 person = { rho = 2.0 }
+""",
+    """
 [[release]]
 name = "pairs"
 mechanism = "NoisyMarginals"
@@ -52,12 +42,14 @@ budget = { pure = 0.2 }
 name = "matrix"
 mechanism = "GramMatrix"
 budget = { epsilon = 1.0, delta = 1e-6 }
-"""
+""",
+    rows=5000,
+)
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    (tmp_path / "schema.toml").write_text(SCHEMA)
+    SCHEMA.save(tmp_path / "schema.toml")
     (tmp_path / "plan.toml").write_text(PLAN)
     return Plan.load(tmp_path / "plan.toml")
 

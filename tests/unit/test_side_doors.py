@@ -7,14 +7,13 @@ tables and of the command line (cli/test_canary.py).
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import logging
 import re
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from faults import EXACT, Fault, Patches, Plant, counts_from_the_table, first_cell_exact, on_tables
+from every_mechanism import FAULTS, FILES, INSTANCES, SCHEMA, codes, table
+from faults import Fault
 
 from nabladp.audit.exact import _records, _table
 from nabladp.errors import MechanismError, NablaDPError
@@ -32,45 +32,18 @@ from nabladp.privacy import CDP, Budget, Pure
 from nabladp.release import Session
 from nabladp.tables import CodedTable
 
-_CONTRACT = Path(__file__).parents[1] / "contract" / "test_mechanisms.py"
-
-
-def _contract() -> Any:
-    """The list of promises has an instance of every mechanism, and a schema for all of them."""
-    spec = importlib.util.spec_from_file_location("contract_of_mechanisms", _CONTRACT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CONTRACT = _contract()
-SCHEMA, INSTANCES = CONTRACT.SCHEMA, CONTRACT.INSTANCES
 every = pytest.mark.parametrize("mechanism", INSTANCES, ids=lambda m: f"{type(m).__name__}-{INSTANCES.index(m)}")
 
 # ---- the integer lattice, and what is possible ---------------------------------------------------------------------
-
-RELEASED: dict[str, Callable[[Any], list[Any]]] = {
-    "NoisyMarginals": lambda out: [table.counts for table in out],
-    "Projection": lambda out: [out.noisy],
-    "MWEM": lambda out: [out.measured.count, *(out.rows or ())],
-    "HeavyHitters": lambda out: [out.counts, out.codes],
-    "DistributionEstimate": lambda out: [out.counts, out.codes],
-    "PointLearner": lambda out: [np.array(out.point), np.array([0 if out.count is None else out.count])],
-    "ThresholdLearner": lambda out: [np.array(out.codes), np.array([out.ones or 0])],
-    "GramMatrix": lambda out: [out.entries],
-    "HalfspaceLearner": lambda out: [out.integers],
-    "Synthesis": lambda out: [noisy.counts for noisy in out.measured],
-}
 
 
 @every
 def test_what_gets_noise_is_a_whole_number_and_stays_one(mechanism: Mechanism) -> None:
     """Floats have gaps that differ from place to place, and give away what was added to what. Integers have none."""
-    released = RELEASED[type(mechanism).__name__]
-    moved = {name: column.copy() for name, column in CONTRACT.codes().items()}
+    released = FILES[type(mechanism).__name__].noisy
+    moved = {name: column.copy() for name, column in codes().items()}
     moved |= {"age": np.append(moved["age"][:-1], 9), "band": np.append(moved["band"][:-1], 1)}
-    for people in (CONTRACT.table(), CodedTable(SCHEMA, moved)):
+    for people in (table(), CodedTable(SCHEMA, moved)):
         output = mechanism.run(people, NoiseSource.seeded(11))
         again = mechanism.read_output(json.loads(json.dumps(output.to_json())), SCHEMA)
         for found, kept in zip(released(output), released(again), strict=True):
@@ -80,7 +53,7 @@ def test_what_gets_noise_is_a_whole_number_and_stays_one(mechanism: Mechanism) -
 def test_entries_of_a_gram_matrix_all_have_the_parity_of_the_number_of_rows() -> None:
     for mechanism in INSTANCES:
         if type(mechanism).__name__ == "GramMatrix":
-            output = mechanism.run(CONTRACT.table(), NoiseSource.seeded(1))
+            output = mechanism.run(table(), NoiseSource.seeded(1))
             assert not ((output.entries - output.n) % 2).any()
 
 
@@ -95,7 +68,7 @@ def possible(law: Law) -> Any:
     return found
 
 
-TINY = {type(getattr(fault.mechanism, "mechanism", fault.mechanism)).__name__: fault for fault in EXACT}
+TINY = {kind: fault for kind, found in FILES.items() for fault in found.FAULTS if fault.how == "exact"}
 
 
 @pytest.mark.parametrize("fault", TINY.values(), ids=list(TINY))
@@ -111,7 +84,7 @@ def test_what_may_come_out_is_the_same_for_every_table(fault: Fault) -> None:
 
 
 def test_every_mechanism_is_looked_at() -> None:
-    assert set(TINY) == set(RELEASED) == {type(mechanism).__name__ for mechanism in INSTANCES}
+    assert set(TINY) == set(FILES) == {type(mechanism).__name__ for mechanism in INSTANCES}
 
 
 # ---- canaries: exact counts that can be told from all others -------------------------------------------------------
@@ -250,8 +223,9 @@ def session(folder: Path, noise: NoiseSource, mechanism: Any) -> Session:
 
 
 def test_canaries_are_many_and_are_found_where_they_are() -> None:
-    assert min(len(canaries(mechanism)) for mechanism in INSTANCES) >= 5
+    assert min(len(canaries(mechanism)) for mechanism in INSTANCES) >= 2  # one may read no more than a yes or no
     own = canaries(INSTANCES[0])
+    assert len(own) >= 5
     one = min(own)
     for shown in (
         one,
@@ -308,15 +282,11 @@ def test_an_error_in_the_middle_holds_no_exact_count(
     assert (tmp_path / "0").exists() and not (tmp_path / "0" / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("plant", "kind"),
-    [(on_tables(first_cell_exact), "NoisyMarginals"), (counts_from_the_table, "DistributionEstimate")],
-    ids=["a cell without noise", "counts from the table"],
-)
-def test_exact_counts_would_be_found(plant: Plant, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a cell without noise", "counts from the table itself"])
+def test_exact_counts_would_be_found(name: str, tmp_path: Path) -> None:
     """The same search, on two faults of the zoo."""
-    mechanism = next(mechanism for mechanism in INSTANCES if type(mechanism).__name__ == kind)
-    with Patches() as patches:
-        plant(patches)
+    (fault,) = (fault for fault in FAULTS if fault.name == name)
+    mechanism = next(mechanism for mechanism in INSTANCES if type(mechanism) is type(fault.mechanism))
+    with fault.planted():
         session(tmp_path, Shouting(), mechanism).release(mechanism, "one", to=tmp_path / "out")
     assert any(leaked(content, canaries(mechanism)) for _, content in written(tmp_path))

@@ -119,7 +119,8 @@ def test_paths_that_lead_nowhere(tmp_path):
     fails(SourceError, "of no known kind", csv(tmp_path, GOOD, "people.doc"))
     fails(SourceError, "There is no file", "x" * 5000 + ".csv")
     fails(SourceError, "There is no file", "a\0b.csv")
-    fails(SourceError, "on this machine", "https://example.org/people.csv")
+    for address in ("https://example.org/people.csv", "postgresql://me:CANARY*@h/d", "host=h password=CANARY"):
+        fails(SourceError, "on this machine", address)
 
 
 def test_files_that_are_not_what_they_are_called(tmp_path):
@@ -163,6 +164,7 @@ BAD_QUERIES = {
     "with a as (select 1 as age) select cast('CANARY-x' as int) as age, 'cook' as job": "cannot convert",
     "from 'no-such-file.csv'": "does not exist",
     "select * from read_parquet('https://example.org/x.parquet')": "cannot be read",
+    "from 'postgresql://me:CANARY@h/d'": "is an address",
     "select error('CANARY') as age, 'cook' as job": "cannot be read",
 }
 

@@ -44,7 +44,7 @@ def test_unknown_attribute_suggests_the_near_one() -> None:
 def test_too_many_cells_says_how_many_and_whose() -> None:
     with pytest.raises(DomainTooLarge, match=r"40,000,000 cells .*big: 10,000,000") as caught:
         marginal_sets(SCHEMA, [["a", "b", "big"]], None)
-    assert caught.value.fix and caught.value.fields["columns"] == ["a", "b", "big"]
+    assert caught.value.fix and caught.value.fields["attributes"] == ["a", "b", "big"]
 
 
 def test_too_many_tables_and_too_many_cells_together() -> None:

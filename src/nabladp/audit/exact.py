@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nabladp.audit.divergence import Divergences
+from nabladp.audit.results import above
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy.guarantee import Guarantee
@@ -24,7 +25,6 @@ from nabladp.schema import Schema
 from nabladp.tables import CodedTable
 
 MOST_RECORDS, MOST_TABLES = 64, 3000
-_ROUNDING = 1e-9  # relative: floating-point error of the divergences, far below any real fault
 
 Record = tuple[int, ...]
 Derive = Mapping[str, Callable[[Mapping[str, int]], int]]
@@ -42,9 +42,6 @@ class AuditRow:
 
     @property
     def refuted(self) -> bool:
-        def above(true: float, claimed: float) -> bool:
-            return not math.isinf(claimed) and true > claimed * (1 + _ROUNDING) + 1e-12
-
         return above(self.true_rho, self.claimed_rho) or above(self.true_pure, self.claimed_pure)
 
     @property

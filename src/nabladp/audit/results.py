@@ -6,7 +6,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # relative: floating-point error of divergences, far below any real fault
+
+
+def above(found: float, claimed: float) -> bool:
+    """Beyond the claim by more than rounding could explain."""
+    return found > claimed * (1 + _ROUNDING) + 1e-12
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,8 @@ class StatisticalRow:
 
     @property
     def refuted(self) -> bool:
-        pure = self.lower_pure > self.claimed_pure * (1 + _ROUNDING) + 1e-12
-        return pure or self.lower_rho > self.claimed_rho * (1 + _ROUNDING) + 1e-12 or self.beyond_curve
+        beyond = above(self.lower_pure, self.claimed_pure) or above(self.lower_rho, self.claimed_rho)
+        return beyond or self.beyond_curve
 
     @property
     def verdict(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -12,6 +13,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that knows no ε still gets its table
             stream.reconfigure(errors="replace")
+    # Ctrl-C while a connection closes: the driver's pool would print a traceback, and raises it anyway.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     try:
         from nabladp.cli.app import run
 

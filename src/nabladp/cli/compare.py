@@ -14,19 +14,20 @@ from nabladp.cli.answer import answering, print_json, printable, say, say_tables
 def compare(
     folder: Annotated[Path, typer.Argument(help="The folder of a release, or of a whole plan.")],
     source: Annotated[str, typer.Argument(help="The table it was made from: a file, a glob or a DuckDB query.")],
-    out: Annotated[Path, typer.Option("--out", help="A new HTML file outside of any published folder.")],
+    to: Annotated[Path, typer.Option("--to", help="A new HTML file outside of any published folder.")],
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Compare a release with the table itself. For the owner only: the page contains unprotected statistics."""
     with answering(json):
         from nabladp.release.comparison import NOTICE, place_for
         from nabladp.release.comparison import compare as compared
+        from nabladp.report import place
         from nabladp.report.comparison import write_comparison
 
-        place_for(folder, out)  # refuses before anything is read
+        place_for(folder, to)  # refuses before anything is read
         with working("comparing with the table"):
-            found = compared(folder, source)
-            page = write_comparison(found, folder, out)
+            found = sorted(compared(folder, source), key=lambda part: place(part.release))
+            page = write_comparison(found, folder, to)
         parts = [part.to_json() for part in found]
         if json:
             print_json({"notice": NOTICE, "file": str(page), "releases": parts})

@@ -1,4 +1,4 @@
-"""``nabladp report``: the page about a published folder, also on paper and as pictures."""
+"""``nabladp report``: the page about a published folder or a guarantee alone, also on paper and as pictures."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ from nabladp.cli.answer import answering, print_json, say, working
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a release, or of a whole plan.")],
-    to: Annotated[Path | None, typer.Option("--out", help="Where to write it; otherwise into the folder.")] = None,
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of a release or of a whole plan; or a guarantee kept as JSON.")
+    ],
+    to: Annotated[Path | None, typer.Option("--to", help="Where to write it; otherwise into the folder.")] = None,
     pdf: Annotated[Path | None, typer.Option(help="Also the whole report as PDF; needs Chromium.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="Also the certificate, one page of PDF.")] = None,
     png: Annotated[Path | None, typer.Option(help="Also a picture of each chart, into this folder.")] = None,
-    title: Annotated[str | None, typer.Option(help="Its title; otherwise the name of the folder.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Its title; otherwise the name of the folder, or the one kept.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
-    """Write the report of a published folder: one HTML file that needs no network."""
+    """Write the report of a published folder, or of a guarantee alone: one HTML file that needs no network."""
     with answering(json):
         from nabladp.report import write
 

@@ -1,25 +1,15 @@
-"""One folder per mechanism, each with its proof. A new one is a folder and a line here."""
+"""One folder per mechanism, each with its proof. Which there are is told at the front door, among the public names."""
 
 from __future__ import annotations
 
 import difflib
 from importlib import import_module
 
+from nabladp import HOME
 from nabladp.errors import PlanError
 from nabladp.mechanisms.mechanism import Branch, Law, Mechanism, Output, Records, report_progress
 
-_HOME = {
-    "NoisyMarginals": "nabladp.mechanisms.noisy_marginals",
-    "Projection": "nabladp.mechanisms.projection",
-    "MWEM": "nabladp.mechanisms.mwem",
-    "Synthesis": "nabladp.mechanisms.synthesis",
-    "HeavyHitters": "nabladp.mechanisms.heavy_hitters",
-    "DistributionEstimate": "nabladp.mechanisms.distribution_estimate",
-    "PointLearner": "nabladp.mechanisms.learners.points",
-    "ThresholdLearner": "nabladp.mechanisms.learners.thresholds",
-    "GramMatrix": "nabladp.mechanisms.gram_matrix",
-    "HalfspaceLearner": "nabladp.mechanisms.learners.halfspaces",
-}
+_HOME = {name: home for name, home in HOME.items() if home.startswith(f"{__name__}.")}
 MECHANISMS = tuple(_HOME)
 
 

@@ -62,8 +62,11 @@ class Branch:
 class Output(Protocol):
     """What a mechanism returns; all of it may be published.
 
+    ``to_arrow`` has a row for each value: what names it, the value, and where known its interval, ``low`` and ``high``.
+
     It may also offer ``extra_tables(schema)``: further tables by name, a plain lowercase word each, such as
-    "synthetic". Each is published as a Parquet file of that name beside the values.
+    "synthetic". Each is published as a Parquet file of that name beside the values. And it may offer ``truth(counts)``:
+    an output with the same rows, counted without noise, for whoever owns the table to compare with.
     """
 
     def to_json(self) -> dict[str, Any]: ...
@@ -75,7 +78,9 @@ class Output(Protocol):
 class Mechanism(Protocol):
     """A frozen dataclass of parameters.
 
-    ``plans_for_rows`` = True says that its claim for a known number of rows may be far below that for any number.
+    ``plans_for_rows`` = True says that its claim for a known number of rows may be far below that for any number. One
+    that tells rows apart by their places offers ``needs_places(schema, n)``; a table that has none is then refused
+    before anything is spent.
     """
 
     @classmethod

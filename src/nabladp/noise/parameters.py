@@ -117,3 +117,10 @@ def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Inte
             "Weights must be a list of whole numbers, none negative and not all zero.", fix="Scale them to integers."
         )
     return checked
+
+
+def confidence(level: float) -> float:
+    """A confidence level: neither never nor always."""
+    if not 0 < level < 1:
+        raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
+    return level

@@ -116,7 +116,9 @@ class GraphTerm:
             return FREE
         missing = [name for name in self.names if name not in one]
         if missing:
-            raise GuaranteeError(f"The records lack {missing[0]!r}, which a graph of this guarantee reads.")
+            raise GuaranteeError(
+                f"The records lack {missing[0]!r}, which a graph of this guarantee reads.", fix="Give both in full."
+            )
         start, goal = (tuple(str(record[name]) for name in self.names) for record in (one, other))
         return self._cost_of(self._distances(start).get(goal))
 

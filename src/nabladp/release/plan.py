@@ -42,12 +42,12 @@ class Plan:
     """A checked plan. Paths in it are relative to its own folder."""
 
     folder: Path
-    source: str | Mapping[str, Any]
+    source: str | Mapping[str, Any] = field(repr=False)  # an address may hold a password
     schema: Schema
     rows: int | None
     rows_per_person: int
     budget: Budget
-    ledger: str = field(repr=False)  # an address may hold a password
+    ledger: str = field(repr=False)  # as may this one
     releases: tuple[tuple[str, Mechanism], ...]
     adversaries: Mapping[str, tuple[str, ...]]
     delta: float
@@ -67,7 +67,7 @@ class Plan:
         try:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise PlanError(f"{where.name!r} is not valid TOML: {error}.", fix="Mend that line.") from None
+            raise PlanError(f"{where.name!r} is not valid TOML: {error}.", fix="Correct that line.") from None
         return cls.of(data, where.resolve().parent, f"{where.stem}-release")
 
     @classmethod
@@ -135,7 +135,7 @@ class Plan:
         )
 
     def run(
-        self, out: str | Path | None = None, *, test_seed: int | None = None, stage: Stage | None = None
+        self, to: str | Path | None = None, *, test_seed: int | None = None, stage: Stage | None = None
     ) -> list[Release]:
         """Reserve the whole plan, run it and publish it in one new folder. A seed is for tests and stamps it so."""
         noise = None if test_seed is None else NoiseSource.seeded(test_seed)
@@ -143,7 +143,7 @@ class Plan:
             self._check_affordable()
         session = self.session(noise)
         try:
-            return session.release_all(self.releases, self.out if out is None else out, stage)
+            return session.release_all(self.releases, self.out if to is None else to, stage)
         finally:
             session.ledger.close()
 

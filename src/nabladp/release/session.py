@@ -141,6 +141,7 @@ class Session:
             tell("counting rows", 0, 0)
         n = self.table.n
         promises = [self._promise(mechanism, n) for *_, mechanism in parts]
+        self._check_places(mechanism for *_, mechanism in parts)
         errors = [mechanism.expected_error(self.schema, n) for *_, mechanism in parts]
         details: dict[str, Any] = {}
         if pending is not None:
@@ -166,6 +167,12 @@ class Session:
                 pending.write([(place, release) for (_, place, _), release in zip(parts, releases, strict=True)])
             self._bind(entries, releases, pending)
         return releases
+
+    def _check_places(self, mechanisms: Iterable[Mechanism]) -> None:
+        for mechanism in mechanisms:
+            asks = getattr(mechanism, "needs_places", None)
+            if asks is not None and asks(self.schema, self.table.n):
+                self.table.check_places()
 
     def _promise(self, mechanism: Mechanism, n: int) -> Guarantee:
         return mechanism.guarantee(self.schema, n).for_rows(self.rows_per_person)

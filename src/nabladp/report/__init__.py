@@ -1,4 +1,7 @@
-"""The report: one HTML file that says what a release tells about people, in words, in figures, and to play with."""
+"""The report: one HTML file that says what a release tells about people, in words, in figures, and to play with.
+
+It is made of published releases, or of a guarantee alone: then it says what could be learnt, and shows no values.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nabladp.errors import ReleaseError
+from nabladp.privacy import Guarantee
+from nabladp.report.claims import Certificate, Claim
 
 if TYPE_CHECKING:
     from nabladp.release.record import Release
 
-    Source = Release | Sequence[Release] | str | Path
+    Source = Release | Sequence[Release] | Guarantee | Certificate | str | Path
 
 FILE = "report.html"
+MOST_SUGGESTED = 3
 
 
 def report(source: Source, title: str | None = None) -> str:
-    """The page for a release, several releases of one table, or a published folder, as HTML text."""
-    from nabladp.report.page import page
+    """The page, as HTML text, for a release, several releases of one table, or a published folder; or for a guarantee
+    alone, several of them (:class:`Certificate`), or the JSON file that either was kept in."""
+    from nabladp.report.page import claims_page, page
 
-    releases = load(source)
-    return page(releases, title or _title(source, releases))
+    found = _behind(source)
+    if isinstance(found, Certificate):
+        return claims_page(found, title or found.title)
+    return page(found, title or _title(source, found))
 
 
 def write(source: Source, to: str | Path | None = None, title: str | None = None) -> Path:
@@ -47,7 +56,22 @@ def write(source: Source, to: str | Path | None = None, title: str | None = None
     return goal
 
 
-def load(source: Source) -> list[Release]:
+def _behind(source: Source) -> Certificate | list[Release]:
+    """Releases, or guarantees alone. A JSON file that is not a release's record is a certificate."""
+    from nabladp.release.record import RECORD
+
+    if isinstance(source, Guarantee):
+        return Certificate((Claim(source),))
+    if isinstance(source, Certificate):
+        return source
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.is_file() and path.suffix == ".json" and path.name != RECORD:
+            return Certificate.load(path)
+    return load(source)
+
+
+def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
     """The releases behind a source, in the order of their ledger entries."""
     from nabladp.release.record import RECORD, Release
 
@@ -60,9 +84,26 @@ def load(source: Source) -> list[Release]:
     folder = folder_of(Path(source))
     records = [*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]
     if not records:
-        raise ReleaseError(f"There is no release in {str(folder)!r}.", fix="Give the folder of a release.")
-    found = [Release.load(record) for record in records]
-    return sorted(found, key=lambda release: (int(release.ledger["entry"]), release.name))
+        raise ReleaseError(f"There is no release in {str(folder)!r}.", fix=_suggested(folder))
+    return sorted((Release.load(record) for record in records), key=place)
+
+
+def place(release: Release) -> tuple[int, str]:
+    """Where a release stands among others: by its entry in the ledger."""
+    return int(release.ledger["entry"]), release.name
+
+
+def _suggested(folder: Path) -> str:
+    """What could have been meant: a folder further below."""
+    from nabladp.release.record import RECORD
+
+    records = [*folder.glob(f"*/*/{RECORD}"), *folder.glob(f"*/*/*/{RECORD}")]
+    below = [repr(str(found)) for found in sorted({record.parent.parent for record in records})]
+    if not below:
+        return "Give the folder of a release."
+    more = f" (and {len(below) - MOST_SUGGESTED:,} more)" if len(below) > MOST_SUGGESTED else ""
+    named = " or ".join(below[:MOST_SUGGESTED])
+    return f"Give the folder of a release. Below it there {'is' if len(below) == 1 else 'are'} {named}{more}."
 
 
 def folder_of(where: Path) -> Path:
@@ -76,3 +117,6 @@ def _title(source: Source, releases: Sequence[Release]) -> str:
     if isinstance(source, str | Path):
         return folder_of(Path(source)).resolve().name
     return releases[0].name.partition("/")[0] if len(releases) > 1 else releases[0].name
+
+
+__all__ = ["FILE", "Certificate", "Claim", "load", "report", "write"]

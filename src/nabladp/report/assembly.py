@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from nabladp.report.words import power
+from nabladp.report.phrases import power
 
 _NEEDS = {"guarantee.js": ("units.js", "terms.js"), "explorer.js": ("answer.js",)}  # what must come before
 _ASSETS = files("nabladp.report") / "assets"

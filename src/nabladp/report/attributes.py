@@ -8,9 +8,10 @@ from typing import Any
 
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import shown
-from nabladp.schema import Attribute, Schema
+from nabladp.schema import Schema
 
 Line = Mapping[str, Any]
+Described = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,27 @@ class Limits:
         return cls(single, person, sets)
 
 
+def of_schema(schema: Schema) -> dict[str, Described]:
+    """What is known of every column: its kind, how many values it has, a note."""
+    return {a.name: {"kind": a.kind, "size": a.size, "note": a.note} for a in schema}
+
+
 def attribute_rows(
-    schema: Schema, guarantee: Guarantee, told: Mapping[str, Any], limits: Limits
+    described: Mapping[str, Described], guarantee: Guarantee, told: Mapping[str, Any], limits: Limits
 ) -> list[dict[str, Any]]:
-    """Every source attribute in the order of the schema, derived columns under the first of their sources."""
+    """Every source attribute in order, derived columns under the first of their sources."""
     below: dict[str, list[dict[str, Any]]] = {}
-    for name, sources in schema.derived.items():
-        below.setdefault(sources[0], []).append({**_described(schema[name]), "sources": list(sources)})
+    for name, sources in guarantee.universe.derived.items():
+        below.setdefault(sources[0], []).append({"name": name, "sources": list(sources)})
     rows = []
-    for name in schema.roots:
+    for name in guarantee.universe.roots:
         figure = told["attributes"].get(name)
         rows.append(
             {
-                **_described(schema[name]),
+                "name": name,
+                **{key: described.get(name, {}).get(key) for key in ("kind", "size", "note")},
                 "public": figure is None,
-                "figure": None if figure is None else {key: shown(value) for key, value in figure.items()},
+                "figure": None if figure is None else shown_figure(figure),
                 "unread": figure is not None and figure["rho"] == 0,
                 "limits": [limit_bar(guarantee, line) for line in limits.single.get(name, ())],
                 "derived": below.get(name, []),
@@ -58,8 +65,8 @@ def attribute_rows(
     return rows
 
 
-def _described(attribute: Attribute) -> dict[str, Any]:
-    return {"name": attribute.name, "kind": attribute.kind, "size": attribute.size, "note": attribute.note}
+def shown_figure(figure: Mapping[str, float | None]) -> dict[str, str]:
+    return {name: shown(value) for name, value in figure.items()}
 
 
 def limit_bar(guarantee: Guarantee, line: Line) -> dict[str, Any]:

@@ -5,30 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nabladp import __version__
 from nabladp.release.cost import shown
 from nabladp.release.record import Release
-from nabladp.report.words import Words, chance, plural, power
+from nabladp.report.phrases import chance, plural, power
+from nabladp.report.words import Words
 
 MOST_ROWS, MOST_PARTS = 20, 4  # what fits on the page; a part takes as much room as two rows of figures
 MOST_ADVERSARIES = 6
+MOST_SIGNS = 300  # of a note
 MOST_NAMED = 4  # attributes beside the name of an adversary
 
 
 def certificate(
-    releases: Sequence[Release], title: str, words: Words, told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]]
+    title: str,
+    words: Words,
+    told: Mapping[str, Any],
+    limits: Sequence[Mapping[str, Any]] = (),
+    releases: Sequence[Release] = (),
+    fingerprint: str = "",
 ) -> dict[str, Any]:
+    """Of releases that were booked, or of a guarantee alone, which has a fingerprint and notes instead."""
+    notes = [(head, _cut(sentence)) for head, sentence in words.extra.items()][:MOST_PARTS]
     return {
         "title": title,
         "who": words.who(),
         "against": words.against(),
-        "figures": _figures(told, limits, MOST_ROWS - 2 * min(len(releases), MOST_PARTS)),
-        "not_protected": [
-            "whether someone is in the table at all, beyond the figure for the whole person",
-            "attributes that repeat or strongly depend on each other, beyond the figure for all of them together",
-            *(["public attributes"] if words.public else []),
-            "what other releases add (the ledger keeps the sum)",
-        ],
+        "figures": _figures(told, limits, MOST_ROWS - 2 * min(len(releases) + len(notes), MOST_PARTS), words.one),
+        "not_protected": words.exclusions(),
         "delta": f"{power(words.delta)} ({chance(words.delta)})",
+        "attributes": plural(len(told["attributes"]), "protected attribute"),
+        "statement": words.person(),
+        "notes": notes,
+        "fingerprint": fingerprint,
+        "version": __version__,
+        **(_booked(releases) if releases else {"parts": []}),
+    }
+
+
+def _booked(releases: Sequence[Release]) -> dict[str, Any]:
+    return {
         "parts": [
             {
                 "name": release.name.rpartition("/")[2],
@@ -44,13 +60,11 @@ def certificate(
         "more_parts": max(0, len(releases) - MOST_PARTS),
         "ledger": ", ".join(sorted({str(release.ledger["ledger"]) for release in releases})),
         "schema": releases[0].schema.fingerprint(),
-        "attributes": plural(len(told["attributes"]), "protected attribute"),
         "version": releases[0].versions.get("nabladp", "unknown"),
-        "statement": words.person(),
     }
 
 
-def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int) -> dict[str, Any]:
+def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int, one: str) -> dict[str, Any]:
     """The costliest attributes, the named adversaries and the person; how many attributes are not shown."""
     allowed = {tuple(line["attributes"]): line for line in limits}
 
@@ -72,8 +86,12 @@ def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows:
         "hidden": max(0, len(ranked) - room),
         "adversaries": [line(a["name"], a, a["attributes"]) for a in adversaries],
         "hidden_adversaries": len(told["adversaries"]) - len(adversaries),
-        "person": line("The whole person, all attributes together", told["person"], list(told["attributes"])),
+        "person": line(f"The whole {one}, all attributes together", told["person"], list(told["attributes"])),
     }
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= MOST_SIGNS else f"{sentence[:MOST_SIGNS]} …"
 
 
 def _size(rho: float | None) -> float:

@@ -12,7 +12,7 @@ from nabladp.release import Plan
 from nabladp.release.cost import Cost, shown
 from nabladp.release.outlook import outlook
 from nabladp.report.assembly import assemble
-from nabladp.report.page import costliest
+from nabladp.report.chapter import explorer
 from nabladp.report.views import SCRIPTS, STYLE
 from nabladp.report.words import PRIOR, Words
 
@@ -39,10 +39,9 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
         "public": told["public"],
         "derived": told["derived"],
     }
-    explorer = {"delta": plan.delta, "prior": PRIOR, "adversaries": told["adversaries"]}
     blocks = {
         "guarantee": cost.guarantee.to_json(),
-        "explorer": {**explorer, "costliest": costliest(cost.guarantee)},
+        "explorer": explorer(cost.guarantee, plan.delta, told["adversaries"]),
         "outlook": {**prospect.to_json(), "limits": _limits(cost, sets)},
     }
     scripts = ("guarantee.js", *SCRIPTS, "released.js", "explorer.js", "cost.js")

@@ -1,4 +1,4 @@
-"""From releases to what the page shows, as plain data."""
+"""From releases, or guarantees alone, to what the page shows, as plain data."""
 
 from __future__ import annotations
 
@@ -8,60 +8,80 @@ from typing import Any
 
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
-from nabladp.privacy.worst import worst_subset
-from nabladp.release.cost import figure, figures, finite, shown
+from nabladp.release.cost import figure
 from nabladp.release.record import Release
 from nabladp.report import views as released
 from nabladp.report.assembly import assemble, packed
-from nabladp.report.attributes import Limits, attribute_rows, limit_bar
+from nabladp.report.attributes import Limits, of_schema, shown_figure
 from nabladp.report.certificate import certificate
+from nabladp.report.chapter import blocks_of, chapter, set_rows
+from nabladp.report.claims import Certificate
 from nabladp.report.words import PRIOR, Words
 
 SCRIPTS = ("guarantee.js", *released.SCRIPTS, "released.js", "explorer.js")
 STYLES = ("style.css", released.STYLE)
-COSTLIEST = 10  # the explorer marks the costliest 1 … 10 attributes
-MOST_LOOKS = 20_000_000  # terms times subsets looked at for each, about a second; beyond it the search may miss
 BLOCKS, VIEWS = 2_600_000, 1_200_000  # signs of base64: all data, and what all views may have of it (page below 3 MB)
 MOST_PLAN = 6_000  # signs of a plan that are shown
 
 
 def page(releases: Sequence[Release], title: str) -> str:
-    """One page for releases about the same people: their guarantees composed, each one's values."""
+    """One page for releases about the same people: their guarantees composed, each one's values.
+
+    Parts may speak of different δ. The whole is told at the smallest: its figures there are largest, and hold for all.
+    """
     checked(releases)
+    deltas = sorted({release.delta for release in releases}, reverse=True)
     whole = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
-    delta = releases[0].delta
-    adversaries = {name: tuple(chosen) for release in releases for name, chosen in release.adversaries.items()}
     lines = max(releases, key=lambda release: int(release.ledger["entry"])).limits
     limits = Limits.of(lines, whole.universe.protected)
-    told = figures(whole, adversaries, delta)
     words = Words(
         whole,
-        delta,
+        deltas[-1],
         [release.n for release in releases],
         max(release.rows_per_person for release in releases),
-        adversaries,
+        {name: tuple(chosen) for release in releases for name, chosen in release.adversaries.items()},
         limits.person,
     )
-    explorer = {"delta": delta, "prior": PRIOR, "adversaries": told["adversaries"], "costliest": costliest(whole)}
-    blocks: dict[str, Any] = {"guarantee": packed(whole.to_json()), "explorer": packed(explorer)}
-    parts = _parts(releases, blocks)
+    about = {"mark": "", "name": "", "note": "", "sets": [], **chapter(words, of_schema(releases[0].schema), limits)}
+    about["certificate"] = certificate(title, words, about["told"], lines, releases)
+    blocks = {name: packed(content) for name, content in blocks_of([about]).items()}
     context = {
-        "title": title,
         "stamp": next((release.stamp for release in releases if release.stamp), None),
-        "delta": delta,
-        "prior": PRIOR,
-        "words": words,
-        "person": _shown_figure(told["person"]),
-        "attributes": attribute_rows(releases[0].schema, whole, told, limits),
-        "person_limit": limit_bar(whole, limits.person) if limits.person else None,
-        "set_limits": [limit_bar(whole, line) for line in limits.sets],
-        "pure": told["person"]["pure_epsilon"] is not None,
-        "some_pure": any(f["rho"] and f["pure_epsilon"] is not None for f in told["attributes"].values()),
-        "parts": parts,
-        "certificate": certificate(releases, title, words, told, lines),
+        "chapters": [about],
+        "deltas": deltas if len(deltas) > 1 else [],
+        "parts": _parts(releases, blocks),
         "schema_text": releases[0].schema.to_toml(),
     }
-    return assemble("page.html.j2", context, blocks, SCRIPTS, STYLES)
+    return _assembled(title, context, blocks)
+
+
+def claims_page(certified: Certificate, title: str) -> str:
+    """One page for guarantees without releases, a chapter each."""
+    chapters = []
+    for number, claim in enumerate(certified.claims):
+        words = Words(
+            claim.guarantee,
+            claim.delta,
+            (),
+            1,
+            claim.adversaries,
+            protects=claim.protects,
+            extra=claim.not_covered,
+            released=False,
+        )
+        head, sets = set_rows(claim.guarantee, claim.delta)
+        about: dict[str, Any] = {"mark": f"-{number}" if number else "", "name": claim.name, "note": claim.note}
+        about |= {"sets": sets, "sets_head": head}
+        about |= chapter(words, {name: {"note": said} for name, said in claim.attributes.items()})
+        named = f"{title}: {claim.name}" if claim.name and claim.name != title else title
+        about["certificate"] = certificate(named, words, about["told"], fingerprint=claim.fingerprint)
+        chapters.append(about)
+    context = {"stamp": None, "chapters": chapters, "deltas": [], "parts": []}
+    return _assembled(title, context, {**blocks_of(chapters), "record-0": certified.text})
+
+
+def _assembled(title: str, context: Mapping[str, Any], blocks: Mapping[str, Any]) -> str:
+    return assemble("page.html.j2", {"title": title, "prior": PRIOR, **context}, blocks, SCRIPTS, STYLES)
 
 
 def checked(releases: Sequence[Release]) -> None:
@@ -71,22 +91,6 @@ def checked(releases: Sequence[Release]) -> None:
             "These releases are about different attributes, so their costs cannot be added up.",
             fix="Make a report for each.",
         )
-
-
-def costliest(guarantee: Guarantee) -> list[dict[str, Any]]:
-    """The costliest 1, 2, … protected attributes, each with whether that is certain."""
-    sizes = range(1, min(COSTLIEST, len(guarantee.universe.protected)) + 1)
-    looks = min(20_000, MOST_LOOKS // (len(guarantee.terms) + 1))
-    found = [worst_subset(guarantee, size, looks) for size in sizes]
-    return [
-        {
-            "attributes": list(worst.attributes),
-            "rho": finite(worst.rho),
-            "at_most": finite(worst.at_most),
-            "exact": worst.exact,
-        }
-        for worst in found
-    ]
 
 
 def _parts(releases: Sequence[Release], blocks: dict[str, Any]) -> list[dict[str, Any]]:
@@ -117,7 +121,8 @@ def _part(number: int, release: Release, embedded: bool) -> dict[str, Any]:
         "plan": _plan(release),
         "embedded": embedded,
         "size": len(release.text),
-        "person": _shown_figure(figure(release.guarantee, release.guarantee.per_person().attributes, release.delta)),
+        "delta": release.delta,
+        "person": shown_figure(figure(release.guarantee, release.guarantee.per_person().attributes, release.delta)),
         "summary": _summary(release.expected_error),
     }
 
@@ -159,7 +164,3 @@ def fit(drawn: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[d
             kept[i][j] = {**kept[i][j], "rows": [], "left_out": rows}
             half -= rows
     return kept
-
-
-def _shown_figure(figure: Mapping[str, float | None]) -> dict[str, str]:
-    return {name: shown(value) for name, value in figure.items()}

@@ -14,9 +14,10 @@ from typing import Any
 from nabladp.privacy import Guarantee
 from nabladp.privacy.interpretation import Statement, posterior
 from nabladp.privacy.units import rounded
+from nabladp.report.phrases import chance, listed, percent_up, quoted, up
 
 PRIOR = 0.5
-MOST_NAMED = 6
+PERSON = ("person", "people")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Belief:
 
     @property
     def percent(self) -> str:
-        return f"{min(100.0, math.ceil(self.after * 1000) / 10):.1f}%"
+        return percent_up(self.after)
 
 
 def belief(guarantee: Guarantee, label: str, attributes: Sequence[str], delta: float) -> Belief:
@@ -46,38 +47,12 @@ def belief(guarantee: Guarantee, label: str, attributes: Sequence[str], delta: f
     return Belief(label, tuple(attributes), posterior(guarantee, attributes, PRIOR, at), epsilon, certain)
 
 
-def chance(delta: float) -> str:
-    """1e-6 as "1 in 1,000,000"."""
-    return f"1 in {math.floor(float(f'{1 / delta:.12g}')):,}"
-
-
-def power(delta: float) -> str:
-    """1e-6 as 10⁻⁶."""
-    digits, _, exponent = f"{delta:e}".partition("e-")
-    if float(digits) != 1 or not exponent:
-        return f"{delta:g}"
-    return "10⁻" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(int(exponent)))
-
-
-def quoted(name: str) -> str:
-    """A name in a sentence; marks keep the direction of its writing from turning the rest around."""
-    return f"“{name}”" if name.isascii() else f"“\u2068{name}\u2069”"
-
-
-def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
-    """``“a”, “b” and “c”``; of very many the first few and how many there are besides."""
-    shown = [quoted(name) for name in names[:most]]
-    if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most:,} more"
-    return " and ".join(([", ".join(shown[:-1])] if len(shown) > 1 else []) + shown[-1:])
-
-
-def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 class Words:
-    """All sentences about one composed guarantee."""
+    """All sentences about one composed guarantee.
+
+    ``protects`` says what a row is about, one and several of them; ``extra`` is more that is not protected, each with
+    its heading. Without a release (``released``) there is no ledger, plan or schema to speak of.
+    """
 
     def __init__(
         self,
@@ -87,7 +62,13 @@ class Words:
         rows_per_person: int,
         adversaries: Mapping[str, Sequence[str]],
         person_limit: Mapping[str, Any] | None = None,
+        *,
+        protects: tuple[str, str] = PERSON,
+        extra: Mapping[str, str] | None = None,
+        released: bool = True,
     ) -> None:
+        self.one, self.many = protects
+        self.human, self.extra, self.released = protects == PERSON, dict(extra or {}), released
         self.guarantee, self.delta = guarantee, delta
         self.rows, self.rows_per_person = sorted(set(rows)), rows_per_person
         self.adversaries, self.person_limit = adversaries, person_limit
@@ -103,9 +84,11 @@ class Words:
         if not self.protected:
             return "Nobody: every attribute is declared public, and for a public attribute nothing is promised."
         counts = " and ".join(f"{n:,}" for n in self.rows)
-        whatever = "whatever their values are, common or rare"
+        whatever = f"whatever {'their' if self.human else 'its'} values are, common or rare"
         if self.rows_per_person == 1:
-            everyone = f"Each of the {counts} people" if counts else "Everyone"
+            everyone = (
+                f"Each of the {counts} {self.many}" if counts else "Everyone" if self.human else f"Every {self.one}"
+            )
             return f"{everyone} in the table, {whatever}."
         of_rows = f" of {counts} rows" if counts else ""
         return (
@@ -115,9 +98,9 @@ class Words:
 
     def against(self) -> str:
         return (
-            "Anyone who reads what was released and wants to find out attributes of one person: with any computer and "
-            "any other knowledge, now or later; even one who already knows every other row and everything else about "
-            "that person."
+            f"Anyone who reads what was released and wants to find out attributes of one {self.one}: with any computer "
+            "and any other knowledge, now or later; even one who already knows every other row and everything else "
+            f"about that {self.one}."
         )
 
     # ---- how well -------------------------------------------------------------------------------------------------
@@ -132,7 +115,7 @@ class Words:
         return [*found, self.person()] if self.protected else found
 
     def person(self) -> Belief:
-        return self._belief("anyone curious about the whole person", self.guarantee.per_person().attributes)
+        return self._belief(f"anyone curious about the whole {self.one}", self.guarantee.per_person().attributes)
 
     def _belief(self, label: str, attributes: Sequence[str]) -> Belief:
         return belief(self.guarantee, label, attributes, self.delta)
@@ -140,9 +123,15 @@ class Words:
     def _promised(self, names: Sequence[str]) -> bool:
         return not self.guarantee.universe.sources(names) & self.guarantee.universe.public
 
+    def assumes(self) -> str:
+        return self.person().statement.assumes.replace("this person", f"this {self.one}")
+
     def reading(self) -> str:
         """How the beliefs are to be read."""
-        start = "Say someone thinks a statement about a person as likely as not: 50%. After reading this release it can"
+        start = (
+            f"Say someone thinks a statement about one {self.one} as likely as not: 50%. After reading "
+            f"{'this release' if self.released else 'what was released'} it can"
+        )
         told = self.beliefs()
         if all(shown.certain for shown in told):
             return f"{start} seem at most this likely, without exception:"
@@ -160,7 +149,8 @@ class Words:
             return None
         many = len(self.unread) > 1
         return (
-            f"This release did not read {listed(self.unread)}: it tells nothing about {'them' if many else 'it'}, "
+            f"{'This release' if self.released else 'What was released'} did not read {listed(self.unread)}: "
+            f"it tells nothing about {'them' if many else 'it'}, "
             "except through attributes that depend on "
             f"{'them' if many else 'it'}."
         )
@@ -173,22 +163,30 @@ class Words:
             found.append(
                 ("Public attributes", f"{listed(self.public)}: declared public, so nothing is promised about them.")
             )
-        found += [("Families and other groups", self._groups()), ("Other releases", self._others())]
+        found += [("Families and other groups" if self.human else "Several together", self._groups())]
+        found += [("Other releases", self._others()), *self.extra.items()]
         return [
             *found,
-            (
-                "What is true of people in general",
-                "What could be concluded about a person without that person's own values in the table (because smokers "
-                "fall ill more often, say) is not hidden, and could not be.",
-            ),
-            ("What is public anyway", "The number of rows, the schema, the plan, the noise's law and scale."),
+            (f"What is true of {self.many} in general", self._general()),
+            ("What is public anyway", self._known()),
+        ]
+
+    def exclusions(self) -> list[str]:
+        """The same in a few words each, for the certificate."""
+        someone = "someone" if self.human else f"a certain {self.one}"
+        return [
+            f"whether {someone} is in the table at all, beyond the figure for the whole {self.one}",
+            "attributes that repeat or strongly depend on each other, beyond the figure for all of them together",
+            *(["public attributes"] if self.public else []),
+            f"what other releases add{' (the ledger keeps the sum)' if self.released else ''}",
         ]
 
     def _membership(self) -> str:
-        start = "Whether someone is in the table at all is a matter of all attributes together."
+        someone = "someone" if self.human else f"a certain {self.one}"
+        start = f"Whether {someone} is in the table at all is a matter of all attributes together."
         if not self.protected:
             return f"{start} Nothing is promised about it."
-        return f"{start} Only the figure for the whole person speaks to it: {self.figure(self.person())}."
+        return f"{start} Only the figure for the whole {self.one} speaks to it: {self.figure(self.person())}."
 
     def _dependent(self) -> str:
         derived = list(self.guarantee.universe.derived)
@@ -196,7 +194,7 @@ class Words:
         return (
             "The figure of one attribute does not cover another that repeats it or strongly depends on it: a diagnosis "
             f"is not hidden if the medicine is known.{counted if derived else ''} Ask the explorer for such attributes "
-            f"together; all of them together cost at most the figure for the whole person"
+            f"together; all of them together cost at most the figure for the whole {self.one}"
             f"{': ' + self.figure(self.person()) if self.protected else ''}."
         )
 
@@ -206,10 +204,15 @@ class Words:
         rows = self.rows_per_person
         attributes = self.guarantee.per_person().attributes
         pair = belief(self.guarantee.for_rows(2), "two people", attributes, self.delta)
-        told = "The figures are for one person" + (f" with at most {rows} rows" if rows > 1 else "")
-        return f"{told}. Two people together, a couple say, are protected less: {self.figure(pair)}."
+        told = f"The figures are for one {self.one}" + (f" with at most {rows} rows" if rows > 1 else "")
+        say = ", a couple say," if self.human else ""
+        return f"{told}. Two {self.many} together{say} are protected less: {self.figure(pair)}."
 
     def _others(self) -> str:
+        if not self.released:
+            return (
+                f"This page speaks of this guarantee alone. What else is released about these {self.many} adds to it."
+            )
         start = "This page speaks of this release alone. What else is released about these people adds up in the ledger"
         line = self.person_limit
         if line is None or line["spent"] is None:
@@ -220,6 +223,19 @@ class Words:
             "one person's whole record may cost is spent."
         )
 
+    def _general(self) -> str:
+        without = "that person's own" if self.human else "its own"
+        example = " (because smokers fall ill more often, say)" if self.human else ""
+        return (
+            f"What could be concluded about one {self.one} without {without} values in the table{example} is not "
+            "hidden, and could not be."
+        )
+
+    def _known(self) -> str:
+        if not self.released:
+            return "The number of rows, and which values each attribute can have."
+        return "The number of rows, the schema, the plan, the noise's law and scale."
+
     def figure(self, shown: Belief) -> str:
         """What a belief can become, with its ε and the conversion behind it."""
         if math.isinf(shown.epsilon):
@@ -227,8 +243,4 @@ class Words:
         exception = "" if shown.certain else f", except with a chance of {chance(self.delta)}"
         kind = "pure ε" if shown.certain else "ε by the paper's conversion"
         rises = "can become near certainty" if shown.after > 0.999 else f"rises to at most {shown.percent}"
-        return f"a belief of 50% {rises}{exception} ({kind} = {_up(shown.epsilon)})"
-
-
-def _up(bound: float) -> str:
-    return rounded(bound, 4, up=True)
+        return f"a belief of 50% {rises}{exception} ({kind} = {up(shown.epsilon)})"

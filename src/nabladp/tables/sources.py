@@ -18,6 +18,7 @@ from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
 from nabladp.tables.scans import Scan, scan_file, scan_query
 from nabladp.tables.spark import SparkFrame, is_spark, read_spark
 
+_ADDRESS = re.compile(r"://|\bpassword\s*=", re.IGNORECASE)
 _QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
 
 
@@ -94,13 +95,17 @@ def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[S
         return (scan_file(Path(source), expected),)
     if isinstance(source, str) and _QUERY.match(source):
         return (scan_query(source, folder),)
+    if _ADDRESS.search(text):  # never repeated: it may hold a password
+        raise SourceError(
+            "A table is not read from an address.",
+            fix='Give a file on this machine or a query; in a plan also a source such as { spark = "jdbc", … }.',
+        )
     if glob.has_magic(text):
         found = sorted(glob.glob(text, recursive=True))
         if not found:
             raise SourceError(f"No file matches {text!r}.", fix="Check the pattern and the folder.", path=text)
         return tuple(scan_file(Path(name), expected) for name in found)
-    fix = "Check the path; only files on this machine can be read." if "://" in text else "Check the path."
-    raise SourceError(f"There is no file {text!r}.", fix=fix, path=text)
+    raise SourceError(f"There is no file {text!r}.", fix="Check the path.", path=text)
 
 
 def _exists(path: str | Path) -> bool:

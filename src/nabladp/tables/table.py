@@ -49,6 +49,9 @@ class Table(CodedRows):
             raise DataError("The table has no rows.", fix="Give a table with at least one row.")
         return rows
 
+    def check_places(self) -> None:
+        """Refuses a table whose rows may stand elsewhere in another pass; here they never do."""
+
     def raw_batches(self) -> Batches:
         """The rows themselves, for checking them against the schema."""
         return self._source.batches(self.schema.names)

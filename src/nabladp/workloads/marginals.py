@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from nabladp.errors import DomainTooLarge, MechanismError
 from nabladp.schema import Schema
+from nabladp.workloads.options import names_once
 
 MOST_SETS = 200_000
 MOST_TOGETHER = 60  # attributes of one set; arrays have at most 64 axes
@@ -48,10 +49,7 @@ def _listed(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
 def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
     names = schema.roots if over is None else tuple(over)
     schema.sizes(names)
-    if len(set(names)) != len(names):
-        raise MechanismError("'over' names an attribute twice.", fix="Name each attribute once.")
-    if not names:
-        raise MechanismError("'over' names no attribute.", fix="Leave it out to ask about all.")
+    names_once(names)
     if not 1 <= k <= len(names):
         raise MechanismError(
             f"There are no {k}-way combinations of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
@@ -87,7 +85,7 @@ def _check_size(schema: Schema, sets: Sets) -> None:
                 f"{MOST_CELLS:,}. Its columns' sizes are {listed}.",
                 fix="Declare coarser bins for the largest column, or leave it out.",
                 cells=str(cells),
-                columns=list(chosen),
+                attributes=list(chosen),
             )
     if together > MOST_CELLS_TOGETHER:
         raise DomainTooLarge(

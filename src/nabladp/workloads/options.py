@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from numbers import Integral, Real
@@ -36,6 +37,17 @@ def nearest(name: Any, known: Iterable[str]) -> str:
 def listing(value: Any, what: str) -> tuple[Any, ...]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise MechanismError(f"{what} must be a list.", fix='Write, for instance, ["age", "sex"].')
+    return tuple(value)
+
+
+def names_once(value: Any) -> tuple[str, ...]:
+    """``over``: a list of attributes, each of them once."""
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        what = "is empty: it is a list of attributes" if value in ((), []) else "is a list of attributes"
+        raise MechanismError(f"'over' {what}.", fix='Write over = ["age", "sex"], or leave it out for all.')
+    name, times = Counter(value).most_common(1)[0]
+    if times > 1:
+        raise MechanismError(f"'over' names {name!r} twice.", fix="Name each attribute once.", attribute=name)
     return tuple(value)
 
 

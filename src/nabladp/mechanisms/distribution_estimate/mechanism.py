@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.distribution_estimate.errors import ExpectedError, smallest_error
 from nabladp.mechanisms.distribution_estimate.estimate import Distribution
-from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, histogram_for, take_checked
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.options import plan_options
@@ -45,24 +45,14 @@ class DistributionEstimate:
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        checked = self.histogram
-        for name in ("budget", "over", "budgets", "settings"):
-            object.__setattr__(self, name, getattr(checked, name))
+        take_checked(self, self.histogram)
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
     @property
     def histogram(self) -> HeavyHitters:
         """The one look at the data, with the whole budget."""
-        return HeavyHitters(  # [one-histogram]
-            self.budget,
-            self.over,
-            self.notion,
-            self.failure,
-            budgets=self.budgets,
-            memory_mb=self.memory_mb,
-            settings=self.settings,
-        )
+        return histogram_for(self, self.over)  # [one-histogram]
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
         return self.histogram.reads(schema)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nabladp.errors import DataError, DomainTooLarge, MechanismError, UnknownAttribute
 from nabladp.schema import Attribute, Schema
+from nabladp.workloads.options import names_once
 
 Encoding = str | int
 ENCODINGS = ("onehot", "bits", "thermometer")
@@ -65,8 +66,8 @@ class SignedColumns:
         chosen = dict(encode or {})
         for name in (*names, *chosen):
             schema[name]  # refuses an unknown name
-        if len(set(names)) != len(names):
-            raise MechanismError("'over' names an attribute twice.", fix="Name every attribute once.")
+        if names:
+            names_once(names)
         for name in chosen:
             if name not in names:
                 raise MechanismError(f"'encode' names {name!r}, which is not read.", fix="Add it to 'over'.")

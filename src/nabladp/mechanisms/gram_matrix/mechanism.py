@@ -23,6 +23,7 @@ from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, limit_units
 from nabladp.schema import Schema
+from nabladp.workloads.options import names_once
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -83,9 +84,7 @@ class GramMatrix:
         object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
         object.__setattr__(self, "budgets", concentrated_each(self.budgets))
         if self.over is not None:
-            if isinstance(self.over, str) or not isinstance(self.over, Sequence) or not self.over:
-                raise MechanismError("'over' must be a list of names.", fix='Write over = ["age", "sex"].')
-            object.__setattr__(self, "over", tuple(self.over))
+            object.__setattr__(self, "over", names_once(self.over))
         if not isinstance(self.encode, Mapping):
             raise MechanismError("'encode' maps attributes to encodings.", fix="Write encode = {'age': 'thermometer'}.")
 
@@ -100,7 +99,7 @@ class GramMatrix:
                 raise MechanismError(
                     f"The label {self.label!r} must have two values.",
                     fix="Name another, or leave 'label' out: any column can be a target.",
-                    label=self.label,
+                    attribute=self.label,
                 )
             made = calibrate(columns, Universe.of(schema), self.budget, self.budgets, self.label)
             known = schema, made

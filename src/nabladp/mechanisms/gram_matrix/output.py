@@ -68,7 +68,7 @@ class NoisyGram:
     def _one(self, name: str) -> int:
         found = self.columns.find(name)
         if len(found) != 1:
-            raise MechanismError(f"{name!r} has {len(found)} columns.", fix="Name one of them.", column=name)
+            raise MechanismError(f"{name!r} has {len(found)} columns.", fix="Name one of them.", attribute=name)
         return found[0]
 
     def interval(self, level: float = LEVEL) -> tuple[Integers, Integers]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.noise.parameters import confidence
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -54,8 +55,7 @@ class Regression:
 
     def interval(self, level: float = LEVEL) -> tuple[Floats, Floats]:
         """Each coefficient for itself; see the class for what is covered."""
-        if not 0 < level < 1:
-            raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
+        confidence(level)
         width = NormalDist().inv_cdf((1 + level) / 2) * self.deviations
         return self.coefficients - width, self.coefficients + width
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.planning.tail_bounds import gaussian_tails
+from nabladp.noise.parameters import confidence
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -22,8 +22,7 @@ def after_passing(shown: Integers, threshold: int, scale: float, n: int, level: 
     Given that, the chance of a value as large as the one shown grows with f: f is too small where that chance is below
     half of what is allowed, and too large where that of a value as small is.
     """
-    if not 0 < level < 1:
-        raise MechanismError("A level lies strictly between 0 and 1.", fix="The usual one is 0.95.")
+    confidence(level)
     values, places = np.unique(shown, return_inverse=True)
     allowed = (1 - level) / 2
 

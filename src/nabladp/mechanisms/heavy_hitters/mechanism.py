@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,6 +28,7 @@ from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value
 from nabladp.schema import Schema
+from nabladp.workloads.options import names_once
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -72,7 +73,7 @@ class HeavyHitters:
         checked = {name: self._fitting(value, f"budget of {name!r}") for name, value in self.budgets.items()}
         object.__setattr__(self, "budgets", checked)
         if self.over is not None:
-            object.__setattr__(self, "over", _names(self.over))
+            object.__setattr__(self, "over", names_once(self.over))
         for name in ("failure", "frequency", "count_share"):
             value = getattr(self, name)
             if not (value is None and name != "failure") and not (_is_number(value) and 0 < value < 1):
@@ -193,6 +194,19 @@ class HeavyHitters:
         return HeavyList.from_json(data, schema)
 
 
+def histogram_for(mechanism: Any, over: tuple[str, ...] | None) -> HeavyHitters:
+    """What another mechanism counts with: its budget, and all its options that have a name here."""
+    known = [option.name for option in fields(HeavyHitters) if option.name != "over"]
+    return HeavyHitters(over=over, **{name: getattr(mechanism, name) for name in known if hasattr(mechanism, name)})
+
+
+def take_checked(mechanism: Any, checked: HeavyHitters) -> None:
+    """The options that another mechanism shares with this one, in the form in which they were checked."""
+    for name in ("budget", "over", "budgets", "settings"):
+        if hasattr(mechanism, name):
+            object.__setattr__(mechanism, name, getattr(checked, name))
+
+
 def lists_cost(universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
     """What all lists cost; concentrated, also the noisy counts by which strings passed."""
     parts = []
@@ -206,15 +220,6 @@ def lists_cost(universe: Universe, names: Sequence[str], settings: Settings) -> 
             held = [names[j] for j in node.attributes]
             parts.append(Guarantee.touch(universe, held, Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale))
     return Guarantee.compose(universe, parts)
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        what = "is empty: it is a list of attributes" if value in ((), []) else "is a list of attributes"
-        raise MechanismError(f"'over' {what}.", fix='Write over = ["age", "sex"], or leave it out for all.')
-    if len(set(value)) != len(value):
-        raise MechanismError("'over' names an attribute twice.", fix="Name each attribute once.")
-    return tuple(value)
 
 
 @lru_cache(maxsize=64)  # a release asks for the same plan several times

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 
 Notion = Literal["pure", "cdp"]
@@ -15,8 +16,6 @@ _PLAIN = (
     *("notion", "mu", "count_scale", "certified", "count_error", "unlisted"),
     *("failure", "expected_list", "memory", "longest_list"),
 )
-
-
 _OPTIONAL = ("count_scale", "longest_list")
 
 
@@ -53,20 +52,20 @@ class Settings:
 
     def __post_init__(self) -> None:
         if len(self.levels) != self.tree.thresholded_levels:
-            raise ValueError("There must be one threshold for every thresholded level of the tree.")
+            raise _wrong("There must be one threshold for every thresholded level of the tree.")
         thresholds = [level.threshold for level in self.levels]
         if any(type(number) is not int for number in (self.mu, *thresholds)):
-            raise ValueError("μ and thresholds must be whole numbers.")
+            raise _wrong("μ and thresholds must be whole numbers.")
         if not all(math.isfinite(scale) for scale in (*(x.scale for x in self.levels), self.count_scale or 1.0)):
-            raise ValueError("Noise scales must be finite.")
+            raise _wrong("Noise scales must be finite.")
         if any(low > high for low, high in pairwise(thresholds)) and self.notion == "pure":
-            raise ValueError("Thresholds of the pure tree must not fall on the way to the root.")
+            raise _wrong("Thresholds of the pure tree must not fall on the way to the root.")
         if thresholds[0] < self.mu or min(thresholds) < 0:
-            raise ValueError("The lowest threshold must be at least μ, and none may be negative.")
+            raise _wrong("The lowest threshold must be at least μ, and none may be negative.")
         if self.notion == "pure" and (self.mu < 1 or len({level.scale for level in self.levels}) != 1):
-            raise ValueError("The pure tree has one noise scale and clips at μ ≥ 1.")
+            raise _wrong("The pure tree has one noise scale and clips at μ ≥ 1.")
         if min(level.scale for level in self.levels) <= 0 or (self.count_scale is not None and self.count_scale <= 0):
-            raise ValueError("Noise scales must be positive.")
+            raise _wrong("Noise scales must be positive.")
 
     def to_json(self) -> dict[str, Any]:
         body = {name: getattr(self, name) for name in _PLAIN}
@@ -85,3 +84,7 @@ class Settings:
     def level_of(self, node: Node) -> Level:
         """The threshold and noise of a thresholded node."""
         return self.levels[node.level - self.tree.lowest]
+
+
+def _wrong(what: str) -> MechanismError:
+    return MechanismError(what, fix="Take settings from `plan`, or from a release's values.")

@@ -73,9 +73,11 @@ class Tree:
         """
         sizes = tuple(int(size) for size in sizes)
         if not sizes or min(sizes) < 1:
-            raise ValueError("A tree needs at least one attribute, each with at least one value.")
+            raise MechanismError(
+                "A tree needs at least one attribute, each with at least one value.", fix="Give the sizes of some."
+            )
         if fan_out < 2:
-            raise ValueError("A node joins at least two others.")
+            raise MechanismError("A node joins at least two others.", fix="Give a fan-out of at least 2.")
         groups = leaf_groups(sizes, leaf_cells)
         alone = len(groups) == 1
         nodes = [Node(tuple(range(first, last)), (), 0, alone or cells > free_cells) for first, last, cells in groups]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nabladp.errors import MechanismError
+from nabladp.errors import MissingPart
 
 if TYPE_CHECKING:
     from nabladp.mechanisms.learners.estimator import Estimator
@@ -15,5 +15,5 @@ def as_estimator(mechanism: Any, session: Any) -> Estimator:
     try:
         from nabladp.mechanisms.learners.estimator import Estimator
     except ModuleNotFoundError:
-        raise MechanismError("scikit-learn is not installed.", fix="Run: pip install 'nabladp[learn]'.") from None
+        raise MissingPart("Estimators need scikit-learn.", fix="Install nabladp[learn].") from None
     return Estimator(mechanism, session)

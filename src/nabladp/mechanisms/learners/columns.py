@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,17 @@ def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[st
     """The columns that a label is predicted from: ``over``, or every source attribute but the label."""
     if schema[label].size != 2:
         raise MechanismError(
-            f"The label {label!r} has {schema[label].size:,} values.", fix="Give an attribute with two values."
+            f"The label {label!r} has {schema[label].size:,} values.",
+            fix="Give an attribute with two values.",
+            attribute=label,
         )
     found = tuple(name for name in schema.roots if name != label) if over is None else tuple(over)
     schema.sizes(found)
     if label in found:
         raise MechanismError(
-            f"{label!r} is the label, and 'over' names it as a feature too.", fix="Remove it from 'over'.", column=label
+            f"{label!r} is the label, and 'over' names it as a feature too.",
+            fix="Remove it from 'over'.",
+            attribute=label,
         )
     if not found:
         why = "" if over is None else "'over' is empty: "
@@ -43,6 +48,14 @@ def label_values(schema: Schema, label: str) -> NDArray[Any]:
     """What predictions look like: the label's values, by code. The second one is the positive one."""
     values: NDArray[Any] = decode(schema, {label: np.arange(2)}).column(label).to_numpy(zero_copy_only=False)
     return values
+
+
+def codes_of(values: Iterable[Any], schema: Schema, names: Sequence[str], what: str) -> tuple[int, ...]:
+    """A code for each of these columns, as a stored release holds them."""
+    codes, sizes = tuple(int(value) for value in values), schema.sizes(names)
+    if len(codes) != len(sizes) or not all(0 <= code < size for code, size in zip(codes, sizes, strict=True)):
+        raise MechanismError(f"The {what} is none of this schema.", fix="Read it with the schema of its release.")
+    return codes
 
 
 def as_arrow(data: Any) -> pa.Table:
@@ -62,8 +75,9 @@ def as_arrow(data: Any) -> pa.Table:
         return data
     source = open_source(data)
     ((_, names, _),) = source.headers()
-    if len(set(names)) != len(names):
-        raise DataError("The table has two columns of one name.", fix="Rename or remove one.")
+    name, times = Counter(names).most_common(1)[0] if names else ("", 0)
+    if times > 1:
+        raise DataError(f"The table has the column {name!r} twice.", fix="Rename or remove one.", column=name)
     batches = list(source.batches(tuple(names)))
     return pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([], pa.null()) for name in names})
 
@@ -83,17 +97,18 @@ def column(values: Any) -> pa.Array | pa.ChunkedArray:
     return object_texts(given, missing)
 
 
+def no_column(missing: Sequence[str], why: str = "", *, fix: str) -> DataError:
+    more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
+    told = f"There is no column {missing[0]!r}{more}{why}."
+    return DataError(told, fix=fix, column=missing[0], columns=list(missing))
+
+
 def encoded(data: Any, schema: Schema, names: Sequence[str]) -> Integers:
     """The codes of these columns: a row for each row, a column for each name."""
     table = as_arrow(data)
     missing = [name for name in names if name not in table.column_names]
     if missing:
-        more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-        raise DataError(
-            f"There is no column {missing[0]!r}{more}.",
-            fix="Give every feature that was learned from.",
-            columns=missing,
-        )
+        raise no_column(missing, fix="Give every feature that was learned from.")
     encoder = Encoder(schema, names)
     parts = [np.empty((0, len(encoder.names)), np.int64)]
     for batch in table.select(list(names)).to_batches():

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-u
 from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
 
 from nabladp.errors import DataError
-from nabladp.mechanisms.learners.columns import as_arrow, column, label_values
+from nabladp.mechanisms.learners.columns import as_arrow, column, label_values, no_column
 
 if TYPE_CHECKING:
     from nabladp.schema import Schema
@@ -78,12 +78,10 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         missing = [name for name in self._schema.names if name not in table.column_names]
         if not missing or set(missing) & set(self.mechanism.reads(self._schema)):
             return table  # complete, or refused by the session with the name of what is needed
-        more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-        raise DataError(
-            f"There is no column {missing[0]!r}{more}, which the learner never reads but the session's schema has.",
+        raise no_column(
+            missing,
+            ", which the learner never reads but the session's schema has",
             fix="Fit with a session whose schema holds only the columns in use, or add the column.",
-            column=missing[0],
-            columns=missing,
         )
 
     def _labelled(self, X: Any, y: Any) -> pa.Table:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nabladp.errors import MechanismError
 from nabladp.noise import half_width
+from nabladp.noise.parameters import confidence
 from nabladp.schema import Schema
 from nabladp.workloads import Group, Queries, Workload, as_workload
 
@@ -125,8 +126,7 @@ class ProjectedAnswers:
 
         Where queries have noise of different scales, the mean weighs each by 1/scale².
         """
-        if not 0 < level < 1:
-            raise MechanismError("A level lies strictly between 0 and 1.", fix="The usual one is 0.95.")
+        confidence(level)
         weights = self.deviations**-2.0
         allowed = math.log(1 / (1 - level))
         noise = len(self) + 2 * math.sqrt(len(self) * allowed) + 2 * allowed

@@ -126,10 +126,7 @@ class SQLite:
     def explain(self, error: DBAPIError) -> NablaDPError:
         name = _sqlite_name(error)
         if self.busy(error):
-            return LedgerError(
-                f"The ledger {self.label!r} stayed locked by another process.",
-                fix="Try again when the other release is done.",
-            )
+            return locked(self.label)
         if name == "SQLITE_NOTADB":
             return LedgerError(
                 f"{self.label!r} is not a ledger: it is not a SQLite file.",
@@ -170,6 +167,12 @@ def _begin(connection: Connection) -> None:
 
 def _sqlite_name(error: DBAPIError) -> str:
     return str(getattr(error.orig, "sqlite_errorname", ""))
+
+
+def locked(label: str) -> LedgerError:
+    return LedgerError(
+        f"The ledger {label!r} stayed locked by another process.", fix="Try again when the other release is done."
+    )
 
 
 def refused(label: str, code: str) -> LedgerError:

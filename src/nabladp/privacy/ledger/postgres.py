@@ -16,10 +16,10 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
 
-from nabladp.errors import LedgerError, NablaDPError, SourceError
+from nabladp.errors import MissingPart, NablaDPError, SourceError
 from nabladp.privacy.ledger import guards
 from nabladp.privacy.ledger.address import label_of, read_address, unreadable
-from nabladp.privacy.ledger.dialect import WAIT, WRITE, refused
+from nabladp.privacy.ledger.dialect import WAIT, WRITE, locked, refused
 
 _BUSY = ("40001", "40P01", "55P03")  # a conflict, a deadlock, a lock that was waited for too long
 _GONE = ("57P01", "57P02", "57P03", "57P05", "25P03", "53300")  # shut down, starting up, idle too long, too many
@@ -79,10 +79,7 @@ class Postgres:
     def explain(self, error: DBAPIError) -> NablaDPError:
         state = _state(error)
         if self.busy(error):
-            return LedgerError(
-                f"The ledger {self.label!r} stayed locked by another process.",
-                fix="Try again when the other release is done.",
-            )
+            return locked(self.label)
         if state == "25006":
             return SourceError(f"The ledger {self.label!r} is on a server that only reads.", fix="Use the main server.")
         if state == "42501":
@@ -110,9 +107,7 @@ def _connector(options: dict[str, str]) -> Callable[[], Any]:
         import psycopg
         from psycopg.conninfo import make_conninfo
     except ImportError:
-        raise LedgerError(
-            "The PostgreSQL driver is not installed.", fix="Run: pip install 'nabladp[postgres]'."
-        ) from None
+        raise MissingPart("Ledgers on PostgreSQL need psycopg.", fix="Install nabladp[postgres].") from None
     try:
         text = make_conninfo("", **options)
         for host in options.get("host", "").split(","):

@@ -20,7 +20,7 @@ class Compared:
     """
 
     title: str
-    format: str  # "count" or "share"
+    format: str  # "count", "share" or "number"
     released: Floats
     truth: Floats
     interval: tuple[Floats, Floats] | None = None

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nabladp.release.comparison.compared import Compared
 from nabladp.release.comparison.kernels import Agreement, Occurrences
+from nabladp.release.layout import Layout, format_of, mean_error, plain
 from nabladp.release.record import Release
 from nabladp.tables import Table
 
@@ -20,6 +21,27 @@ def truths(release: Release, table: Table) -> Iterator[Compared]:
     """Nothing where a mechanism's values have no truth to be compared with."""
     if release.mechanism in _TRUTHS:
         yield from _TRUTHS[release.mechanism](release, table)
+    elif hasattr(release.output, "truth"):
+        yield from _row_by_row(release, table)
+
+
+def _row_by_row(release: Release, table: Table) -> Iterator[Compared]:
+    """Of an output that can say its values without noise: its table of values beside the same table of the truth."""
+    output: Any = release.output
+    noisy, true = (own.to_arrow(release.schema) for own in (output, output.truth(table)))
+    layout = Layout.of(noisy)
+    if layout.value is None:
+        return
+    named = [[str(plain(value)) for value in noisy.column(place).to_pylist()] for place in layout.names]
+    yield Compared(
+        title=noisy.column_names[layout.value],
+        format=format_of(noisy.schema.field(layout.value).type),
+        released=_flat(noisy.column(layout.value)),
+        truth=_flat(true.column(layout.value)),
+        interval=layout.interval and _both([noisy.column(place) for place in layout.interval]),
+        labels=tuple(" · ".join(row) for row in zip(*named, strict=True)) if named else ("",) * noisy.num_rows,
+        predicted=mean_error(release.expected_error),
+    )
 
 
 def _marginals(release: Release, table: Table) -> Iterator[Compared]:

@@ -4,17 +4,17 @@
   "use strict";
   const { make, name } = nabladp;
   const SVG = "http://www.w3.org/2000/svg";
-  const KNOWS =
-    "Assumed: the adversary knows everything except these attributes of this person. One who knows less may also " +
+  const knows = (one) =>
+    `Assumed: the adversary knows everything except these attributes of this ${one}. One who knows less may also ` +
     "learn through other attributes that depend on them.";
-  const INDEPENDENT =
-    "Assumed: people’s rows are independent, and these attributes are independent of all others. Being in the table " +
-    "at all is a matter of all attributes: only the figure for the whole person speaks to that.";
+  const independent = (one) =>
+    "Assumed: all rows are independent, and these attributes are independent of all others. Being in the table " +
+    `at all is a matter of all attributes: only the figure for the whole ${one} speaks to that.`;
 
   const up = (value) => nabladp.rounded(value, 4);
   const text = (tag, className, words) => make(tag, { className, textContent: words });
   const chance = (delta) => `1 in ${Math.floor(Number((1 / delta).toPrecision(12))).toLocaleString("en")}`;
-  const whole = (share) => `${Math.round(100 * share)}%`;
+  const percent = (share) => `${Math.round(100 * share)}%`;
 
   /** 1e-6 as 10⁻⁶. */
   function power(delta) {
@@ -56,14 +56,14 @@
     return make("div", { className }, ...lines);
   }
 
-  function figures(found, person, delta) {
-    const boxes = [box("These attributes", "", found, delta), box("The whole person", "whole", person, delta)];
+  function figures(found, { one, figures: person }, delta) {
+    const boxes = [box("These attributes", "", found, delta), box(`The whole ${one}`, "whole", person, delta)];
     return make("dl", { className: "pair" }, ...boxes);
   }
 
-  function meaning({ after, exact }, prior, delta) {
+  function meaning({ after, exact }, one, prior, delta) {
     const exception = exact ? ", without exception" : `, except with a chance of ${chance(delta)}`;
-    const rises = [`Before ${whole(prior)} → after at most `, text("b", "", nabladp.percentUp(after)), exception];
+    const rises = [`Before ${percent(prior)} → after at most `, text("b", "", nabladp.percentUp(after)), exception];
     const why = exact ? "By the pure ε." : "By the paper’s conversion, the only one that bounds beliefs.";
     const pieces = [["before", 100 * prior], ["gain", 100 * (after - prior)], ["track", 100 * (1 - after)]];
     return make(
@@ -71,7 +71,7 @@
       { className: "meaning" },
       make("p", { className: "says" }, ...rises),
       bar("belief", ...pieces),
-      text("p", "assume", `${why} ${KNOWS}`),
+      text("p", "assume", `${why} ${knows(one)}`),
     );
   }
 
@@ -103,43 +103,43 @@
     );
   }
 
-  function information({ rho }) {
+  function information({ rho }, one) {
     const [nats, bits] = [rho, rho / Math.log(2)].map((value) => nabladp.rounded(value, 3));
     const said =
       rho === Infinity
         ? "There is no bound on the mutual information."
         : `The release holds at most ${nats} nats (${bits} bits) about these attributes.`;
-    return make("div", {}, text("p", "", said), text("p", "assume", INDEPENDENT));
+    return make("div", {}, text("p", "", said), text("p", "assume", independent(one)));
   }
 
-  /** Everything about the chosen attributes. */
-  function about(guarantee, chosen, found, person, delta, prior) {
+  /** Everything about the chosen attributes, beside the whole person (or whatever a row is about). */
+  function about(guarantee, chosen, found, whole, delta, prior) {
     const head = make("p", { className: "asked" }, "Someone curious about ", ...joined(chosen));
     const sources = [...guarantee.sources(chosen)];
     const open = sources.filter((source) => guarantee.public.has(source));
     if (open.length) {
       const are = open.length > 1 ? " are public." : " is public.";
       const nothing = make("p", {}, "Nothing is promised: ", ...joined(open), are);
-      return [head, nothing, figures(found, person, delta)];
+      return [head, nothing, figures(found, whole, delta)];
     }
     const compared = sources.length > 1 ? [comparison(found, delta)] : [];
-    const means = meaning(found.posterior, prior, delta);
-    return [head, figures(found, person, delta), means, ...compared, information(found)];
+    const means = meaning(found.posterior, whole.one, prior, delta);
+    return [head, figures(found, whole, delta), means, ...compared, information(found, whole.one)];
   }
 
-  function nothing(person, delta) {
+  function nothing({ one, figures: person }, delta) {
     return [
       text("p", "asked", "Nothing is ticked yet."),
       text("p", "", "Tick an attribute, or choose an adversary."),
-      make("dl", { className: "pair" }, box("The whole person", "whole", person, delta)),
+      make("dl", { className: "pair" }, box(`The whole ${one}`, "whole", person, delta)),
     ];
   }
 
   /** One line: for a narrow screen, and for those who hear the page. */
-  function glance(found, person, prior) {
-    const last = `whole person ε ${up(person.tight)}`;
+  function glance(found, { one, figures: person }, prior) {
+    const last = `whole ${one} ε ${up(person.tight)}`;
     if (!found) return `Nothing ticked · ${last}`;
-    return `ε ${up(found.tight)} · ${whole(prior)} → ${nabladp.percentUp(found.posterior.after)} · ${last}`;
+    return `ε ${up(found.tight)} · ${percent(prior)} → ${nabladp.percentUp(found.posterior.after)} · ${last}`;
   }
 
   nabladp.answer = { about, nothing, glance, up, joined };

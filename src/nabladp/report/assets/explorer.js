@@ -17,7 +17,9 @@
   const row = (...children) => make("div", { className: "row" }, ...children);
 
   class Explorer {
-    constructor(place, guarantee, told) {
+    constructor(place, suffix, guarantee, told) {
+      this.suffix = suffix; // tells the explorers of one page apart: "", "-1", …
+      this.section = place.closest("section");
       this.guarantee = guarantee;
       this.told = told;
       this.person = guarantee.protected.length ? guarantee.protected : guarantee.attributes;
@@ -46,7 +48,7 @@
         button(name(adversary.name), () => this.choose(adversary.attributes)),
         adversary.attributes,
       ]);
-      return fieldset("Adversaries named in the plan", row(...this.named.map(([made]) => made)));
+      return fieldset("Named adversaries", row(...this.named.map(([made]) => made)));
     }
 
     attributes() {
@@ -122,21 +124,22 @@
     }
 
     settings() {
-      this.delta = make("input", { type: "text", inputMode: "decimal", autocomplete: "off", id: "delta" });
-      this.prior = make("input", { type: "range", min: "1", max: "99", step: "1", id: "prior" });
-      this.before = make("output", { htmlFor: "prior" });
-      this.wrong = make("p", { className: "wrong", role: "alert", id: "wrong" });
-      this.delta.setAttribute("aria-describedby", "wrong");
+      const [delta, prior, wrong] = ["delta", "prior", "wrong"].map((id) => id + this.suffix);
+      this.delta = make("input", { type: "text", inputMode: "decimal", autocomplete: "off", id: delta });
+      this.prior = make("input", { type: "range", min: "1", max: "99", step: "1", id: prior });
+      this.before = make("output", { htmlFor: prior });
+      this.wrong = make("p", { className: "wrong", role: "alert", id: wrong });
+      this.delta.setAttribute("aria-describedby", wrong);
       for (const input of [this.delta, this.prior]) input.addEventListener("input", () => this.changed());
-      const delta = make("label", {}, "δ: how often a statement may fail", this.delta);
-      const prior = make("label", {}, "Belief before: ", this.before, this.prior);
-      return fieldset("Settings", make("div", { className: "settings" }, delta, prior), this.wrong);
+      const often = make("label", {}, "δ: how often a statement may fail", this.delta);
+      const before = make("label", {}, "Belief before: ", this.before, this.prior);
+      return fieldset("Settings", make("div", { className: "settings" }, often, before), this.wrong);
     }
 
     // ---- the address ---------------------------------------------------------------------------------------------
 
     restore() {
-      const asked = location.hash.startsWith("#explore?") ? new URLSearchParams(location.hash.slice(9)) : null;
+      const asked = this.asked();
       if (!asked && this.ready) return; // another section was asked for
       const chosen = asked?.getAll("a") ?? [];
       for (const [attribute, box] of this.boxes) box.checked = chosen.includes(attribute);
@@ -146,14 +149,20 @@
       this.prior.value = String(100 * (prior > 0 && prior < 1 ? prior : this.told.prior));
       this.ready = true;
       this.update();
-      if (asked) document.getElementById("explorer").scrollIntoView({ behavior: "instant" });
+      if (asked) this.section.scrollIntoView({ behavior: "instant" });
+    }
+
+    /** What the address asks of this explorer; null if nothing. */
+    asked() {
+      const start = `#explore${this.suffix}?`;
+      return location.hash.startsWith(start) ? new URLSearchParams(location.hash.slice(start.length)) : null;
     }
 
     keep() {
       const kept = new URLSearchParams(this.chosen().map((attribute) => ["a", attribute]));
       if (Number(this.delta.value) !== this.told.delta) kept.append("delta", this.delta.value);
       if (Number(this.prior.value) !== 100 * this.told.prior) kept.append("prior", String(this.prior.value / 100));
-      const address = kept.size ? `#explore?${kept}` : location.pathname + location.search;
+      const address = kept.size ? `#explore${this.suffix}?${kept}` : location.pathname + location.search;
       if (location.protocol !== "about:") history.replaceState(null, "", address); // a frame in a notebook has none
     }
 
@@ -185,10 +194,12 @@
       return { ...figures, group: this.guarantee.groupBound(chosen), posterior: nabladp.posterior(figures, prior) };
     }
 
-    /** The whole person at this δ, looked up once. */
+    /** The whole person (or whatever a row is about) at this δ, looked up once. */
     whole(delta) {
-      if (this.known?.delta !== delta) this.known = { delta, figures: this.guarantee.figures(this.person, delta) };
-      return this.known.figures;
+      if (this.known?.delta !== delta) {
+        this.known = { delta, one: this.told.one, figures: this.guarantee.figures(this.person, delta) };
+      }
+      return this.known;
     }
 
     update() {
@@ -232,7 +243,7 @@
   async function download(made) {
     const text = await nabladp.blockText(`record-${made.dataset.record}`);
     const file = new Blob([text], { type: "application/json" });
-    const link = make("a", { href: URL.createObjectURL(file), download: "release.json" });
+    const link = make("a", { href: URL.createObjectURL(file), download: made.dataset.file });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   }
@@ -267,19 +278,25 @@
     }
   }
 
-  async function start() {
-    controls();
-    const place = document.getElementById("explore");
+  async function explore(place, number) {
+    const suffix = number ? `-${number}` : "";
     try {
-      const [guarantee, told] = await Promise.all([nabladp.block("guarantee"), nabladp.block("explorer")]);
-      nabladp.explorer = new Explorer(place, nabladp.guarantee(guarantee), told);
+      const [guarantee, told] = await Promise.all(["guarantee", "explorer"].map((name) => nabladp.block(name + suffix)));
+      const made = new Explorer(place, suffix, nabladp.guarantee(guarantee), told);
       await nabladp.released;
+      return made;
     } catch (error) {
       place.append("Something on this page could not be shown; a newer browser may help.");
       place.hidden = false;
       throw error;
     }
-    return nabladp.explorer;
+  }
+
+  /** One explorer for each guarantee that the page speaks of; answers with the first. */
+  async function start() {
+    controls();
+    nabladp.explorers = await Promise.all([...document.querySelectorAll(".explore")].map(explore));
+    return nabladp.explorers[0];
   }
 
   nabladp.ready = start();

@@ -85,7 +85,14 @@
     return String(Number(value.toPrecision(6)));
   }
 
-  const percentUp = (share) => `${Math.min(100, Math.ceil(share * 1000) / 10).toFixed(1)}%`;
+  /** A share, rounded up: one digit, or as many as tell it from certainty (nabladp/report/phrases.py). */
+  function percentUp(share) {
+    for (let digits = 1; digits <= 6; digits++) {
+      const percent = Math.ceil(share * 10 ** (digits + 2)) / 10 ** digits;
+      if (percent < 100) return `${percent.toFixed(digits)}%`;
+    }
+    return "100.0%";
+  }
 
   // ---- embedded data ---------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What was released, as views: plain data that scripts draw. Every mechanism has its own, unknown ones a table."""
+"""What was released, as views: plain data that scripts draw. A mechanism may have its own; others get a generic one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ _HOME = {
     "GramMatrix": "gram.gram_views",
     "HalfspaceLearner": "learners.halfspace_views",
 }
-KNOWN = tuple(_HOME)
 
 
 def views(release: Release) -> list[dict[str, Any]]:

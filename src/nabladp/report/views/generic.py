@@ -1,45 +1,60 @@
-"""For mechanisms that have no view of their own: the table of values."""
+"""For mechanisms that have no view of their own: their table of values, drawn where it holds numbers to draw."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from nabladp.release import Release
-from nabladp.report.views.view import Column, View, brief, several
+from nabladp.release.layout import Layout, format_of, mean_error, plain
+from nabladp.report.views.view import Series, View, brief, several, stored, worded
 
 MOST_ROWS = 2000
-_FORMATS = {"int": "count", "float": "number"}
+FILE = "values.parquet"
 
 
 def generic_views(release: Release) -> list[View]:
-    return [table_view("values", release.output.to_arrow(release.schema), "values.parquet")]
+    """Bars with intervals where the values have names and numbers; beside them what was predicted of their error."""
+    table = release.output.to_arrow(release.schema)
+    view = replace(table_view("values", table, FILE), facts=predicted(release.expected_error))
+    layout = Layout.of(table)
+    if layout.value is None or not layout.names:
+        return [view]
+    drawn = table.column_names[layout.value]
+    series = Series(drawn, layout.value, *(layout.interval or (None, None)))
+    caption = f"{drawn} of every row" + (", with its interval" if layout.interval else "")
+    return [replace(view, kind="bars", names=layout.names, series=[series], caption=caption, signed=True)]
+
+
+def predicted(error: Any) -> list[tuple[str, str]]:
+    """What a mechanism said of its error before anything was read, in its own words."""
+    if isinstance(error, Mapping):
+        return [(f"predicted error: {label}", worded(value)) for label, value in error.get("summary", {}).items()]
+    if not error:
+        return []
+    scales = [part["scale"] for part in error]
+    ends = dict.fromkeys(worded(float(scale)) for scale in (min(scales), max(scales)))
+    return [
+        ("noise of a count", f"scale {' to '.join(ends)}"),
+        ("predicted error of a count", f"{worded(mean_error(error))} on average"),
+    ]
 
 
 def table_view(title: str, table: Any, file: str) -> View:
     """The first rows of an Arrow table."""
     shown = table.slice(0, MOST_ROWS)
-    columns = [Column(field.name, _format(field.type), {"place": i}) for i, field in enumerate(table.schema)]
     listed = [column.to_pylist() for column in shown.columns]
     more = table.num_rows > MOST_ROWS
     return View(
         title=title,
         kind="table",
-        columns=columns,
-        rows=[[_plain(value) for value in row] for row in zip(*listed, strict=True)],
+        columns=[stored(field.name, format_of(field.type), place) for place, field in enumerate(table.schema)],
+        rows=[[_shown(value) for value in row] for row in zip(*listed, strict=True)],
         summary=several(table.num_rows, "row"),
         notes=[f"The first {MOST_ROWS:,} of {table.num_rows:,} rows; all are in {file}."] if more else [],
     )
 
 
-def _format(kind: Any) -> str:
-    text = str(kind)
-    return next((word for start, word in _FORMATS.items() if text.startswith((start, "u" + start))), "text")
-
-
-def _plain(value: Any) -> Any:
-    """Numbers and texts stay, everything else becomes text."""
-    if isinstance(value, float):
-        return brief(value)
-    if value is None or isinstance(value, int | str):
-        return value if not isinstance(value, bool) else str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _shown(value: Any) -> Any:
+    return brief(value) if isinstance(value, float) else plain(value)

@@ -67,7 +67,7 @@ class SparkFrame:
             sizes[row["part"]] = row["count"]
         return sizes
 
-    def refuse_without_order(self) -> None:
+    def check_places(self) -> None:
         """A row must stand in the same place in every pass. After a shuffle it does not: Spark deals rows out by what
         the columns in use hold, and fetches blocks as they come. A database promises no order either."""
         plan = self.frame._jdf.queryExecution().executedPlan().toString()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,7 @@ _OWN: dict[str, dict[str, type]] = {
 }
 _NEEDED = {"parquet": ("path",), "delta": ("path",), "table": ("name",), "jdbc": ("url", "table")}
 _SPLIT = {"column": str, "low": int, "high": int, "parts": int}
+_IN_URL = re.compile(r"\bpassword\s*=", re.IGNORECASE)
 _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}  # logs may quote rows
 
 
@@ -42,7 +44,7 @@ def check_spark(source: Mapping[str, Any]) -> None:
             "A Spark source names one of Spark's readers.",
             fix=f'Write, for instance, {{ spark = "parquet", path = "…" }}; known: {", ".join(_OWN)}.',
         )
-    if "password" in source or any("password" in key.lower() for key in source.get("options", ())):
+    if _holds_password(source):
         raise SourceError(
             "A plan is no place for a password.",
             fix="Write password_env, the name of an environment variable that holds it.",
@@ -53,6 +55,11 @@ def check_spark(source: Mapping[str, Any]) -> None:
     for key in source.get("conf", ()):
         if not key.startswith("spark."):
             raise SourceError(f"{key!r} is no setting of Spark.", fix="Their names start with 'spark.'.")
+
+
+def _holds_password(source: Mapping[str, Any]) -> bool:
+    named = any("password" in key.lower() for key in source.get("options", ()))
+    return "password" in source or named or _IN_URL.search(str(source.get("url"))) is not None
 
 
 def _check_entries(what: str, given: Mapping[str, Any], known: Mapping[str, type], needed: tuple[str, ...]) -> None:
@@ -115,7 +122,7 @@ def _read_jdbc(spark: SparkSession, source: Mapping[str, Any], folder: str) -> D
         password = os.environ.get(source["password_env"])
         if password is None:
             raise SourceError(
-                f"There is no environment variable {source['password_env']!r}.",
+                "There is no environment variable of the name that 'password_env' gives.",  # it may be the password
                 fix="Set it to the password of the database.",
             )
         options["password"] = password

@@ -46,6 +46,9 @@ class SparkTable(Table):
         self._spark = source.frame.sparkSession
         self._keeper = Keeper(source, schema)
 
+    def check_places(self) -> None:
+        self._frame.check_places()
+
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
         return self._frame.batches(names, ordered)
 
@@ -69,7 +72,7 @@ class SparkTable(Table):
 
     def _in_place(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
         """Always the same columns, whichever are asked for, so that every pass meets every row in the same place."""
-        self._frame.refuse_without_order()
+        self.check_places()
         columns = self.schema.names
         return self._frame.columns(columns), tasks.FromValues(Encoder(self.schema, names), columns)
 

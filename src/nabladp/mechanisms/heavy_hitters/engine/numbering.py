@@ -122,15 +122,10 @@ class Product:
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
-    """All strings of a product, by their cells."""
+class _Strings:
+    """Strings that are cells of a product."""
 
     product: Product
-    first = 0
-
-    @property
-    def axis(self) -> int:
-        return self.product.size
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -140,15 +135,25 @@ class Whole:
     def inner(self) -> tuple[Part, ...]:
         return self.product.parts
 
+
+@dataclass(frozen=True, eq=False)
+class Whole(_Strings):
+    """All strings of a product, by their cells."""
+
+    first = 0
+
+    @property
+    def axis(self) -> int:
+        return self.product.size
+
     def numbers(self, batch: Batch) -> Numbers:
         return self.product.cells(batch)
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class Listed(_Strings):
     """A list of strings: some cells of a product, in increasing order, numbered from 1."""
 
-    product: Product
     listed: Integers
     table: Numbers = field(init=False, repr=False)
     places: NDArray[np.uint64] | None = field(init=False, repr=False)
@@ -169,14 +174,6 @@ class Listed:
     @property
     def axis(self) -> int:
         return len(self.listed) + 1
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.product.names
-
-    @property
-    def inner(self) -> tuple[Part, ...]:
-        return self.product.parts
 
     def numbers(self, batch: Batch) -> Numbers:
         cells = self.product.cells(batch)

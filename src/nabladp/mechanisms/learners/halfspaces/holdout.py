@@ -21,6 +21,7 @@ from nabladp.mechanisms.learners.halfspaces.distance import Halfspace
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Integers
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource
+from nabladp.noise.parameters import confidence
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Rho
@@ -92,8 +93,7 @@ class Holdout:
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """For the accuracy on new people: noise and the luck of which rows were held out, by a normal approximation."""
-        if not 0 < level < 1:
-            raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
+        confidence(level)
         share = (self.accuracy * self.rows + 2) / (self.rows + 4)  # keeps some spread where all or none are right
         spread = math.sqrt(share * (1 - share) / self.rows + (self.scale / self.rows) ** 2)
         width = NormalDist().inv_cdf((1 + level) / 2) * spread

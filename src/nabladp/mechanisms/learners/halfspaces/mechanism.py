@@ -35,6 +35,7 @@ from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import CDP, BudgetValue, Rho, limit_units
 from nabladp.schema import Schema
+from nabladp.workloads.options import names_once
 
 if TYPE_CHECKING:
     from nabladp.mechanisms.learners.estimator import Estimator
@@ -97,9 +98,7 @@ class HalfspaceLearner:
         if self.holdout_budget is not None:
             object.__setattr__(self, "holdout_budget", concentrated(self.holdout_budget, "holdout_budget"))
         if self.over is not None:
-            if isinstance(self.over, str) or not isinstance(self.over, Sequence):
-                raise MechanismError("'over' must be a list of names.", fix='Write over = ["age", "sex"].')
-            object.__setattr__(self, "over", tuple(self.over))
+            object.__setattr__(self, "over", names_once(self.over))
         if self.hypotheses is not None:
             object.__setattr__(self, "hypotheses", lists(self.hypotheses))
         check(self)
@@ -195,6 +194,12 @@ class HalfspaceLearner:
     def _undecided(self, schema: Schema) -> bool:
         """Whether the number of rows decides how the label is treated: answers are best where there are fewest."""
         return self.label_treatment is None and self.method != "exact" and self.learner(schema, 0).randomizes
+
+    def needs_places(self, schema: Schema, n: int) -> bool:
+        """Whether rows must keep their places from pass to pass: to hold some out, or to draw one answer for each."""
+        learner = self.learner(schema, n)
+        counts_answers = isinstance(learner, Exact) and isinstance(learner.candidates, AllHalfspaces)
+        return self.holdout is not None or (learner.randomizes and not counts_answers)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
         plan, learner = self._holdout(schema), self.learner(schema, n)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, histogram_for, take_checked
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.learners import as_estimator, columns
@@ -57,9 +57,7 @@ class PointLearner:
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
-        checked = self._histogram(self.over)
-        for name in ("budget", "over", "budgets", "settings"):
-            object.__setattr__(self, name, getattr(checked, name))
+        take_checked(self, histogram_for(self, self.over))
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -71,18 +69,7 @@ class PointLearner:
 
     def histogram(self, schema: Schema) -> HeavyHitters:
         """The one look at the data, with the whole budget."""
-        return self._histogram(self.reads(schema))  # [one-histogram]
-
-    def _histogram(self, over: tuple[str, ...] | None) -> HeavyHitters:
-        return HeavyHitters(
-            self.budget,
-            over,
-            self.notion,
-            self.failure,
-            budgets=self.budgets,
-            memory_mb=self.memory_mb,
-            settings=self.settings,
-        )
+        return histogram_for(self, self.reads(schema))  # [one-histogram]
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         return self.histogram(schema).guarantee(schema, n)
@@ -155,7 +142,7 @@ class PointLearner:
         return cls(**plan_options(cls, options, "budget", "label"))
 
     def to_json(self) -> dict[str, Any]:
-        return {"label": self.label} | self._histogram(self.over).to_json()
+        return {"label": self.label} | histogram_for(self, self.over).to_json()
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> PointModel:

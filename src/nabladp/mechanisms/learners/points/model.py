@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.columns import encoded, label_values
+from nabladp.mechanisms.learners.columns import codes_of, encoded, label_values
 from nabladp.mechanisms.learners.points.promise import Promise
 from nabladp.schema import Schema
 
@@ -64,11 +63,9 @@ class PointModel:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> PointModel:
-        features, point = tuple(data["features"]), tuple(int(code) for code in data["point"])
-        sizes = schema.sizes((*features, data["label"]))
-        if len(point) != len(features) or not all(0 <= c < size for c, size in zip(point, sizes, strict=False)):
-            raise MechanismError("The point is none of this schema.", fix="Read it with the schema of its release.")
-        promise = Promise(int(data["cut"]), data["error"])
+        features = tuple(data["features"])
+        schema.sizes((data["label"],))  # refuses another schema
+        point, promise = codes_of(data["point"], schema, features, "point"), Promise(int(data["cut"]), data["error"])
         return cls(features, data["label"], point, data["count"], int(data["n"]), promise, data["failure"], schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:

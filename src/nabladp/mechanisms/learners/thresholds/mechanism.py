@@ -13,7 +13,7 @@ import numpy as np
 
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import find
-from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, lists_cost
+from nabladp.mechanisms.heavy_hitters.mechanism import histogram_for, lists_cost, take_checked
 from nabladp.mechanisms.heavy_hitters.settings import Notion
 from nabladp.mechanisms.learners import as_estimator, columns
 from nabladp.mechanisms.learners.person import PERSON_LABEL, least_units, person_rows
@@ -73,9 +73,7 @@ class ThresholdLearner:
             raise MechanismError(f"There is no search {self.search!r}.", fix="Use 'probes' or 'pick', or leave it out.")
         if self.design is not None and not isinstance(self.design, Design):
             object.__setattr__(self, "design", Design.from_json(self.design))
-        checked = HeavyHitters(self.budget, self.over, self.notion, self.failure, budgets=self.budgets)
-        for name in ("budget", "over", "budgets"):
-            object.__setattr__(self, name, getattr(checked, name))
+        take_checked(self, histogram_for(self, self.over))
 
     # ---- before data ----------------------------------------------------------------------------------------------
 

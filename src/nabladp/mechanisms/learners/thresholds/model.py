@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.columns import encoded, label_values
+from nabladp.mechanisms.learners.columns import codes_of, encoded, label_values
 from nabladp.mechanisms.learners.thresholds.choosing import reached
 from nabladp.schema import Schema
 
@@ -70,10 +69,9 @@ class ThresholdModel:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> ThresholdModel:
-        features, codes = tuple(data["features"]), tuple(int(code) for code in data["codes"])
-        sizes = schema.sizes((*features, data["label"]))
-        if len(codes) != len(features) or not all(0 <= code < size for code, size in zip(codes, sizes, strict=False)):
-            raise MechanismError("The threshold is none of this schema.", fix="Read it with its release's schema.")
+        features = tuple(data["features"])
+        schema.sizes((data["label"],))  # refuses another schema
+        codes = codes_of(data["codes"], schema, features, "threshold")
         rest = (int(data["n"]), data["error"], data["failure"], data["ones"], data["prefix"])
         return cls(features, data["label"], codes, *rest, schema)
 

@@ -95,7 +95,7 @@ def check_domains(names: Sequence[str], sizes: Sequence[int]) -> None:
         raise DomainTooLarge(
             f"The feature {name!r} has {size:,} values, and at most {most:,} can be tried out{among}.",
             fix="Declare a coarser domain for it, or name fewer features in 'over'.",
-            column=name,
+            attribute=name,
             size=size,
             most=most,
         )

@@ -1,0 +1,18 @@
+"""Plans that tests write down: the same table and ledger each time, and the releases that are being looked at."""
+
+from __future__ import annotations
+
+
+def plan_text(budget: str, releases: str, rows: int | None = 60) -> str:
+    """``budget``: the lines of [budget] beside the ledger; ``releases``: everything from the first [[release]] on."""
+    known = "" if rows is None else f"rows = {rows}\n"
+    table = f'[table]\nsource = "people.csv"\nschema = "schema.toml"\n{known}'
+    return f'{table}\n[budget]\nledger = "ledger.db"\n{budget.strip()}\n\n{releases.strip()}\n'
+
+
+def changed(text: str, *changes: tuple[str, str]) -> str:
+    """With texts replaced, each where it stands first; it must be there."""
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    return text

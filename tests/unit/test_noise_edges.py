@@ -1,0 +1,144 @@
+"""What the samplers stand on, at its edges."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from nabladp.errors import MechanismError
+from nabladp.noise import exact, parameters
+from nabladp.noise.bits import SeededBits, SystemBits
+from nabladp.noise.draws import Draws
+from nabladp.noise.rows import KeyedBits, RowResponse
+
+
+def block(seed: int, number: int) -> np.ndarray:
+    name = f"nabladp noise, seed {seed}, block {number}"
+    return np.frombuffer(hashlib.shake_256(name.encode()).digest(8 * 8192), dtype="<u8")
+
+
+@pytest.mark.parametrize("sizes", [(20000,), (8192, 8192, 3616), (1, 8191, 1, 11807), (0, 5, 19995)])
+def test_a_seeded_stream_is_that_of_its_blocks_however_it_is_asked_for(sizes: tuple[int, ...]) -> None:
+    """Blocks are numbered 0, 1, 2, … and none is used twice or skipped; a result of today is one of tomorrow."""
+    source = SeededBits(5)
+    drawn = np.concatenate([source.words(size) for size in sizes])
+    assert np.array_equal(drawn, np.concatenate([block(5, number) for number in range(3)])[:20000])
+    assert len(source._left) == 3 * 8192 - 20000
+
+
+def test_words_of_the_system_are_as_many_as_asked_for_and_never_the_same() -> None:
+    source = SystemBits()
+    assert len(source.words(0)) == 0 and len(source.words(3)) == 3
+    assert len(np.unique(np.concatenate([source.words(1000), source.words(1000)]))) == 2000
+
+
+@pytest.mark.parametrize("gamma", [Fraction(n, d) for n in (1, 2, 3, 7, 63, 64, 65, 10**9) for d in (1, 3, 8, 10**6)])
+def test_the_series_is_only_summed_where_its_error_was_bounded(
+    gamma: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound on its rounding takes γ/2ʰ < 1/2 for granted: a term then inherits at most half of an error."""
+    seen = []
+
+    def watched(gamma: Fraction, halvings: int, precision: int) -> tuple[int, int]:
+        seen.append(gamma / 2**halvings)
+        return interval(gamma, halvings, precision)
+
+    interval = exact.exp_interval
+    monkeypatch.setattr(exact, "exp_interval", watched)
+    low, high = exact.exp_bounds(gamma)(80)
+    assert len(seen) == 1 and seen[0] < Fraction(1, 2)
+    with mpmath.workdps(60):
+        truth = mpmath.exp(-mpmath.mpf(gamma.numerator) / gamma.denominator) * mpmath.mpf(2) ** 80
+        assert low <= truth <= high and high - low <= 2
+
+
+@pytest.mark.parametrize("gamma", [Fraction(1, 3), Fraction(1, 2**20), Fraction(49, 100)])
+def test_the_interval_leaves_two_units_for_every_term_and_two_for_the_rest(gamma: Fraction) -> None:
+    precision, term, order = 96, 1 << 96, 0
+    while term:
+        order += 1
+        term = term * math.floor(gamma * 2**precision) // (order << precision)
+    low, high = exact.exp_interval(gamma, 0, precision)
+    assert high - low >= 2 * (2 * order + 2)
+
+
+def test_words_of_a_key_never_come_again() -> None:
+    """Machines of a cluster must agree on them too, so how they are made is part of the format."""
+    key = bytes(range(32))
+    for number in (0, 300):
+        source = KeyedBits(key, number)
+        parts = [source.words(count) for count in (5, 5, 5, 2)]
+        for taken, words in zip((0, 5, 10, 15), parts, strict=True):
+            name = key + b" nabladp rows " + number.to_bytes(8, "little") + taken.to_bytes(8, "little")
+            assert np.array_equal(words, np.frombuffer(hashlib.shake_256(name).digest(8 * len(words)), "<u8"))
+        assert len(np.unique(np.concatenate(parts))) == 17
+
+
+@pytest.mark.parametrize("first", [0, 1, 8191, 8192, 20000])
+def test_every_row_answers_by_the_draw_of_its_own_place(first: int) -> None:
+    response = RowResponse(Fraction(3, 4), bytes(range(32)))
+    blocks = [Draws(KeyedBits(response.key, number)).bernoulli(response.keep, 8192) for number in range(4)]
+    kept = np.concatenate(blocks)[first : first + 9000]
+    labels = (np.arange(9000) % 3 == 0).astype(np.uint8)
+    answers = response(labels, first)
+    assert np.array_equal(answers, np.where(kept, labels, 1 - labels)) and answers.dtype == np.int64
+    assert len(response(labels[:0], first)) == 0
+
+
+def test_numbers_are_taken_as_they_are_or_refused() -> None:
+    assert parameters.exact_number(2**53 + 1, "A number") == 2**53 + 1  # not by way of a double
+    assert parameters.probability(0, "A chance") == 0 and parameters.probability(1, "A chance") == 1
+    for most in (Fraction(10**100), Fraction(1, 10**100)):
+        assert parameters.selection_scale(most) == most
+    for value, told, read in (
+        ("x", "A noise scale", parameters.noise_scale),
+        ("x", "A selection scale", parameters.selection_scale),
+        (2, "The probability to keep a code", lambda value: parameters.keep_probability(value, 2)),
+        (-1, "A size must be at least 0 and at most", parameters.shape),
+        ((1 << 48) + 1, "A size must be at least 0 and at most", parameters.shape),
+    ):
+        with pytest.raises(MechanismError) as error:
+            read(value)
+        assert str(error.value).startswith(told)
+    assert parameters.shape(1 << 48) == (1 << 48,)
+    with pytest.raises(MechanismError, match=r"at least 3\."):
+        parameters.whole_number(2, "A number", 3)
+
+
+def test_integers_that_would_turn_negative_are_refused() -> None:
+    """As int64 2⁶³ is −2⁶³: a count of that size must not slip through, alone or among others."""
+    fits = np.array([2**63 - 1], np.uint64)
+    assert parameters.integer_array(fits, "Counts").tolist() == [2**63 - 1]
+    assert parameters.integer_array(np.empty(0, np.uint64), "Counts").dtype == np.int64
+    for counts in (np.array([2**63], np.uint64), np.array([0, 2**64 - 1], np.uint64), np.array([1.0]), np.array(["1"])):
+        with pytest.raises(MechanismError, match="64 bits"):
+            parameters.integer_array(counts, "Counts")
+
+
+def test_weights_are_kept_as_an_array_where_they_came_as_one() -> None:
+    assert isinstance(parameters.selection_weights(np.array([3])), np.ndarray)
+    assert parameters.selection_weights(np.array([2**63], np.uint64)) == [2**63]
+    for weights in (np.array([[1]]), np.array([0, 0]), np.array([-1, 2]), np.array([0.5]), [], [True], 5):
+        with pytest.raises(MechanismError, match=r"^Weights"):
+            parameters.selection_weights(weights)  # type: ignore[arg-type]
+
+
+class Ones:
+    """A source whose every bit is set."""
+
+    def words(self, count: int) -> np.ndarray:
+        return np.full(count, 2**64 - 1, np.uint64)
+
+
+def test_every_coin_is_a_bit_that_was_drawn() -> None:
+    """A coin beyond the words drawn would always show tails, and a sign would no longer be fair."""
+    draws = Draws(Ones())
+    for count in (*range(200), 64 * 65, 2**15):
+        assert len(draws.coins(count)) == count and draws.coins(count).all()
+    tosses = np.array([0, 1, 63, 64, 65, 128, 4000, 2**21 + 5], np.int64)
+    assert np.array_equal(draws.heads(tosses), tosses)
