@@ -373,6 +373,12 @@ def test_whitened_rows_have_about_the_length_that_is_expected() -> None:
         )
 
 
+def test_more_budget_does_not_whiten_what_a_few_steps_cannot_use() -> None:
+    """With a ridge that vanishes with the noise, Adult was learned worse with ε = 5 than with ε = 1."""
+    rich = HalfspaceLearner(CDP(50), "sick", method="descent").run(CodedTable(SCHEMA, people()), NoiseSource.seeded(1))
+    assert rich.facts["ridge"] == 0.1
+
+
 def test_columns_that_follow_from_others_can_be_whitened_without_noise() -> None:
     schema = Schema(tuple(Attribute(name, "boolean", public=True) for name in "aby"))
     column = np.arange(40) % 2

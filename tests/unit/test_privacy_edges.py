@@ -21,7 +21,7 @@ from nabladp.privacy.ledger.store import Store
 from nabladp.privacy.ledger.totals import Tally, keys_of
 from nabladp.privacy.ledger.verify import problems
 from nabladp.privacy.terms import FREE, Cost, CurveTerm, Term, WeightTerm, read_units
-from nabladp.privacy.units import UNIT, exact, rounded
+from nabladp.privacy.units import UNIT, exact, half_square, root_double, rounded, to_float
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, as_value, cost_units, limit_units
 
@@ -380,3 +380,89 @@ def test_sets_keep_the_short_names_under_which_ledgers_have_them() -> None:
     people = Universe(("a", "b", "c", "d"), {}, frozenset("b"))
     limits = Budget(per_attribute=Rho(1), sets={"a+d": Rho(1)}, person=Rho(1)).limits(people)
     assert list(keys_of(people, limits).values()) == ["0", "2", "3", "0+3", "*"]
+
+
+# What a guarantee says of a set
+
+
+def test_what_is_derived_from_one_source_adds_up_for_it() -> None:
+    """Two columns of one source are two chances to look at it: the later one does not replace the earlier."""
+    people = Universe(("age", "sex"), {"band": ("age",), "old": ("age",)})
+    capped = Guarantee.capped(people, {"band": Rho(1), "old": Rho(2), "sex": Rho(4)})
+    assert (capped.rho("age"), capped.rho("sex"), capped.rho("band")) == (3, 4, 3)
+    curve = Guarantee.curve(people, {"band": 1, "old": 2, "sex": 1}, (0, 4, 9, 16, 25))
+    assert (curve.rho("age"), curve.rho("sex"), curve.rho(("age", "sex"))) == (16, 4, 25)
+    for build in (Guarantee.linear, Guarantee.squares, Guarantee.touch):
+        apart = [build(people, name, CDP(1)).rho("age") for name in ("band", "old")]
+        both = build(people, ("band", "old"), CDP(1)).rho("age")
+        assert both == {"linear": 2, "squares": 1, "touch": 0.5}[build.__name__] and apart == [0.5, 0.5]
+
+
+MIXED = Guarantee.touch("ab", "a", Pure(0.3)) + Guarantee.touch("ab", [*"ab"], Rho(0.02))
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.3])
+@pytest.mark.parametrize("conversion", ["tight", "paper"])
+def test_pure_and_concentrated_parts_are_converted_together_or_apart(conversion: str, delta: float) -> None:
+    """The smaller of two valid figures, each of them in full: none may leave a part out, or forget which conversion."""
+    for of in ("a", "b", ("a", "b")):
+        total = MIXED.total(of)
+        assert total is not None and total.rho is not None and total.rho_of_rest is not None and total.pure is not None
+        assert (total.rho, total.pure) == (MIXED.rho_units(of), cost_units(Pure(0.3)) if "a" in of else 0)
+        assert total.rho_of_rest == cost_units(Rho(0.02))
+        through_rho = epsilon_from_rho(to_float(total.rho), delta, conversion)
+        apart = to_float(total.pure) + epsilon_from_rho(to_float(total.rho_of_rest), delta, conversion)
+        told = MIXED.epsilon(of, delta, conversion)
+        assert told == MIXED.figure(of).epsilon(delta, conversion) == pytest.approx(min(through_rho, apart), rel=1e-14)
+    assert MIXED.epsilon("a", delta) == MIXED.epsilon("a", delta, "tight") < MIXED.epsilon("a", delta, "paper")
+
+
+def test_both_ways_to_convert_are_the_smaller_one_somewhere() -> None:
+    """Otherwise the test above would not see a mistake in one of them."""
+    smaller = set()
+    for pure, rho in ((0.3, 0.02), (5.0, 0.02), (0.01, 1.0)):
+        g = Guarantee.touch("ab", "a", Pure(pure)) + Guarantee.touch("ab", [*"ab"], Rho(rho))
+        together = epsilon_from_rho(g.rho("a"), 1e-6)
+        apart = to_float(cost_units(Pure(pure))) + epsilon_from_rho(to_float(cost_units(Rho(rho))), 1e-6)
+        assert g.epsilon("a", 1e-6) == pytest.approx(min(together, apart), rel=1e-14)
+        smaller.add(together < apart)
+    assert smaller == {True, False}
+
+
+def test_nothing_is_promised_for_a_public_attribute_however_it_is_asked() -> None:
+    g = MIXED.with_public("b")
+    assert g.total("b") is None and g.total([*"ab"]) is None and g.total("a") is not None
+    for conversion in ("tight", "paper", "discrete_gaussian"):
+        assert g.epsilon("b", 1e-6, conversion) == math.inf
+    assert g.rho("b") == g.epsilon("b") == math.inf
+
+
+def test_a_figure_is_shown_no_smaller_than_it_is() -> None:
+    names = [f"x{i}" for i in range(9)]
+    third, bare = Guarantee.touch(names, names, Pure(1 / 3)), Guarantee.touch(names, names, Rho(1 / 3))
+    assert repr(third.figure("x1")) == "Figure(x1: ρ = 0.05556, pure ε = 0.3334)"
+    assert repr(bare.figure(names[:8])) == f"Figure({' + '.join(names[:8])}: ρ = 0.3334)"
+    assert repr(bare.figure(names)) == f"Figure({' + '.join(names[:8])} + 1 others: ρ = 0.3334)"
+    assert third.figure("x1").attributes == ("x1",)
+
+
+def test_group_privacy_says_at_least_as_much_and_nothing_where_one_has_no_bound() -> None:
+    pure = Guarantee.touch("abc", {"a": Pure(1), "b": Pure(2), "c": Pure(4)})
+    assert pure.group_bound("a") == (0.5, 1) and pure.group_bound([*"ab"]) == (4.5, 3) and pure.group_bound([*"abc"])[1] == 7
+    bare = Guarantee.touch("abc", "a", Rho(0.5)) + Guarantee.touch("abc", "b", Pure(2))
+    units = half_square(root_double(cost_units(Rho(0.5))) + 2 * UNIT)
+    assert bare.group_bound([*"ab"]) == (to_float(units), math.inf)
+    graph = Guarantee.from_graph("abc", [("x", "y", Pure(1))], on="a", values={"a": ["x", "y", "z"]})
+    assert (graph + pure).group_bound([*"ab"]) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("changed", [{"format": 2}, {"unit": "2^-61"}, {"format": None}, {"unit": ""}])
+def test_a_guarantee_in_other_units_is_not_read(changed: dict[str, Any]) -> None:
+    assert Guarantee.from_json(AGE.to_json()) == AGE
+    with pytest.raises(GuaranteeError, match="another format"):
+        Guarantee.from_json({**AGE.to_json(), **changed})
+
+
+def test_squares_take_no_pure_costs() -> None:
+    with pytest.raises(GuaranteeError, match="concentrated costs"):
+        Guarantee.squares("ab", "a", Pure(1))

@@ -17,7 +17,7 @@ from nabladp.mechanisms.learners.halfspaces.task import Floats, Integers
 
 RADIUS = 1 << 13  # about the length of a row, on the grid
 RIDGES = 2.0  # times what the noise's spectral norm hardly ever exceeds: directions below it are lost in the noise
-_LEAST_RIDGE = 1e-3  # where there is no noise, but columns that follow from others
+_LEAST_RIDGE = 0.1  # however little noise: a few steps make nothing of directions in which rows hardly vary
 _MOST_COMPARED = 1 << 11  # values of an attribute whose pairs are compared
 
 
