@@ -2,10 +2,10 @@
 
 A peer states one figure per person, and can promise an attribute no less. Held equal are, one after the other: what an
 attribute pays (then a person pays more with ours; ``person`` tells how much), what a person pays, and the number a
-person is told where neighbours differ. Who is compared with which of ours was fixed beforehand (``COUNTERPARTS``, the
-first of them); all other pairs are told as well. The full run can be taken up again: what was found with the same code
-is kept under ``.bench-cache`` (or NABLADP_BENCH_CACHE). Modules that are not imported here are scripts for other
-environments; of several repeats, each takes its share of the time of one process.
+person is told where neighbours differ. Who is compared with which of ours was fixed before the full run, after first
+looks at one seed (``COUNTERPARTS``, the first of them); all other pairs are told as well. The full run can be taken up
+again: what was found with the same code is kept under ``.bench-cache`` (or NABLADP_BENCH_CACHE). Modules that are not
+imported here are scripts for other environments; of several repeats, each takes its share of the time of one process.
 """
 
 from __future__ import annotations
