@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nabladp.errors import MechanismError
-from nabladp.noise import exact, parameters
+from nabladp.noise import NoiseSource, exact, parameters
 from nabladp.noise.bits import SeededBits, SystemBits
 from nabladp.noise.draws import Draws
 from nabladp.noise.rows import KeyedBits, RowResponse
@@ -142,3 +142,45 @@ def test_every_coin_is_a_bit_that_was_drawn() -> None:
         assert len(draws.coins(count)) == count and draws.coins(count).all()
     tosses = np.array([0, 1, 63, 64, 65, 128, 4000, 2**21 + 5], np.int64)
     assert np.array_equal(draws.heads(tosses), tosses)
+
+
+@pytest.mark.parametrize("scale", [0.7, 3, 40])
+def test_noise_has_both_signs_and_the_law_it_promises(scale: float) -> None:
+    """A fixed seed, so that it never fails by chance; a sign that is lost or a size that is doubled shows at once."""
+    source, count = NoiseSource.seeded(11), 20_000
+    reach = np.arange(-round(12 * scale) - 12, round(12 * scale) + 13)
+    for draw, weights in (
+        (source.discrete_laplace, np.exp(-np.abs(reach) / scale)),
+        (source.discrete_gaussian, np.exp(-(reach**2) / (2 * scale**2))),
+    ):
+        values, law = draw(scale, count), weights / weights.sum()
+        upto = np.searchsorted(np.sort(values), reach, side="right") / count
+        assert np.abs(upto - np.cumsum(law)).max() < 2 / math.sqrt(count)
+        assert abs(int((values > 0).sum()) - int((values < 0).sum())) < 4 * math.sqrt(count)
+
+
+def test_choices_have_the_law_they_promise() -> None:
+    source, count = NoiseSource.seeded(12), 20_000
+    codes = np.arange(count) % 3
+    answers = source.randomized_response(codes, 3, Fraction(3, 5))
+    for change, chance in ((0, 0.6), (1, 0.2), (2, 0.2)):
+        assert abs(float(((answers - codes) % 3 == change).mean()) - chance) < 4 / math.sqrt(count)
+    counts = np.array([count, 0, 0])
+    spread = source.randomized_response_counts(counts, Fraction(3, 5))
+    assert spread.sum() == count and np.abs(spread / count - [0.6, 0.2, 0.2]).max() < 4 / math.sqrt(count)
+    chosen = source.select([1, 0, 3], count)
+    assert np.abs(np.bincount(chosen, minlength=3) / count - [0.25, 0, 0.75]).max() < 4 / math.sqrt(count)
+    huge = source.select([2**70, 0, 3 * 2**70], 2000)
+    assert np.abs(np.bincount(huge, minlength=3) / 2000 - [0.25, 0, 0.75]).max() < 4 / math.sqrt(2000)
+    for edge in ([2**62, 2**62], np.array([2**62, 2**62])):  # the first sum that no longer fits into 64 bits
+        assert set(source.select(edge, 40).tolist()) == {0, 1}
+    best = [source.select_exponential([0, 2, 0], 2) for _ in range(2000)]
+    law = np.exp([0, 1, 0]) / np.exp([0, 1, 0]).sum()
+    assert np.abs(np.bincount(best, minlength=3) / 2000 - law).max() < 4 / math.sqrt(2000)
+    for n, k in ((10, 3), (10, 8), (5, 0), (4, 4)):
+        subset = source.uniform_subset(n, k)
+        assert len(np.unique(subset)) == len(subset) == k and np.isin(subset, np.arange(n)).all()
+    inside = [np.isin(np.arange(10), source.uniform_subset(10, k)).mean() for k in (3, 8) for _ in range(5)]
+    assert inside == [0.3] * 5 + [0.8] * 5
+    heads = source.binomial(np.full(2000, 50), Fraction(1, 5))
+    assert abs(float(heads.mean()) - 10) < 0.4 and abs(float(heads.var()) - 8) < 1.5

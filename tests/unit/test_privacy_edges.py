@@ -9,16 +9,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from nabladp.errors import BudgetError, GuaranteeError, LedgerError
-from nabladp.privacy import CDP, Approx, Budget, Guarantee, Pure, Rho, worst
+from nabladp.errors import BudgetError, BudgetExceeded, GuaranteeError, LedgerError
+from nabladp.privacy import CDP, Approx, Budget, Guarantee, Pure, Rho, discrete_gaussian, index, worst
 from nabladp.privacy.capped import CappedTerm
 from nabladp.privacy.conversion import epsilon_from_rho, rho_for
 from nabladp.privacy.ledger import Ledger
 from nabladp.privacy.ledger.entry import FIRST, Draft, Row
+from nabladp.privacy.ledger.rules import float_below, widened
+from nabladp.privacy.ledger.standing import after_budget
 from nabladp.privacy.ledger.store import Store
-from nabladp.privacy.ledger.totals import Tally, keys_of
+from nabladp.privacy.ledger.totals import Tally, Totals, cost_of, keys_of, total_of
 from nabladp.privacy.ledger.verify import problems
 from nabladp.privacy.terms import FREE, Cost, CurveTerm, Term, WeightTerm, read_units
 from nabladp.privacy.units import UNIT, exact, half_square, root_double, rounded, to_float
@@ -435,6 +438,8 @@ def test_nothing_is_promised_for_a_public_attribute_however_it_is_asked() -> Non
     for conversion in ("tight", "paper", "discrete_gaussian"):
         assert g.epsilon("b", 1e-6, conversion) == math.inf
     assert g.rho("b") == g.epsilon("b") == math.inf
+    pure = Guarantee.touch("ab", "a", Pure(1))
+    assert pure.epsilon("a", 1e-6, "discrete_gaussian") == pytest.approx(1) and pure.epsilon("a", 1e-6) > 1 - 1e-9
 
 
 def test_a_figure_is_shown_no_smaller_than_it_is() -> None:
@@ -448,7 +453,7 @@ def test_a_figure_is_shown_no_smaller_than_it_is() -> None:
 
 def test_group_privacy_says_at_least_as_much_and_nothing_where_one_has_no_bound() -> None:
     pure = Guarantee.touch("abc", {"a": Pure(1), "b": Pure(2), "c": Pure(4)})
-    assert pure.group_bound("a") == (0.5, 1) and pure.group_bound([*"ab"]) == (4.5, 3) and pure.group_bound([*"abc"])[1] == 7
+    assert pure.group_bound("a") == (0.5, 1) and pure.group_bound([*"ab"]) == (4.5, 3)
     bare = Guarantee.touch("abc", "a", Rho(0.5)) + Guarantee.touch("abc", "b", Pure(2))
     units = half_square(root_double(cost_units(Rho(0.5))) + 2 * UNIT)
     assert bare.group_bound([*"ab"]) == (to_float(units), math.inf)
@@ -463,6 +468,145 @@ def test_a_guarantee_in_other_units_is_not_read(changed: dict[str, Any]) -> None
         Guarantee.from_json({**AGE.to_json(), **changed})
 
 
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: Guarantee.touch("ab", "a", 1), "the cost must"),
+        (lambda: Guarantee.touch("ab", {"a": 1}), "the cost of 'a' must"),
+        (lambda: Guarantee.capped("ab", {"a": 1}), "the limit of 'a' must"),
+        (lambda: Guarantee.capped("ab", {"a": Rho(1)}, {"a": 1}), "a cap must"),
+        (lambda: Guarantee.from_graph("ab", [("x", "y", 1)], on="a", values={"a": "xy"}), "an edge's weight must"),
+    ],
+)
+def test_a_cost_that_does_not_say_what_it_measures_is_named(build: Callable[[], Guarantee], told: str) -> None:
+    with pytest.raises(BudgetError) as error:
+        build()
+    assert str(error.value).startswith(told)
+
+
 def test_squares_take_no_pure_costs() -> None:
     with pytest.raises(GuaranteeError, match="concentrated costs"):
         Guarantee.squares("ab", "a", Pure(1))
+
+
+def test_sums_with_a_part_that_has_no_bound_have_none() -> None:
+    graph = Guarantee.from_graph("ab", [("x", "y", Pure(1))], on="a", values={"a": ["x", "y", "z"]})
+    g = graph + Guarantee.touch("ab", "a", Pure(1)) + Guarantee.linear("ab", [*"ab"], Pure(2))
+    assert g.total("a") == index.Total(None, None, None) and g.total("a").pure_of_all is None  # type: ignore[union-attr]
+    assert g.total("b") == index.Total(2 * UNIT, 2 * UNIT, 0) and g.epsilon("b") == 2
+    assert g.epsilon("a", 1e-6) == g.epsilon("a") == g.rho("a") == math.inf
+
+
+class Declared:
+    """What a schema offers."""
+
+    roots, derived, public = ("age", "sex"), {"band": ("age",)}, frozenset({"sex"})
+
+
+def test_what_a_schema_declares_public_stays_public() -> None:
+    """Forgotten, a figure would be shown for an attribute about which nothing is promised."""
+    people = Universe.of(Declared())
+    assert people == Universe(("age", "sex"), {"band": ("age",)}, frozenset({"sex"}))
+    assert Guarantee.touch(Declared(), ["band"], Rho(1)).rho("sex") == math.inf
+    assert Universe.from_json({"attributes": ["age"]}) == Universe(("age",))
+
+
+# The discrete Gaussian's own figure
+
+
+def marginals(scales: tuple[float, ...]) -> Guarantee:
+    parts = [Guarantee.touch("a", "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s) for s in scales]
+    return Guarantee.compose("a", parts)
+
+
+def smallest_epsilon(scales: tuple[float, ...], delta: float) -> float:
+    """From every pair of every marginal's cells, without any lattice."""
+    losses, masses = np.zeros(1), np.ones(1)
+    points = np.arange(-25, 26)
+    for scale in scales:
+        cell = np.exp(-(points**2) / (2 * scale**2))
+        pair = np.convolve(cell, cell) / cell.sum() ** 2
+        loss = (2 + 2 * np.arange(-50, 51)) / (2 * scale**2)
+        losses, masses = np.add.outer(losses, loss).ravel(), np.outer(masses, pair).ravel()
+    low, high = 0.0, float(losses.max())
+    for _ in range(60):
+        middle = (low + high) / 2
+        over = losses > middle
+        low, high = (middle, high) if masses[over] @ -np.expm1(middle - losses[over]) > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
+@pytest.mark.parametrize("scales", [(1.0,), (2.5,), (1.0, 1.0), (1.0, 2.5), (2.5, 1.0, 1.7)])
+def test_noise_of_several_scales_is_told_no_smaller_and_hardly_larger(scales: tuple[float, ...], delta: float) -> None:
+    told, truth = marginals(scales).epsilon("a", delta, "discrete_gaussian"), smallest_epsilon(scales, delta)
+    assert truth * (1 - 1e-9) <= told <= truth * 1.01 + 0.02
+
+
+@pytest.mark.parametrize("scale", [50.0, 400.0])
+@pytest.mark.parametrize("count", [2, 6])
+def test_what_lies_outside_the_window_counts_as_lost(scale: float, count: int) -> None:
+    noise = discrete_gaussian._noise(scale)
+    outside = count * 2 * math.exp(-((len(noise.masses) // 2) ** 2) / (2 * scale * scale))
+    *_, escaped = discrete_gaussian._one_scale(scale, count)
+    assert escaped - noise.narrowed().power(count).escaped >= outside * (1 - 1e-6) > 0
+
+
+def test_a_limit_tells_how_it_stands(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        (line,) = ledger.spent()
+        with pytest.raises(BudgetExceeded) as error:
+            ledger.reserve(Guarantee.touch(("age",), "age", Rho(2)), "b")
+    facts = {"limit": "person", "measure": "ρ", "spent": line.spent, "left": line.left, "allowed": 1.0}
+    assert line.to_json() == facts | {"attributes": ["age"], "value": {"rho": 1}, "exceeded": False}
+    assert error.value.fields == facts | {"limits": ["person"], "requested": 2.0}
+    assert line.spent >= 0.01 and line.left <= 0.99
+
+
+@pytest.mark.parametrize("units", [0, 1, 2**53 + 1, 2**53 + 3, 2**60, 2**70 - 1, 2**70 + 1, 10**30])
+def test_what_is_left_is_the_largest_double_that_does_not_exceed_it(units: int) -> None:
+    left = float_below(units)
+    assert Fraction(left) * UNIT <= units < Fraction(math.nextafter(left, math.inf)) * UNIT
+
+
+def test_a_ledger_learns_derived_columns_and_forgets_nothing() -> None:
+    ours = Universe(("age", "sex"), {"band": ("age",)}, frozenset({"sex"}))
+    theirs = Universe(("sex", "age"), {"old": ("age",)}, frozenset({"sex"}))
+    assert widened(ours, theirs) == Universe(ours.roots, {"band": ("age",), "old": ("age",)}, frozenset({"sex"}))
+    for other, told in (
+        (Universe(("age", "sex")), "holds for public the attribute 'sex'"),
+        (Universe(ours.roots, {}, frozenset(ours.roots)), "protects the attribute 'age'"),
+        (Universe(("age", "sex", "x", "y"), {}, ours.public), r"has no attribute 'x' \(and 1 more\)"),
+        (Universe(("sex",), {}, ours.public), "also has the attribute 'age'"),
+        (Universe(ours.roots, {"band": ("sex",)}, ours.public), "derives from other sources the column 'band'"),
+    ):
+        with pytest.raises(LedgerError, match=f"it {told}"):
+            widened(ours, other)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE entries SET totals = '{}' WHERE seq = 2",
+        "UPDATE entries SET name = 'z' WHERE seq = 2",
+        f"UPDATE head SET hash = '{FIRST}'",
+        "UPDATE head SET seq = 3",
+    ],
+)
+def test_nothing_is_read_or_booked_where_the_last_entry_is_not_what_was_written(path: Path, change: str) -> None:
+    """Its totals are what every limit is held against: lowered by hand, they would make room that is not there."""
+    behind_its_back(path, change)
+    with pytest.raises(LedgerError, match="broken"), Ledger.open(path) as ledger:
+        ledger.reserve(AGE, "b")
+    with pytest.raises(LedgerError, match="broken"), Ledger.read(path) as reader:
+        reader.spent()
+
+
+def test_a_new_budget_forgets_nothing_that_was_spent() -> None:
+    """Sets that stay keep their totals, sets that are new are counted from the beginning, others are dropped."""
+    a, b, both = frozenset("a"), frozenset("b"), frozenset("ab")
+    before = Totals(1, 1, {"0": Tally(rho=5), "*": Tally(rho=7)})
+    spent = [Guarantee.touch("ab", "b", Rho(Fraction(units, UNIT))) for units in (2, 3)]
+    after = after_budget(before, 9, {a: "0", both: "*"}, {a: "0", b: "1"}, lambda: spent)
+    assert after == Totals(9, 1, {"0": Tally(rho=5), "1": total_of(cost_of(g, {b: "1"}) for g in spent)["1"]})
+    assert after.on("1").units(pure=False) == 5
