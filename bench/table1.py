@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import Any
 
 from bench import _table1_halfspaces, _table1_histogram, _table1_marginals
+from nabladp import __version__
 
 SECONDS = {"full": 600, "quick": 90}
 ROWS = {
@@ -53,5 +54,5 @@ def gap(fitted: dict[str, float]) -> float:
 
 
 def versions() -> dict[str, object]:
-    packages = {name: version(name) for name in ("nabladp", "numpy", "scipy")}
-    return {"python": platform.python_version(), **packages, "cores": os.cpu_count()}
+    packages = {name: version(name) for name in ("numpy", "scipy")}
+    return {"python": platform.python_version(), "nabladp": __version__, **packages, "cores": os.cpu_count()}
