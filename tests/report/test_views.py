@@ -22,7 +22,7 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release, Session
 from nabladp.release.layout import Layout
-from nabladp.report.views import views
+from nabladp.report.views import _HOME, views
 from nabladp.schema import Attribute, Schema
 
 KINDS = {"bars", "dots", "heat", "table"}
@@ -49,6 +49,10 @@ def near(numbers: list[float | None]) -> list[Any]:
 
 
 # ---- every mechanism ------------------------------------------------------------------------------------------------
+
+
+def test_no_view_of_its_own_is_lost() -> None:
+    assert set(_HOME) <= set(MECHANISMS) and len(_HOME) >= 10
 
 
 def test_every_mechanism_is_looked_at() -> None:
