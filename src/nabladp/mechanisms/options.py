@@ -41,6 +41,11 @@ def concentrated(value: Any, what: str) -> BudgetValue:
 
 def concentrated_each(budgets: Any) -> dict[str, BudgetValue]:
     """Exceptions by attribute, each of which buys Gaussian noise."""
+    return {name: concentrated(value, f"budget of {name!r}") for name, value in by_attribute(budgets).items()}
+
+
+def by_attribute(budgets: Any) -> Mapping[str, Any]:
+    """Exceptions by attribute, before their values are looked at."""
     if not isinstance(budgets, Mapping):
         raise BudgetError("'budgets' maps attributes to budgets.", fix="Write budgets = {'age': CDP(0.1)}.")
-    return {name: concentrated(value, f"budget of {name!r}") for name, value in budgets.items()}
+    return budgets

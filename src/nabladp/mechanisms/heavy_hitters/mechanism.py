@@ -21,7 +21,7 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import BUYS, plan_options
+from nabladp.mechanisms.options import BUYS, by_attribute, plan_options
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -68,9 +68,9 @@ class HeavyHitters:
         if self.notion not in NOTIONS:
             raise MechanismError(f"There is no notion {self.notion!r}.", fix="Use 'cdp' or 'pure'.")
         object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
-        if not isinstance(self.budgets, Mapping):
-            raise BudgetError("'budgets' maps attributes to budgets.", fix="Write budgets = {'age': CDP(0.1)}.")
-        checked = {name: self._fitting(value, f"budget of {name!r}") for name, value in self.budgets.items()}
+        checked = {
+            name: self._fitting(value, f"budget of {name!r}") for name, value in by_attribute(self.budgets).items()
+        }
         object.__setattr__(self, "budgets", checked)
         if self.over is not None:
             object.__setattr__(self, "over", names_once(self.over))

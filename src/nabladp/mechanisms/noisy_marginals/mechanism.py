@@ -15,7 +15,7 @@ from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate, limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
-from nabladp.mechanisms.options import BUYS, plan_options
+from nabladp.mechanisms.options import BUYS, by_attribute, plan_options
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
@@ -68,9 +68,9 @@ class NoisyMarginals:
             if self.k is None:
                 raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
         object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
-        if not isinstance(self.budgets, Mapping):
-            raise BudgetError("'budgets' maps attributes to budgets.", fix="Write budgets = {'age': CDP(0.1)}.")
-        checked = {name: self._fitting(value, f"the budget of {name!r}") for name, value in self.budgets.items()}
+        checked = {
+            name: self._fitting(value, f"the budget of {name!r}") for name, value in by_attribute(self.budgets).items()
+        }
         object.__setattr__(self, "budgets", checked)
         if self.weights is not None:
             object.__setattr__(self, "weights", _listing(self.weights, "weights"))

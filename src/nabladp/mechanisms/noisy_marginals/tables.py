@@ -6,7 +6,7 @@ Everything here is post-processing of published numbers: it never sees the data 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import MechanismError
+from nabladp.mechanisms.cells import told_cells
 from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 
@@ -246,25 +247,13 @@ def _reach(noise: str, level: float) -> float:
 def _cells(table: NoisyMarginal, schema: Schema) -> pa.Table:
     import pyarrow as pa
 
-    columns = [_labels(schema, table.attributes, axis, table.counts.shape) for axis in range(table.counts.ndim)]
     width, flat = table.half_width(), table.counts.ravel()
-    size = len(flat)
-    offsets = pa.array(np.arange(0, size * len(columns) + 1, len(columns)), type=pa.int32())
-    names, values = np.tile(np.array(table.attributes, dtype=object), size), np.stack(columns, axis=1).ravel()
     return pa.table(
         {
-            "marginal": pa.array(["+".join(table.attributes)] * size, type=pa.string()),
-            "attributes": pa.ListArray.from_arrays(offsets, pa.array(names, type=pa.string())),
-            "values": pa.ListArray.from_arrays(offsets, pa.array(values, type=pa.string())),
+            **told_cells(schema, table.attributes),
             "count": pa.array(flat),
             "low": pa.array(flat - width),
             "high": pa.array(flat + width),
-            "scale": pa.array(np.full(size, table.scale)),
+            "scale": pa.array(np.full(len(flat), table.scale)),
         }
     )
-
-
-def _labels(schema: Schema, names: Sequence[str], axis: int, shape: tuple[int, ...]) -> NDArray[np.object_]:
-    labels = np.array(schema[names[axis]].labels, dtype=object)
-    view = labels.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    return np.broadcast_to(view, shape).ravel()

@@ -128,7 +128,7 @@ class Synthesis:
                 f"{'+'.join(largest)} ({asked.cells(largest):,} cells).",
                 fix=f"Set model_mb to {math.ceil(needed / 1e6):,} or more, or declare coarser bins for "
                 f"{max(largest, key=asked.sizes.__getitem__)!r}.",
-                columns=list(largest),
+                attributes=list(largest),
                 bytes=str(needed),
             )
 

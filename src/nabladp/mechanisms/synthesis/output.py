@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import MechanismError, ReleaseError
+from nabladp.mechanisms.cells import told_cells
 from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
@@ -234,24 +235,13 @@ def checked_rows(rows: Any) -> int:
 def _cells(answer: Answer, schema: Schema) -> pa.Table:
     import pyarrow as pa
 
-    shape, size = answer.counts.shape, answer.counts.size
     low, high = answer.interval()
-    columns = [np.broadcast_to(_labels(schema, answer.attributes, i, shape), shape).ravel() for i in range(len(shape))]
-    offsets = pa.array(np.arange(0, size * len(columns) + 1, len(columns)), type=pa.int32())
-    names, values = np.tile(np.array(answer.attributes, dtype=object), size), np.stack(columns, axis=1).ravel()
     return pa.table(
         {
-            "marginal": pa.array(["+".join(answer.attributes)] * size, type=pa.string()),
-            "attributes": pa.ListArray.from_arrays(offsets, pa.array(names, type=pa.string())),
-            "values": pa.ListArray.from_arrays(offsets, pa.array(values, type=pa.string())),
+            **told_cells(schema, answer.attributes),
             "count": pa.array(answer.counts.ravel()),
             "low": pa.array(low.ravel()),
             "high": pa.array(high.ravel()),
-            "predicted_error": pa.array(np.full(size, answer.error)),
+            "predicted_error": pa.array(np.full(answer.counts.size, answer.error)),
         }
     )
-
-
-def _labels(schema: Schema, names: Names, axis: int, shape: tuple[int, ...]) -> NDArray[np.object_]:
-    labels = np.array(schema[names[axis]].labels, dtype=object)
-    return labels.reshape([-1 if i == axis else 1 for i in range(len(shape))])

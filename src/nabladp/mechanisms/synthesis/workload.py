@@ -87,7 +87,7 @@ def _refuse_large_domains(schema: Schema, sets: Iterable[Names]) -> None:
                 f"{name!r} has {size:,} values, too many for a table of synthetic rows; the most is "
                 f"{LARGEST_DOMAIN:,}.",
                 fix=f"Declare bins or fewer values for {name!r}, or leave it out of the workload.",
-                columns=[name],
+                attributes=[name],
                 cells=str(size),
             )
 

@@ -99,7 +99,7 @@ def _refusal(attribute: Attribute, what: str) -> MechanismError:
     return MechanismError(
         f"In 'zeros', {attribute.name!r} {what}.",
         fix='Write values as the schema declares them, or { below = 15 }, { from = 65 }, { not = "(null)" }.',
-        column=attribute.name,
+        attribute=attribute.name,
     )
 
 
@@ -115,5 +115,5 @@ def _check_possible(schema: Schema, zeros: Sequence[Zeros]) -> None:
         raise MechanismError(
             "The declared zeros contradict each other: no combination of values is left.",
             fix="Declare fewer combinations impossible.",
-            columns=list(sizes),
+            attributes=list(sizes),
         )
