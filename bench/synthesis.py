@@ -158,9 +158,10 @@ def measured(wanted: list[Cell], file: Path | None) -> Results:
 
 
 Place = tuple[str, int, float]  # table, k, ε0
+Errors = dict[Place, dict[str, float]]  # by place and method
 
 
-def means(found: Results, what: str) -> dict[Place, dict[str, float]]:
+def means(found: Results, what: str) -> Errors:
     """By place and method, over the seeds."""
     gathered: dict[Place, dict[str, list[float]]] = {}
     for cell, each in found.items():
@@ -175,8 +176,12 @@ def compared(found: Results) -> dict[str, object]:
     alike = {place: by[PERSON] / by["AIM + pooling"] for place, by in errors.items()}
     worst = max(best, key=best.__getitem__)
     return {
-        "gain_vs_aim_pool_mixed": gain(errors, lambda table: table != "bits"),
-        "gain_vs_aim_pool_binary": gain(errors, lambda table: table == "bits"),
+        "gain_vs_aim_pool_mixed": gain(errors, mixed),
+        "gain_vs_aim_pool_binary": gain(errors, binary),
+        "gain_by_width": {
+            f"{k}-way": {"mixed": gain(some, mixed), "binary": gain(some, binary)}
+            for k, some in by_width(errors).items()
+        },
         "worst_vs_best_baseline": round(best[worst], 3),
         "worst_vs_best_baseline_where": told(worst),
         "person_equal_ratio_max": round(max(alike.values()), 3),
@@ -188,15 +193,23 @@ def compared(found: Results) -> dict[str, object]:
     }
 
 
-def gain(errors: dict[Place, dict[str, float]], chosen: Callable[[str], bool]) -> float | None:
-    """Geometric mean of AIM's error with our pooling over ours, for 2-way marginals and ε0 up to 1; ρ of an attribute
-    is the same, ρ of a person is not (see ``person_over_attribute_rho``)."""
-    some = [
-        by["AIM + pooling"] / by[OURS]
-        for (table, k, epsilon), by in errors.items()
-        if chosen(table) and k == 2 and epsilon <= 1
-    ]
+def gain(errors: Errors, chosen: Callable[[str], bool]) -> float | None:
+    """Geometric mean of AIM's error with our pooling over ours, for ε0 up to 1; ρ of an attribute is the same, ρ of a
+    person is not (see ``person_over_attribute_rho``)."""
+    some = [by["AIM + pooling"] / by[OURS] for (table, _, e), by in errors.items() if chosen(table) and e <= 1]
     return round(statistics.geometric_mean(some), 3) if some else None
+
+
+def mixed(table: str) -> bool:
+    return not binary(table)
+
+
+def binary(table: str) -> bool:
+    return table == "bits"
+
+
+def by_width(errors: Errors) -> dict[int, Errors]:
+    return {width: {p: by for p, by in errors.items() if p[1] == width} for width in sorted({k for _, k, _ in errors})}
 
 
 def told(place: Place) -> str:

@@ -38,18 +38,19 @@ def compare(
 
 
 def _errors(part: dict[str, Any]) -> Table:
-    from nabladp.cli.show import MOST_ROWS, plain_table
+    from nabladp.cli.show import most, plain_table
 
     heads = ["values", "predicted", "actual", "truth in its interval"]
     table = plain_table(f"{printable(part['name'])}: mean error, predicted and actual", ["table"], heads)
-    for line in part["tables"][:MOST_ROWS]:
+    shown = most(len(part["tables"]))
+    for line in part["tables"][:shown]:
         numbers = [_worded(line[name], line["measure"]) for name in ("predicted", "actual")]
         covered = "–" if line["covered"] is None else f"{line['covered']:.1%}"
         table.add_row(printable(line["table"]), f"{line['cells']:,}", *numbers, covered)
         if line["summary"]:
             table.add_row(f"  {printable(line['summary'])}")
-    if len(part["tables"]) > MOST_ROWS:
-        table.add_row(f"… and {len(part['tables']) - MOST_ROWS:,} more (see the page)")
+    if len(part["tables"]) > shown:
+        table.add_row(f"… and {len(part['tables']) - shown:,} more (see the page)")
     return table
 
 

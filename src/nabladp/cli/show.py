@@ -35,6 +35,11 @@ def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str] = ()) -
     return table
 
 
+def most(rows: int) -> int:
+    """How many rows are shown: a line that says "1 more" would take the place of that one."""
+    return rows if rows <= MOST_ROWS + 1 else MOST_ROWS
+
+
 def _more(table: Table, hidden: int, what: str) -> None:
     if hidden > 0:
         table.add_row(f"… and {hidden:,} more {what} (see --json)")
@@ -50,9 +55,9 @@ def privacy_table(figures: Row) -> Table:
         table.add_row(printable(label), *cells, style=style)
 
     attributes = list(figures["attributes"].items())
-    for name, figure in attributes[:MOST_ROWS]:
+    for name, figure in attributes[: most(len(attributes))]:
         add(f"someone curious about {name}", figure)
-    _more(table, len(attributes) - MOST_ROWS, "attributes")
+    _more(table, len(attributes) - most(len(attributes)), "attributes")
     table.add_section()
     for adversary in figures["adversaries"]:
         add(f"{adversary['name']} ({' + '.join(adversary['attributes'])})", adversary)
@@ -67,14 +72,14 @@ def privacy_table(figures: Row) -> Table:
 def limits_plot(lines: Sequence[Row]) -> Table:
     """A bar per limit, broken limits first."""
     table = plain_table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
-    for line in sorted(lines, key=lambda line: line["fits"])[:MOST_ROWS]:
+    for line in sorted(lines, key=lambda line: line["fits"])[: most(len(lines))]:
         fits, asked = line["fits"], f"{line['measure']} {shown(line['requested'])}"
         after = (
             shown(line["left"] - line["requested"], up=False) if fits else f"OVER: {shown(line['left'], up=False)} left"
         )
         bar = Text(_bar(line), "green" if fits else "red")
         table.add_row(printable(line["limit"]), bar, asked, Text(after, "" if fits else "bold red"))
-    _more(table, len(lines) - MOST_ROWS, "limits")
+    _more(table, len(lines) - most(len(lines)), "limits")
     return table
 
 
@@ -100,9 +105,9 @@ def _summary(name: str, error: Row) -> Table:
     table = plain_table(f"Expected error of {printable(name)}", ["", ""])
     table.show_header = False
     lines = list(error.get("summary", {"its figures": "see --json"}).items())
-    for label, value in lines[:MOST_ROWS]:
+    for label, value in lines[: most(len(lines))]:
         table.add_row(printable(str(label)), printable(_worded(value)))
-    _more(table, len(lines) - MOST_ROWS, "figures")
+    _more(table, len(lines) - most(len(lines)), "figures")
     return table
 
 
@@ -140,11 +145,11 @@ def findings_table(findings: Iterable[Row]) -> Table:
 def spending_table(lines: Sequence[Row]) -> Table:
     """Every limit; where there are very many, those of which least is left."""
     table = plain_table("Spent and left", ["limit"], ["measure", "allowed", "spent", "left"])
-    listed = lines if len(lines) <= MOST_ROWS else sorted(lines, key=lambda line: line["left"] / line["allowed"])
-    for line in listed[:MOST_ROWS]:
+    listed = lines if len(lines) <= most(len(lines)) else sorted(lines, key=lambda line: line["left"] / line["allowed"])
+    for line in listed[: most(len(lines))]:
         cells = [line["measure"], shown(line["allowed"], up=False), shown(line["spent"]), shown(line["left"], up=False)]
         table.add_row(printable(line["limit"]), *cells, style="red" if line["exceeded"] else "")
-    _more(table, len(lines) - MOST_ROWS, "limits")
+    _more(table, len(lines) - most(len(lines)), "limits")
     return table
 
 

@@ -109,7 +109,7 @@ def _suggested(folder: Path) -> str:
 def folder_of(where: Path) -> Path:
     """A published folder; any file in it stands for it."""
     if not where.exists():
-        raise ReleaseError(f"There is no folder {str(where)!r}.", fix="Give the folder of a release.")
+        raise ReleaseError(f"There is no file or folder {str(where)!r}.", fix="Give the folder of a release.")
     return where if where.is_dir() else where.parent
 
 
