@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bench._table1_fits import Curve, curve, least, point, summary
+from bench._table1_fits import Curve, curve, least, point, seeds, summary
 from bench._table1_halfspace_sides import BEST, SIDES, Problem, Rows, Side, ours
 from bench.halfspaces_by_dimension import signs_schema
 from nabladp import HalfspaceLearner
@@ -84,7 +84,7 @@ def measured(name: str, regime: str, against: str, problems: Iterable[Problem], 
     side, points = SIDES[name], []
     for problem, times in zip(problems, groups, strict=True):
         predicted = problem.predicted(side.noise(problem))
-        rows = [needed(side, problem, 0.8 * predicted, draws, group) for group in range(1, 1 + times)]
+        rows = [needed(side, problem, 0.8 * predicted, draws, 1 + group) for group in seeds(times)]
         points.append(point(getattr(problem, against), rows, predicted if side.bounded else None))
         print(f"halfspaces, {regime}, {name}, {against}: {points[-1]}", flush=True)
     fixed = {key: value for key, value in vars(problem).items() if key != against and value is not None}
@@ -154,7 +154,7 @@ def exact(effort: Effort) -> Curve:
         problem = Problem(d, 1.0, 0.1, 1 / (2 * d))
         side = replace(SIDES["ours"], error=partial(ours, learner=learner))
         promised = learner.needed_rows(signs_schema(d, False), problem.alpha)
-        rows = [needed(side, problem, promised / 8, effort.draws, group) for group in range(1, 4)]
+        rows = [needed(side, problem, promised / 8, effort.draws, 1 + group) for group in seeds(3)]
         points.append(point(d, rows, promised))
         print(f"halfspaces, exact, d: {points[-1]}", flush=True)
     fixed = {"epsilon": 1.0, "alpha": 0.1, "gamma": "1/d", "gamma_prime": 0}

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench._heavy import BUDGETS, NOTIONS, OneHot, Planted, booleans
-from bench._table1_fits import Curve, curve, least, point, r2, short, summary
+from bench._table1_fits import Curve, curve, least, point, r2, seeds, short, summary
 from nabladp import HeavyHitters
 from nabladp.mechanisms.heavy_hitters.planning.planner import FALSE_LISTED
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
@@ -135,10 +135,10 @@ def measured(unit: str, notion: str, against: str, places: Mapping[float, int], 
     """Needed rows against d, ε or α, each place with so many seeds; the others fixed."""
     usual: dict[str, Any] = {"d": d, "epsilon": EPSILON, "alpha": ALPHA}
     points = []
-    for x, seeds in places.items():
+    for x, times in places.items():
         side = SIDES[unit](**usual | {against: x}, notion=notion)
-        many = seeds if unit == "attribute" else PERSON_SEEDS
-        rows = [needed(side, WITHIN[unit], seed) for seed in range(1, 1 + many)]
+        many = times if unit == "attribute" else PERSON_SEEDS
+        rows = [needed(side, WITHIN[unit], 1 + seed) for seed in seeds(many)]
         points.append(point(x, rows, side.certified / side.alpha) | {"count": short(np.mean(rows) * side.alpha)})
         print(f"histogram, {unit}, {notion}, {against} = {x}: {points[-1]}", flush=True)
     mechanism = f"HeavyHitters(notion={notion!r})" if unit == "attribute" else "standard histogram"
@@ -176,13 +176,13 @@ NOTES = [
 def run(quick: bool) -> dict[str, Any]:
     sizes: Mapping[float, int] = QUICK if quick else SEEDS
     by_d = {(unit, notion): measured(unit, notion, "d", sizes) for unit in SIDES for notion in NOTIONS}
-    d, seeds = (64, 2) if quick else (256, 3)
+    d, times = (64, 2) if quick else (256, 3)
     places = {
         "epsilon": (0.5, 2.0) if quick else (0.25, 0.7, 2.0),
         "alpha": (0.04, 0.01) if quick else (0.04, 0.02, 0.005),
     }
     others = [
-        measured(unit, notion, against, dict.fromkeys(xs, seeds), d)
+        measured(unit, notion, against, dict.fromkeys(xs, times), d)
         for unit in SIDES
         for notion in NOTIONS
         for against, xs in places.items()

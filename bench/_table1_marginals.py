@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench._table1_fits import Curve, curve, least, point, summary
+from bench._table1_fits import Curve, curve, least, point, seeds, summary
 from bench._table1_tasks import (
     AVERAGE,
     CAMPS,
@@ -58,7 +58,7 @@ def against(axis: str, values: Sequence[float], task: Task, unit: str, base: Cas
     points = [
         point(
             value,
-            (task.error(case, unit, seed) for seed in range(RUNS[case.d] // part)),
+            (task.error(case, unit, seed) for seed in seeds(RUNS[case.d] // part)),
             task.bound and task.bound(case, unit),
         )
         for value, case in zip(values, cases, strict=True)
@@ -90,7 +90,7 @@ def rows_for(alpha: float, task: Task, unit: str, case: Case, runs: int) -> list
         errors = [task.error(tried, unit, 1000 + 2 * step + i) for i in range(2)]
         guess *= (statistics.fmean(errors) / alpha) ** 1.3
     ns = [max(10, round(guess * near)) for near in NEAR]
-    logs = np.log([[task.error(replace(case, n=n), unit, seed) for n in ns] for seed in range(runs)])
+    logs = np.log([[task.error(replace(case, n=n), unit, seed) for n in ns] for seed in seeds(runs)])
     slope = np.polyfit(np.log(ns), logs.mean(axis=0), 1)[0]
     return [float(each) for each in np.exp(np.log(ns).mean() + (math.log(alpha) - logs.mean(axis=1)) / slope)]
 
@@ -170,7 +170,7 @@ def toolbox(sizes: Sequence[int], base: Case, part: int) -> list[Curve]:
     curves = [against("d", sizes, task, unit, base, part, paper) for task, unit, paper in sides]
     for kind, paper in (("gaussian", "1"), ("laplace", "2")):
         cases = [replace(base, d=d) for d in sizes]
-        points = [point(at.d, (plain_noise(kind, at, seed) for seed in range(RUNS[at.d] // part))) for at in cases]
+        points = [point(at.d, (plain_noise(kind, at, seed) for seed in seeds(RUNS[at.d] // part))) for at in cases]
         name, fixed = f"{kind.capitalize()} noise", base.told("d") | {"loyal": CAMPS, "part_of_runs": f"1/{part}"}
         curves.append(curve(name, "person", f"NoisyMarginals(noise={kind!r})", "d", "error", fixed, points, paper))
     return curves

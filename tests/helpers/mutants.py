@@ -19,42 +19,49 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-LEDGER = ("unit/test_ledger", "unit/test_ledger_life", "unit/test_ledger_tickets", "unit/test_privacy_edges")
+EDGES = ("unit/test_privacy_edges", "unit/test_guarantee_edges")
+LEDGER = (
+    "unit/test_ledger",
+    "unit/test_ledger_life",
+    "unit/test_ledger_tickets",
+    "unit/test_ledger_verify",
+    "unit/test_ledger_edges",
+)
 DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "unit/test_noise_edges")
 TESTS = {
-    "privacy.units": ("unit/test_units", "unit/test_terms", "unit/test_budget", "unit/test_privacy_edges"),
+    "privacy.units": ("unit/test_units", "unit/test_terms", "unit/test_budget", *EDGES),
     "privacy.values": (
         "unit/test_budget",
         "unit/test_guarantee_building",
         "unit/test_units",
-        "unit/test_privacy_edges",
+        *EDGES,
     ),
-    "privacy.conversion": ("unit/test_conversion", "unit/test_privacy_edges"),
+    "privacy.conversion": ("unit/test_conversion", *EDGES),
     "privacy.terms": (
         "unit/test_terms",
         "unit/test_guarantee",
         "unit/test_guarantee_building",
-        "unit/test_privacy_edges",
+        *EDGES,
     ),
-    "privacy.capped": ("unit/test_capped", "unit/test_privacy_edges"),
-    "privacy.graph": ("unit/test_graph", "unit/test_no_bound", "unit/test_privacy_edges"),
-    "privacy.worst": ("unit/test_worst", "unit/test_privacy_edges"),
-    "privacy.budget": ("unit/test_budget", "unit/test_privacy_edges"),
-    "privacy.index": ("unit/test_index", "unit/test_guarantee", "unit/test_privacy_edges"),
+    "privacy.capped": ("unit/test_capped", *EDGES),
+    "privacy.graph": ("unit/test_graph", "unit/test_no_bound", *EDGES),
+    "privacy.worst": ("unit/test_worst", *EDGES),
+    "privacy.budget": ("unit/test_budget", *EDGES),
+    "privacy.index": ("unit/test_index", "unit/test_guarantee", *EDGES),
     "privacy.guarantee": (
         "unit/test_guarantee",
         "unit/test_guarantee_building",
         "unit/test_graph",
         "unit/test_capped",
         "unit/test_no_bound",
-        "unit/test_privacy_edges",
+        *EDGES,
     ),
-    "privacy.discrete_gaussian": ("unit/test_discrete_gaussian", "unit/test_privacy_edges"),
-    "privacy.universe": ("unit/test_universe", "unit/test_guarantee", "unit/test_privacy_edges"),
+    "privacy.discrete_gaussian": ("unit/test_discrete_gaussian", *EDGES),
+    "privacy.universe": ("unit/test_universe", "unit/test_guarantee", *EDGES),
     "privacy.ledger.totals": LEDGER,
     "privacy.ledger.rules": (*LEDGER, "unit/test_ledger_places"),
-    "privacy.ledger.standing": (*LEDGER, "unit/test_ledger_verify"),
-    "privacy.ledger.verify": ("unit/test_ledger_verify", "unit/test_privacy_edges"),
+    "privacy.ledger.standing": LEDGER,
+    "privacy.ledger.verify": ("unit/test_ledger_verify", "unit/test_ledger_edges"),
     "privacy.ledger.writing": LEDGER,
     "privacy.ledger.transaction": LEDGER,
     "noise.exact": DRAWN,
