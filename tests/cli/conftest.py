@@ -18,24 +18,19 @@ from typing import Any
 
 import pytest
 from plans import changed
+from schema_texts import AGE
 
 from nabladp.cli import main
 from nabladp.errors import NablaDPError
 from nabladp.privacy import Ledger
 
-SCHEMA = """
+SCHEMA = f"""
 [[attribute]]
 name = "region"
 kind = "categorical"
 values = ["north", "south", "east"]
 
-[[attribute]]
-name = "age"
-kind = "integer"
-low = 0
-high = 99
-
-[[attribute]]
+{AGE}[[attribute]]
 name = "income"
 kind = "real"
 edges = [0, 10000, 50000, 100000]

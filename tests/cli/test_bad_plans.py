@@ -60,6 +60,27 @@ TYPOS: dict[str, tuple[Change, str, str, str]] = {
         "k = 2",
     ),
     "budgets of another type": (("budget = {", "budgets = 5\nbudget = {"), "BudgetError", "'budgets'", "budgets ="),
+    "budget of an attribute": (
+        ("budget = {", "budgets = { age = { cdp = 0 } }\nbudget = {"),
+        "BudgetError",
+        "budget of 'age': CDP(eps0) must be above zero",
+        "Leave out",
+    ),
+    "weights by name": (
+        ("budget = {", "weights = { region = 2 }\nbudget = {"),
+        "MechanismError",
+        "'weights'",
+        "weights = [",
+    ),
+    "option of another type": (
+        (
+            'NoisyMarginals"\nsets = [["region", "income"], ["health"]]',
+            'HeavyHitters"\nfailure = 0.1\nover = [["region"]]',
+        ),
+        "PlanError",
+        "'over' of [[release]] number 1 (HeavyHitters)",
+        "plan reference",
+    ),
     "weights of another type": (("budget = {", "weights = ['a', 'b']\nbudget = {"), "BudgetError", "weight", "number"),
     "k too large": (('sets = [["region", "income"], ["health"]]', "k = 5"), "MechanismError", "5-way", "1 to 4"),
     "sets and k": (("sets = [[", "k = 2\nsets = [["), "MechanismError", "", "either"),
@@ -126,6 +147,11 @@ def test_a_plan_that_is_no_plan(desk: Any) -> None:
     assert "UTF-8" in desk.refused("cost", "latin.toml", error="PlanError")["fix"]
     desk.write("empty.toml", "")
     desk.refused("cost", "empty.toml", error="PlanError")
+
+
+def test_a_plan_is_no_table_to_check(desk: Any) -> None:
+    answer = desk.refused("check", "plan.toml", error="SourceError")
+    assert "no table" in answer["message"] and "--schema" in answer["fix"] and "nabladp cost" in answer["fix"]
 
 
 def test_names_are_given_once(desk: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -73,3 +74,14 @@ def test_bad_plans_cost_nothing(desk: Any, old: str, new: str, error: str) -> No
     desk.plan((old, new), text=PLAN)
     desk.refused("release", "plan.toml", error=error)
     assert not desk.ledger.exists()
+
+
+def test_a_fit_that_mbi_could_not_make_is_refused_by_cost_and_release(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros = 'rounds = 3\nback_end = "mbi"\nzeros = [{ income = { below = 1 }, health = { not = "(null)" } }]'
+    desk.plan(("rounds = 3", zeros), text=PLAN)
+    desk.refused_plan("MechanismError", "mbi knows no declared zeros")
+    monkeypatch.setitem(sys.modules, "mbi", None)
+    desk.plan(("rounds = 3", 'rounds = 3\nback_end = "mbi"'), text=PLAN)
+    desk.refused_plan("MissingPart", "Install nabladp[synthesis]")

@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 from doc_pages import Block, blocks, printed, script, slug
+from schema_texts import AGE, AGE_BAND
 from typer.testing import CliRunner
 
 from nabladp.cli import answer
@@ -34,25 +35,13 @@ from nabladp.schema import Schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-SCHEMA = """\
+SCHEMA = f"""\
 [[attribute]]
 name = "region"
 kind = "categorical"
 values = ["north", "south", "east", "west", "capital", "islands"]
 
-[[attribute]]
-name = "age"
-kind = "integer"
-low = 0
-high = 99
-
-[[attribute]]
-name = "age_band"
-kind = "ordered"
-values = ["child", "adult", "old"]
-derived_from = ["age"]
-
-[[attribute]]
+{AGE}{AGE_BAND}[[attribute]]
 name = "sex"
 kind = "categorical"
 values = ["female", "male"]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from nabladp.release import Plan
+from nabladp.schema import Schema
+
 
 def plan_text(budget: str, releases: str, rows: int | None = 60) -> str:
     """``budget``: the lines of [budget] beside the ledger; ``releases``: everything from the first [[release]] on."""
@@ -16,3 +21,10 @@ def changed(text: str, *changes: tuple[str, str]) -> str:
         assert old in text, old
         text = text.replace(old, new, 1)
     return text
+
+
+def saved_plan(folder: Path, schema: Schema, text: str) -> Plan:
+    """Written down in this folder with its schema, and read back."""
+    schema.save(folder / "schema.toml")
+    (folder / "plan.toml").write_text(text)
+    return Plan.load(folder / "plan.toml")

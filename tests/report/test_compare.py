@@ -20,6 +20,7 @@ from report_pages import MARGINALS, PURE, SCHEMA, people, session
 from nabladp.cli import main
 from nabladp.errors import DataError, ReleaseError
 from nabladp.mechanisms import MECHANISMS
+from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release
@@ -72,6 +73,41 @@ def test_marginals_are_counted_exactly(compared: dict[str, list[Comparison]], ro
             assert table.truth.tolist() == [
                 sum([row[name] for name in table.attributes] == label for row in rows) for label in labels
             ]
+
+
+def test_the_drawn_table_is_compared_as_it_was_handed_out(tmp_path: Path, open_page: Any) -> None:
+    """From memory and from the folder alike; the first of them tells the averages over the workload."""
+    made = session(tmp_path, budget=Budget(person=Rho(10)))
+    release = made.release(Synthesis(CDP(1), over=("region", "age", "income"), rows=400), to=tmp_path / "out")
+    made.ledger.close()
+    (loaded,) = compare(tmp_path / "out", people(SCHEMA))
+    here = compare_release(release, open_table(people(SCHEMA), SCHEMA))
+    assert [table.to_json() for table in loaded.tables] == [table.to_json() for table in here.tables]
+    answers, drawn = loaded.tables[:3], loaded.tables[3:]
+    assert [table.title for table in drawn] == [f"{table.title}, drawn rows" for table in answers]
+    rows = pq.read_table(tmp_path / "out" / "synthetic.parquet")
+    counts = open_table(rows, SCHEMA.__class__(tuple(SCHEMA[name] for name in rows.column_names)))
+    for own, told, found in zip(drawn, answers, counts.marginals([table.attributes for table in drawn]), strict=True):
+        assert own.released.tolist() == pytest.approx((found * release.n / 400).ravel().tolist())
+        assert own.truth.tolist() == told.truth.tolist() and own.predicted is not None and own.interval is None
+        distance = np.abs(own.released - own.truth).sum() / (2 * release.n)
+        assert f"drawn rows {distance:.3g}, answers" in own.summary
+    assert "averages over 3 marginals" in drawn[0].summary and "averages" not in drawn[1].summary
+    (tmp_path / "out" / "synthetic.parquet").unlink()  # a record may travel alone
+    assert len(compare(tmp_path / "out", people(SCHEMA))[0].tables) == 3
+    watched = open_page(comparison_page([loaded], "a release"))
+    assert watched.page.get_by_text("region + age, drawn rows").count() >= 1
+
+
+def test_only_the_worst_drawn_marginals_are_shown(
+    compared: dict[str, list[Comparison]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nabladp.release.comparison.drawn.MOST", 1)
+    (whole,) = compared["Synthesis"]
+    cut = compare_release(whole.release, open_table(people(SCHEMA), SCHEMA)).tables
+    shown = [table for table in whole.tables if table.title.endswith("drawn rows")]
+    assert len(shown) == 6 and len(cut) == 7
+    assert cut[-1].gap.sum() == max(table.gap.sum() for table in shown) and "averages over 6" in cut[-1].summary
 
 
 def test_queries_are_answered_exactly(compared: dict[str, list[Comparison]], rows: list[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from plans import saved_plan
 from report_pages import Watched
 
 from nabladp.privacy import Guarantee, Ledger
@@ -61,9 +62,7 @@ attributes = ["income", "sick"]
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    SCHEMA.save(tmp_path / "schema.toml")
-    (tmp_path / "plan.toml").write_text(PLAN)
-    return Plan.load(tmp_path / "plan.toml")
+    return saved_plan(tmp_path, SCHEMA, PLAN)
 
 
 @pytest.fixture
@@ -186,10 +185,8 @@ def test_names_and_titles_are_text(plan: Plan, open_page: Any) -> None:
 
 def test_without_rows_and_with_a_refused_budget(tmp_path: Path, open_page: Any) -> None:
     """A plan that does not say how many rows there are, and budgets too small to be asked for."""
-    SCHEMA.save(tmp_path / "schema.toml")
     small = PLAN.replace("rows = 5000\n", "").replace("budget = { cdp = 0.3 }", "budget = { rho = 1e-13 }")
-    (tmp_path / "plan.toml").write_text(small)
-    watched = open_page(cost_page(Plan.load(tmp_path / "plan.toml"), "small"))
+    watched = open_page(cost_page(saved_plan(tmp_path, SCHEMA, small), "small"))
     watched.ask("nabladp.prospect.then(() => true)")
     slide(watched, "0", 0)
     assert watched.page.locator('[data-part="0"] code').text_content() == "This mechanism refuses such a budget."

@@ -11,12 +11,14 @@ import pytest
 import nabladp
 import nabladp.audit as room
 from nabladp.audit import Audit, audit, exact_audit
+from nabladp.audit.statistical import _how_many
 from nabladp.audit.tiny import shrunk, tiny_schema
 from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms.learners.points import PointLearner
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.projection import Projection
+from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Rho
 from nabladp.schema import Attribute, Schema
@@ -101,6 +103,18 @@ def test_what_has_no_exact_law_says_why_and_is_run_all_the_same() -> None:
             return int(noise.discrete_gaussian(1, 1)[0])
 
     assert "distribution" in quick(BlackBox(), sets=["sick"]).exact_note
+
+
+def test_parameters_that_name_values_say_why_there_is_no_exact_audit() -> None:
+    mechanism = Synthesis(CDP(1), zeros=({"age": {"below": 15}, "income": {"not": "(null)"}},))
+    found = quick(mechanism, statistical=False)
+    assert found.exact is None and "9,120 records" in found.exact_note
+    assert "no sense on a smaller one (In 'zeros', 'income'" in found.exact_note
+
+
+@pytest.mark.parametrize(("runs", "sets"), [(0, 1), (255, 1), (256, 2), (512, 4), (4999, 4), (6000, 6)])
+def test_an_audit_with_time_for_few_runs_looks_at_few_sets(runs: int, sets: int) -> None:
+    assert _how_many(runs) == sets
 
 
 def test_parameters_for_every_value_keep_every_value() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nabladp.errors import DataError, UnknownAttribute
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import Encoder, decode, open_table
+from nabladp.tables import Encoder, alike, decode, open_table, recode
 
 BOTH: dict[str, Any] = {"unknown": "other", "null": "category"}
 EDGES = (0.0, 1.0, 10.0, 100.0)
@@ -109,6 +109,36 @@ def test_some_columns_in_the_order_of_the_schema() -> None:
 def test_a_wide_range_needs_no_list_of_its_values() -> None:
     wide = Attribute("id", "integer", low=-5, high=2**32 - 20, null="category")
     assert decoded(wide, np.array([0, 2**31, wide.size - 1], dtype=np.uint32)).to_pylist() == [-5, 2**31 - 5, None]
+
+
+@pytest.mark.parametrize(
+    "edges", [EDGES, (-5.0, -4.0, 1e-9, 1e9), (0.1, 0.1 + 2e-17, 0.2), (-1e308, 0.0, 1e308)], ids=str
+)
+@pytest.mark.parametrize("place", [0.0, 0.25, 1 - 2.0**-24])
+def test_a_place_within_its_bin_is_of_that_bin_again(edges: tuple[float, ...], place: float) -> None:
+    attribute = Attribute("x", "real", edges=edges, decode="uniform", **BOTH)
+    schema, codes = Schema((attribute,)), np.arange(attribute.size)
+    column = decode(schema, {"x": codes}, {"x": np.full(len(codes), place, np.float32)})["x"].combine_chunks()
+    values, bins = column.to_pylist(), attribute.ordered_size
+    assert values[bins:] == [None, None]
+    for low, value, high in zip(edges, values, edges[1:], strict=False):
+        assert low <= value < high and value == pytest.approx(low * (1 - place) + high * place, rel=1e-6)
+    assert recode(attribute, column).tolist() == [*range(bins), bins, bins] == alike(attribute).tolist()
+
+
+def test_the_way_back_from_every_kind() -> None:
+    codes = every_code()
+    table = decode(EVERY_KIND, codes)
+    for name, column in codes.items():
+        attribute = EVERY_KIND[name]
+        assert recode(attribute, table[name].combine_chunks()).tolist() == alike(attribute)[column].tolist(), name
+        assert alike(attribute).tolist() == list(range(attribute.size)), name  # none here has two that look the same
+    upper = Attribute("x", "real", edges=EDGES, decode="upper", **BOTH)  # where encoding would give the next bin
+    assert recode(upper, decoded(upper)).tolist() == [0, 1, 2, 3, 3] == alike(upper).tolist()
+    same = Attribute("x", "real", edges=EDGES, decode=(1.0, 1.0, 20.0))
+    assert recode(same, decoded(same)).tolist() == [0, 0, 2] == alike(same).tolist()
+    whole = Attribute("x", "integer", low=-2, high=1, **BOTH)
+    assert recode(whole, decoded(whole)).tolist() == [0, 1, 2, 3, 4, 4] == alike(whole).tolist()
 
 
 def test_no_rows() -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nabladp.errors import BudgetExceeded, LedgerError
+from nabladp.errors import BudgetExceeded, LedgerError, SourceError
 from nabladp.privacy import Budget, Guarantee, Rho
-from nabladp.privacy.ledger import Ledger
+from nabladp.privacy.ledger import Ledger, transaction
 from nabladp.privacy.ledger.entry import FIRST, Draft, Row
 from nabladp.privacy.ledger.rules import float_below, widened
 from nabladp.privacy.ledger.standing import after_budget
 from nabladp.privacy.ledger.store import Store
 from nabladp.privacy.ledger.totals import Tally, Totals, cost_of, keys_of, total_of
+from nabladp.privacy.ledger.transaction import Transaction
 from nabladp.privacy.ledger.verify import problems
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
@@ -107,6 +110,7 @@ def test_verification_looks_no_further_than_where_the_ledger_stood(path: Path) -
     assert [row.seq for row in rows] == [1, 2, 3]
     assert list(problems(identity, (before.seq, before.hash), before.seq, lambda: rows)) == []
     assert [p.what for p in problems(identity, (before.seq, before.hash), 3, lambda: rows)] == ["head"]
+    assert [p.what for p in problems("another", (before.seq, FIRST), 2, lambda: rows)] == ["head", "changed"]
 
 
 def test_sets_keep_the_short_names_under_which_ledgers_have_them() -> None:
@@ -143,7 +147,7 @@ def test_a_ledger_learns_derived_columns_and_forgets_nothing() -> None:
         (Universe(("sex",), {}, ours.public), "also has the attribute 'age'"),
         (Universe(ours.roots, {"band": ("sex",)}, ours.public), "derives from other sources the column 'band'"),
     ):
-        with pytest.raises(LedgerError, match=f"it {told}"):
+        with pytest.raises(LedgerError, match=rf"it {told}\."):
             widened(ours, other)
 
 
@@ -173,3 +177,201 @@ def test_a_new_budget_forgets_nothing_that_was_spent() -> None:
     after = after_budget(before, 9, {a: "0", both: "*"}, {a: "0", b: "1"}, lambda: spent)
     assert after == Totals(9, 1, {"0": Tally(rho=5), "1": total_of(cost_of(g, {b: "1"}) for g in spent)["1"]})
     assert after.on("1").units(pure=False) == 5
+
+
+# What goes on record
+
+
+def test_an_entry_keeps_everything_it_was_told(tmp_path: Path) -> None:
+    """Whoever reads the ledger in ten years finds it under these names; a hash over the wrong ones holds as well."""
+    budget, more = Budget(person=Rho(1)), Budget(person=Rho(2))
+    with Ledger.open(tmp_path / "ledger.db", ("age",), budget, test=True) as ledger:
+        ledger.reserve(AGE, "a", {"x": 1}, seeded=True)
+        ledger.bind("a", "digest", {"y": 2}, seeded=True)
+        ledger.reserve(AGE, "b")
+        ledger.void("b", "why")
+        ledger.record_external(AGE, "c", "they")
+        ledger.record_external(Guarantee.touch(("age",), "age", Rho(3)), "d", "they", "note")
+        ledger.change_budget(more, "more")
+        entries = list(ledger.entries())
+        assert ledger.verify() == []
+    told = [(e.seq, e.kind, e.name, e.ref, {**e.payload}) for e in entries]
+    for *_, payload in told:
+        assert payload.pop("ticket") and payload.pop("stamp") == "TEST — NOT PRIVATE"
+    assert told[0][-1].pop("ledger") == ledger.id
+
+    def limits(budget: Budget) -> dict[str, object]:
+        return {"budget": budget.to_json(), "limits": [limit.to_json() for limit in budget.limits(("age",))]}
+
+    first = {"format": 2, "test": True, "universe": Universe(("age",)).to_json(), **limits(budget)}
+    cost, large = AGE.to_json(), Guarantee.touch(("age",), "age", Rho(3)).to_json()
+    assert told == [
+        (1, "open", "ledger", None, first),
+        (2, "reserve", "a", None, {"guarantee": cost, "details": {"x": 1}, "seeded": True}),
+        (3, "bind", "a", 2, {"digest": "digest", "details": {"y": 2}, "seeded": True}),
+        (4, "reserve", "b", None, {"guarantee": cost, "details": {}, "seeded": False}),
+        (5, "void", "b", 4, {"reason": "why"}),
+        (6, "external", "c", None, {"guarantee": cost, "who": "they", "note": "", "exceeded": []}),
+        (7, "external", "d", None, {"guarantee": large, "who": "they", "note": "note", "exceeded": ["person"]}),
+        (8, "budget", "budget", None, {"reason": "more", **limits(more)}),
+    ]
+
+
+def test_what_was_booked_before_the_answer_was_lost_is_booked_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that dies between a commit and its answer: the work is done again, and must see that it stands."""
+    with Ledger.open(path) as ledger:
+        write = ledger._store.write
+
+        def answered_late(work: Callable[[Transaction], Any]) -> Any:
+            first = write(work)
+            assert write(work) == first
+            return first
+
+        monkeypatch.setattr(ledger._store, "write", answered_late)
+        entry = ledger.reserve(AGE, "b")
+        assert [e.name for e in ledger.entries()] == ["ledger", "a", "b"] and ledger.entry("b") == entry
+
+
+def test_where_it_is_not_known_whether_it_was_booked_the_ticket_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Ledger.open(path) as ledger:
+        write = ledger._store.write
+        for name, fields, told in (("b", {"outcome": "unknown"}, True), ("c", {"outcome": "none"}, False)):
+
+            def lost(work: Callable[[Transaction], Any], fields: dict[str, str] = fields) -> None:
+                write(work)
+                raise SourceError("The server was lost.", **fields)
+
+            monkeypatch.setattr(ledger._store, "write", lost)
+            with pytest.raises(SourceError) as error:
+                ledger.reserve(AGE, name)
+            assert error.value.fields == fields | ({"ticket": ledger.entry(name).ticket} if told else {})
+
+
+def test_what_is_missing_from_a_record_is_named(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        for write, told in (
+            (lambda: ledger.bind("a", ""), "A digest is needed"),
+            (lambda: ledger.void("a", " "), "A reason is needed"),
+            (lambda: ledger.record_external(AGE, "x", ""), "A who is needed"),
+            (lambda: ledger.change_budget(Budget(person=Rho(2)), ""), "A reason is needed"),
+        ):
+            with pytest.raises(LedgerError, match=f"^{told}"):
+                write()
+        assert ledger.head.seq == 2
+
+
+def test_a_ledger_without_its_head_or_its_name_is_no_ledger(path: Path) -> None:
+    behind_its_back(path, "DELETE FROM head")
+    with pytest.raises(LedgerError, match="broken"), Ledger.open(path) as ledger:
+        ledger.spent()
+    with Ledger.read(path) as reader:
+        assert reader.head == (0, "") and [(p.seq, p.what) for p in reader.verify()] == [(0, "head")]
+    behind_its_back(path, "DELETE FROM meta")
+    for look in (Ledger.open, Ledger.read):
+        with pytest.raises(LedgerError, match="older format 0, not 2") as error:
+            look(path)
+        assert error.value.fields == {"format": 0}
+
+
+def test_a_ledger_of_many_pages_is_read_in_order_and_to_the_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "_PAGE", 3)
+    names = [f"b{i}" for i in range(10)]
+    with Ledger.open(path) as ledger:
+        ledger.reserve_all([(AGE, name, {}) for name in names])
+        assert [e.seq for e in ledger.entries()] == [*range(1, 13)]
+        assert [e.seq for e in ledger.unfinished()] == [*range(2, 13)]
+        assert [row.seq for row in ledger._store.read(lambda t: list(t.walk()))] == [*range(1, 13)]
+        assert [len(ledger._store.read(lambda t, after=after: t.page(after))) for after in (0, 10, 12)] == [3, 2, 0]
+        assert ledger._store.read(lambda t: t.taken([*names, "c"])) == {*names}
+        with pytest.raises(LedgerError, match="'b9' is already"):
+            ledger.reserve_all([(AGE, name, {}) for name in ("c", "d", "e", "b9")])
+        ledger.change_budget(Budget(per_attribute=Rho(1)), "by attribute")  # replays all of them
+        assert ledger.spent()[0].spent_units == ledger.guarantee().rho_units("age") and ledger.verify() == []
+
+
+def test_only_what_was_spent_has_a_name_of_its_own(path: Path) -> None:
+    """Entries are called "ledger" or "budget" too, and what ends a reservation is called like it."""
+    with Ledger.open(path) as ledger:
+        for name in ("ledger", "budget"):
+            with pytest.raises(LedgerError, match="has no release"):
+                ledger.entry(name)
+            assert ledger.entry(ledger.reserve(AGE, name).name).kind == "reserve"
+        ledger.bind("a", "digest")
+        assert ledger.entry("a").kind == "reserve" and ledger.bound("a") == "digest"
+
+
+@pytest.mark.parametrize(
+    ("taken", "asked", "free"),
+    [
+        (["x", "x-2"], "x", "x-3"),
+        (["x", "x-2"], "x-2", "x-3"),
+        (["a_", "ab-2"], "a_", "a_-2"),
+        (["a%", "ab-2"], "a%", "a%-2"),
+        (["x", "x-5"], "x", "x-3"),
+        (["x", "x-3"], "x", "x-4"),
+    ],
+)
+def test_the_free_name_is_the_next_of_those_in_use(path: Path, taken: list[str], asked: str, free: str) -> None:
+    with Ledger.open(path) as ledger:
+        for name in taken:
+            ledger.reserve(AGE, name)
+            ledger.void(name, "not needed")
+        with pytest.raises(LedgerError) as error:
+            ledger.reserve(AGE, asked)
+    assert error.value.fields["suggestion"] == free and repr(free) in error.value.fix
+
+
+HEAD = "The head does not point at the last entry."
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["DELETE FROM entries"], [(1, "missing", "Entries 1 to 6 are missing.")]),
+        (["DELETE FROM entries WHERE seq = 6"], [(6, "missing", "Entry 6 is missing.")]),
+        (["DELETE FROM entries WHERE seq > 4"], [(5, "missing", "Entries 5 to 6 are missing.")]),
+        (
+            ["DELETE FROM entries WHERE seq = 3"],
+            [
+                (3, "missing", "Entry 3 is missing."),
+                (4, "totals", "The totals of entry 4 do not follow from what was booked."),
+            ],
+        ),
+        (
+            ["DELETE FROM entries WHERE seq IN (3, 4)"],
+            [
+                (3, "missing", "Entries 3 to 4 are missing."),
+                (5, "totals", "The totals of entry 5 do not follow from what was booked."),
+            ],
+        ),
+        (
+            ["UPDATE entries SET name = 'z' WHERE seq = 4"],
+            [(4, "changed", "Entry 4 was changed after it was written.")],
+        ),
+        (
+            [f"UPDATE entries SET previous = '{FIRST}' WHERE seq = 4"],
+            [
+                (4, "order", "Entry 4 does not follow the entry before it."),
+                (4, "changed", "Entry 4 was changed after it was written."),
+            ],
+        ),
+        (["UPDATE head SET seq = 5"], [(5, "head", HEAD)]),
+        ([f"UPDATE head SET hash = '{FIRST}'"], [(6, "head", HEAD)]),
+        (
+            ["UPDATE meta SET ledger = 'x'"],
+            [(1, "changed", "The ledger's identity was changed after it was written.")],
+        ),
+    ],
+)
+def test_every_change_is_found_where_it_was_made(path: Path, changes: list[str], told: list[Any]) -> None:
+    with Ledger.open(path) as ledger:
+        for name in "bcde":
+            ledger.reserve(AGE, name)
+        assert ledger.verify() == []
+    behind_its_back(path, *changes)
+    with Ledger.read(path) as reader:
+        found = reader.verify()
+    assert [(p.seq, p.what, p.text) for p in found] == told
+    assert [p.to_json() for p in found] == [dict(zip(("seq", "what", "text"), p, strict=True)) for p in told]

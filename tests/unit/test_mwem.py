@@ -17,7 +17,7 @@ from nabladp.mechanisms.mwem.updates import EntropicFit, PaperUpdate, gibbs
 from nabladp.noise import Packings
 from nabladp.privacy import Budget, Rho
 from nabladp.schema import Attribute
-from nabladp.tables import CodedTable
+from nabladp.tables import CodedTable, open_table
 from nabladp.workloads import Conjunctions, LinearQueries, LinearQuery, Marginals, Parities
 from nabladp.workloads.cube import Cube
 
@@ -290,6 +290,20 @@ def test_the_synthetic_table_has_the_schemas_types(output: FittedDistribution) -
     share = np.mean([value == "s" for value in many["region"].to_pylist()])
     assert share == pytest.approx(output.marginal("region")[1], abs=0.015)
     assert output.extra_tables(MIXED)["distribution"]["probability"].to_numpy().sum() == pytest.approx(1)
+
+
+def test_numbers_lie_anywhere_in_their_bins_where_the_schema_says_so() -> None:
+    schema = Schema((Attribute("x", "real", edges=(0, 1, 10), decode="uniform"), Attribute("b", "boolean")))
+    rows = CodedTable(schema, {"x": np.arange(300) % 2, "b": np.arange(300) % 3 % 2})
+    made = MWEM(CDP(1), Conjunctions(2), rounds=2, rows=500).run(rows, NoiseSource.seeded(1))
+    for drawn in (made.synthetic, made.sample(500, NoiseSource.seeded(2))):
+        x = drawn["x"].to_numpy()
+        assert len(np.unique(x)) > 450 and x.min() < 0.1 and 9 < x.max() < 10
+        codes = open_table(drawn, schema).marginals([("x", "b")])[0]
+        assert np.abs(codes / 500 - made.marginal("x", "b")).max() < 0.15
+    assert made.synthetic.equals(made.synthetic)
+    again = FittedDistribution.from_json(made.to_json(), schema).synthetic["x"].to_pylist()
+    assert set(again) == {0.5, 5.5}  # the record knows the bins alone
 
 
 def test_a_column_may_be_called_probability() -> None:

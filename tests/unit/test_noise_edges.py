@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nabladp.errors import MechanismError
-from nabladp.noise import NoiseSource, exact, parameters
+from nabladp.noise import NoiseSource, exact, half_width, laplace_log_pmf, laws, parameters, response_epsilon, variance
 from nabladp.noise.bits import SeededBits, SystemBits
 from nabladp.noise.draws import Draws
 from nabladp.noise.rows import KeyedBits, RowResponse
@@ -184,3 +184,54 @@ def test_choices_have_the_law_they_promise() -> None:
     assert inside == [0.3] * 5 + [0.8] * 5
     heads = source.binomial(np.full(2000, 50), Fraction(1, 5))
     assert abs(float(heads.mean()) - 10) < 0.4 and abs(float(heads.var()) - 8) < 1.5
+
+
+# The laws
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e9, 1e12])
+def test_the_law_of_wide_noise_keeps_its_digits(scale: float) -> None:
+    """1 − exp(−1/scale) taken as it is written would have four of them left."""
+    peak = math.log(math.tanh(0.5 / scale))
+    assert laplace_log_pmf(scale, 0, 0)[0] == pytest.approx(peak, rel=1e-14, abs=0)
+
+
+@pytest.mark.parametrize("scale", [1.05, 1.1, 1.2])
+def test_the_variance_just_above_scale_one(scale: float) -> None:
+    x = np.arange(-40, 41)
+    weights = [mpmath.exp(-mpmath.mpf(int(k) ** 2) / (2 * mpmath.mpf(scale) ** 2)) for k in x]
+    truth = mpmath.fsum(w * int(k) ** 2 for w, k in zip(weights, x, strict=True)) / mpmath.fsum(weights)
+    assert variance("gaussian", scale) == pytest.approx(float(truth), rel=1e-13, abs=0)
+
+
+def test_an_interval_of_tiny_noise_is_wide_enough_for_any_level() -> None:
+    """P(|X| > 0) is about 10⁻⁸⁷ at scale 0.05: not nothing, if someone asks for that much."""
+    for scale in (0.05, 0.06):
+        outside = Fraction(2 * math.exp(-1 / (2 * scale**2)))
+        assert half_width("gaussian", scale, 1 - 2 * outside) == 0
+        assert half_width("gaussian", scale, 1 - outside / 2) == 1
+
+
+def test_a_window_holds_only_what_a_double_can() -> None:
+    """Beyond 2⁵³ neighbours fall together: their probabilities would be those of others."""
+    far = 1 << 53
+    assert laplace_log_pmf(1e15, far, far).shape == laplace_log_pmf(1e15, -far, -far).shape == (1,)
+    for lowest, highest, told in (
+        (far + 1, far + 1, "The lowest value"),
+        (-far - 1, 0, "The lowest value"),
+        (far, far + 1, "The highest value"),
+        (1, 0, "The highest value"),
+    ):
+        with pytest.raises(MechanismError) as error:
+            laws._window(lowest, highest)
+        assert str(error.value).startswith(told)
+
+
+def test_laws_name_what_they_refuse() -> None:
+    for ask, told in (
+        (lambda: half_width("gaussian", 1, "x"), "A confidence level must be a number"),
+        (lambda: response_epsilon(0, 1), "The number of codes must be"),
+    ):
+        with pytest.raises(MechanismError) as error:
+            ask()
+        assert str(error.value).startswith(told)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import plan_text
+from plans import plan_text, saved_plan
 
 from nabladp.privacy import CDP, Guarantee
 from nabladp.release import Plan
@@ -49,9 +49,7 @@ budget = { epsilon = 1.0, delta = 1e-6 }
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    SCHEMA.save(tmp_path / "schema.toml")
-    (tmp_path / "plan.toml").write_text(PLAN)
-    return Plan.load(tmp_path / "plan.toml")
+    return saved_plan(tmp_path, SCHEMA, PLAN)
 
 
 @pytest.fixture

@@ -8,24 +8,13 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from schema_texts import AGE, AGE_BAND
 
 from nabladp.errors import SchemaError, SourceError, UnknownAttribute
 from nabladp.schema import Attribute, Schema, draft
 
-TEXT = """
-[[attribute]]
-name = "age"
-kind = "integer"
-low = 0
-high = 99
-
-[[attribute]]
-name = "age_band"
-kind = "ordered"
-values = ["child", "adult", "old"]
-derived_from = ["age"]
-
-[[attribute]]
+TEXT = f"""
+{AGE}{AGE_BAND}[[attribute]]
 name = "sex"
 kind = "categorical"
 values = ["f", "m"]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from nabladp.errors import MechanismError
+from nabladp import CDP, Attribute, Budget, Schema, Session, Synthesis
+from nabladp.errors import MechanismError, MissingPart
 from nabladp.mechanisms.synthesis.inference import Measurement, Zeros, fit
 from nabladp.noise import NoiseSource
 
@@ -54,3 +60,51 @@ def test_it_knows_no_zeros(measurements):
     zeros = [Zeros(("a", "b"), np.eye(2, 3, dtype=bool))]
     with pytest.raises(MechanismError, match="zeros"):
         fit(SIZES, ROWS, measurements, zeros=zeros, back_end="mbi")
+
+
+# ---- in a session --------------------------------------------------------------------------------------------------
+
+
+def session(tmp_path: Path) -> Session:
+    schema = Schema((Attribute("old", "boolean"), Attribute("sick", "boolean")))
+    draws = np.random.default_rng(2)
+    old = draws.random(400) < 0.5
+    rows = {"old": old, "sick": draws.random(400) < 0.2 + 0.6 * old}
+    return Session(pa.table(rows), schema, Budget(per_attribute=CDP(2)), ledger=tmp_path / "ledger.db")
+
+
+def test_a_whole_release(tmp_path: Path) -> None:
+    release = session(tmp_path).release(Synthesis(CDP(2), [("old", "sick")], back_end="mbi"), to=tmp_path / "out")
+    drawn = release.output.synthetic.to_pandas()  # type: ignore[attr-defined]
+    assert len(drawn) == 400 and release.output.model.converged  # type: ignore[attr-defined]
+    assert drawn["sick"][drawn["old"]].mean() > drawn["sick"][~drawn["old"]].mean() + 0.3
+    assert (tmp_path / "out" / "synthetic.parquet").exists()
+
+
+ZEROS = ({"old": False, "sick": True},)
+
+
+@pytest.mark.parametrize(
+    ("given", "missing", "kind", "words"),
+    [
+        ({"zeros": ZEROS}, None, MechanismError, "mbi knows no declared zeros"),
+        ({}, "mbi", MissingPart, "needs mbi"),
+        ({}, "jax", MissingPart, "needs mbi"),
+    ],
+    ids=["zeros", "no mbi", "no jax"],
+)
+def test_what_it_cannot_do_is_refused_before_anything_is_booked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], missing: str | None, kind: Any, words: str
+) -> None:
+    if missing is not None:
+        monkeypatch.setitem(sys.modules, missing, None)
+    mechanism = Synthesis(CDP(1), back_end="mbi", **given)
+    with_ledger = session(tmp_path)
+    for n in (0, 400):
+        with pytest.raises(kind, match=words):
+            mechanism.guarantee(with_ledger.schema, n)
+    with pytest.raises(kind, match=words) as caught:
+        with_ledger.release(mechanism, to=tmp_path / "out")
+    assert caught.value.fix
+    assert not any(line.spent for line in with_ledger.ledger.spent())
+    assert [entry.kind for entry in with_ledger.ledger.entries()] == ["open"]

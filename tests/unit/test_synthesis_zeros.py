@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nabladp import CDP, Synthesis
 from nabladp.errors import DomainTooLarge, MechanismError, UnknownAttribute
 from nabladp.mechanisms.synthesis.inference import Measurement, fit
 from nabladp.mechanisms.synthesis.zeros import forbidden
 from nabladp.noise import NoiseSource
 from nabladp.schema import Attribute, Schema
+from nabladp.tables import CodedTable
 
 SCHEMA = Schema(
     (
@@ -33,11 +35,77 @@ def test_a_child_has_no_income():
     assert np.array_equal(found.forbidden, expected)
 
 
-def test_bins_count_where_they_lie_wholly_beyond():
+def test_a_bound_on_bins_is_one_of_their_edges():
     (low,) = zeros({"income": {"below": 20}, "married": True})
     assert low.forbidden.tolist() == [[False, True], [False, True], [False, False], [False, False]]
-    (high,) = zeros({"income": {"from": 15}, "married": False})
+    (high,) = zeros({"income": {"from": 20.0}, "married": False})
     assert high.forbidden[:, 0].tolist() == [False, False, True, False]
+    (between,) = zeros({"income": {"from": 10, "below": 20}, "married": False})
+    assert between.forbidden[:, 0].tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("condition", "says", "fix"),
+    [
+        ({"from": 15}, "'income' has 'from' at 15, which cuts the bin [10, 20) in two", "Write 10 or 20, the nearest"),
+        (
+            {"below": 0.5},
+            "'income' has 'below' at 0.5, which cuts the bin [0, 10) in two",
+            "Write 0 or 10, the nearest",
+        ),
+        # the last bin holds its upper edge, which is not below itself
+        ({"below": 50}, "'income' has 'below' at 50, which cuts the bin [20, 50] in two", "Write 20, the nearest edge"),
+        ({"from": 50}, "'income' has 'from' at 50, which cuts the bin [20, 50] in two", "Write 20, the nearest edge"),
+    ],
+)
+def test_a_bound_that_cuts_a_bin_is_refused(condition, says, fix):
+    with pytest.raises(MechanismError) as caught:
+        zeros({"income": condition, "married": True})
+    assert says in caught.value.message and fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "condition", [{"below": 0}, {"from": 20}, {"from": 12, "below": 12}, {"below": -1e300}, {"not": list(range(20))}]
+)
+def test_a_condition_that_no_value_meets_is_refused(condition):
+    with pytest.raises(MechanismError, match="'age' has a condition that none of its values meets"):
+        zeros({"age": condition, "married": True})
+
+
+def test_numbers_are_named_as_in_the_schema():
+    scores = Schema((Attribute("score", "categorical", values=(1, 2.5, 3)), Attribute("sick", "boolean")))
+    for same in ([1, 3], [1.0, 3.0], ["1", "3"]):
+        (found,) = forbidden(scores, scores.names, [{"score": same, "sick": True}])
+        assert found.forbidden[:, 1].tolist() == [True, False, True]
+
+
+DECODES = ["midpoint", "lower", "upper", "uniform", (14.5, 15.0, 90.0), (15.0, 30.0, 90.0)]
+BINNED = {"age": {"below": 15}, "income": {"not": "(null)"}}, {"age": {"from": 15, "below": 65}, "income": "(null)"}
+
+
+@pytest.mark.parametrize("decode", DECODES, ids=str)
+@pytest.mark.parametrize("declared", BINNED, ids=["children", "workers"])
+def test_no_drawn_number_meets_a_declaration_however_bins_are_handed_out(declared, decode):
+    """Read from the values of the drawn rows, not from their codes; where the schema would make them, it is refused."""
+    schema = Schema(
+        (
+            Attribute("age", "real", edges=(0, 15, 65, 90), decode=decode),
+            Attribute("income", "real", edges=(0, 1000, 5000), null="category", decode="uniform"),
+            Attribute("sick", "boolean"),
+        )
+    )
+    draws = np.random.default_rng(1)
+    codes = {name: draws.integers(0, schema[name].size, 900) for name in schema.names}
+    mechanism = Synthesis(CDP(0.5), strategy="all", rows=4000, zeros=[declared])
+    if declared is BINNED[1] and decode in ("upper", (15.0, 30.0, 90.0)):
+        with pytest.raises(MechanismError, match="'age' has a condition that numbers drawn for it would meet"):
+            mechanism.guarantee(schema, 900)
+        return
+    output = mechanism.run(CodedTable(schema, codes), NoiseSource.seeded(3))
+    for drawn in (output.synthetic, output.sample(4000, NoiseSource.seeded(4))):
+        age, income = np.array(drawn["age"].to_pylist()), drawn["income"].is_null().to_numpy()
+        met = (age < 15) & ~income if declared is BINNED[0] else (age >= 15) & (age < 65) & income
+        assert not met.any() and income.any() and not income.all()
 
 
 def test_lists_labels_and_several_declarations_of_the_same_columns():
@@ -62,6 +130,7 @@ def test_lists_labels_and_several_declarations_of_the_same_columns():
         ({"age": {}, "married": True}, "'age' has a condition"),
         ({"age": {"below": float("nan")}, "married": True}, "'age' has a 'below'"),
         ({"age": [], "married": True}, "'age' is given an empty list"),
+        ({"age": {"below": 10**400}, "married": True}, "'age' has a 'below'"),
     ],
 )
 def test_bad_declarations_name_the_column(declared, match):

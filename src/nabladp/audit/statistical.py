@@ -29,7 +29,7 @@ from nabladp.schema import Schema
 _ROWS = (4, 16, 64, 256, 1024, 4096, 16384)
 _FEWEST, _MOST = 32, 25_000  # runs of a table to learn from, and as many to measure
 _PILOT = 8  # runs of every table tried
-_FEWEST_SETS, _ENOUGH = 4, 1000  # sets, and runs of each, before further sets are tried
+_FEW_SETS, _ENOUGH = 4, 1000  # sets, and runs of each, before further sets are tried
 _SEARCH = 0.25  # of the time goes into finding a pair
 
 
@@ -71,7 +71,7 @@ def statistical_audit(
     if first:
         made.begin(list(dict.fromkeys(first)), runs)
     if sets is None and runs is None:  # better few sets with many runs than the other way round
-        wanted = wanted[: max(_FEWEST_SETS, int(seconds / max(made.each, 1e-6) / _ENOUGH))]
+        wanted = wanted[: _how_many(int(seconds / max(made.each, 1e-6)))]
     found = []
     for number, names in enumerate(wanted):
         left, waiting = max(ends - time.monotonic(), 0.0), len(wanted) - number
@@ -116,6 +116,11 @@ def _usual(mechanism: Any, claim: Guarantee, schema: Schema) -> list[tuple[str, 
     if not found:
         raise AuditError("No attribute is protected.", fix="There is nothing to audit.")
     return found
+
+
+def _how_many(runs: int) -> int:
+    """So many sets, where about so many runs can be made in all: the whole person, a few if all get the fewest runs."""
+    return max(1, min(_FEW_SETS, runs // (4 * _FEWEST)), runs // _ENOUGH)
 
 
 def _offered(maker: PairMaker, pairs: Pairs | None, names: tuple[str, ...]) -> list[Pair]:

@@ -185,8 +185,10 @@ def _exactly(
     """The largest instance that the time allows; or why there is none."""
     if not hasattr(mechanism, "distribution"):
         return None, "it offers no distribution()"
-    until, best, reason = time.monotonic() + seconds, None, None
+    until, best = time.monotonic() + seconds, None
+    reasons: list[NablaDPError | None] = []
     for whole in (False, True):
+        reason: NablaDPError | None = None
         for most, n in _INSTANCES:
             try:
                 small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
@@ -204,7 +206,17 @@ def _exactly(
                 return found, ""
         if best is not None:
             return best, ""
-    return None, "" if reason is None else reason.message.rstrip(".")
+        reasons.append(reason)
+    return None, _said(*reasons)
+
+
+def _said(tiny: NablaDPError | None, whole: NablaDPError | None) -> str:
+    """Why there is no exact audit, from why there is none on a tiny schema and none with all values."""
+    reason = whole if isinstance(whole, AuditError) and not isinstance(tiny, AuditError) else tiny
+    said = "" if reason is None else reason.message.rstrip(".")
+    if reason is tiny or tiny is None:
+        return said
+    return f"{said}, and these parameters make no sense on a smaller one ({tiny.message.rstrip('.')})"
 
 
 def _binding(mechanism: Any, schema: Schema, also: Iterable[str]) -> tuple[Schema, Any]:

@@ -15,6 +15,7 @@ from nabladp.cli.compare import compare as compare_command
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.report import report as report_command
 from nabladp.cli.report import write_beside
+from nabladp.errors import SourceError
 
 app = typer.Typer(
     help="Releases that say, for every set of attributes, what can be learned.",
@@ -97,6 +98,11 @@ def check(
         from nabladp.cli import show
         from nabladp.release import check_source
 
+        if source.lower().endswith(".toml"):
+            raise SourceError(
+                f"{source!r} is no table.",
+                fix="Give a table, and its schema with --schema; `nabladp cost` checks a plan.",
+            )
         with working("checking every row"):
             findings = [finding.to_json() for finding in check_source(source, schema)]
         if json:
@@ -144,10 +150,13 @@ def cost(
                 say(show.worst_sentence(answer["worst"]))
             if page is not None:
                 say(f"Wrote {page}.")
+            if answer["any_rows"]:
+                say(show.any_rows_sentence(answer["any_rows"]))
             if answer["fits"]:
                 say("Nothing was spent.")
             else:
-                say("This plan does not fit. Nothing was spent.", "bold red")
+                whatever = "Not knowing the number of rows, this" if answer["any_rows"] else "This"
+                say(f"{whatever} plan does not fit. Nothing was spent.", "bold red")
         if not answer["fits"]:
             raise typer.Exit(1)
 

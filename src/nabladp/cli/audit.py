@@ -12,6 +12,7 @@ from rich.text import Text
 from nabladp.cli.answer import answering, print_json, printable, say, say_tables, working
 
 Named = list[tuple[str, Any]]
+_MANY = 1000  # runs that show something
 
 
 def audit(
@@ -84,3 +85,6 @@ def _say_how(one: Any) -> None:
         say(f"No exact audit: {one.exact_note}.")
     else:
         say(f"Exact: {one.exact.tables_compared:,} pairs of tables, every set of attributes.")
+    runs = [row.statistical.runs for row in one.rows if row.statistical is not None and row.statistical.runs]
+    if runs and min(runs) < _MANY:
+        say(f"In this time a set got no more than {min(runs):,} runs, which show little: give more --seconds.")

@@ -200,6 +200,14 @@ def explanation(told: Row) -> Table:
     return table
 
 
+def any_rows_sentence(names: Sequence[str]) -> str:
+    listed = ", ".join(names[: most(len(names))])
+    return (
+        f"The plan does not say how many rows there are, so the cost of {listed} is shown for any number; for the real "
+        "one it may be far smaller. Write rows = … into [table]."
+    )
+
+
 def worst_sentence(found: Row) -> str:
     names = " + ".join(found["attributes"])
     if found["exact"]:

@@ -31,12 +31,22 @@ def plan_options(kind: type[Any], options: Mapping[str, Any], *needed: str) -> M
     return options
 
 
+def typed(value: Any, what: str) -> BudgetValue:
+    """A budget, from a plan or not; whatever is wrong with it, the error says which it is."""
+    try:
+        return as_value(value, what)
+    except BudgetError as error:
+        if what in error.message:
+            raise
+        raise BudgetError(f"The {what}: {error.message}", fix=error.fix, **error.fields) from None
+
+
 def concentrated(value: Any, what: str) -> BudgetValue:
     """A budget that buys Gaussian noise."""
-    typed = as_value(value, what)
-    if typed.pure:
+    found = typed(value, what)
+    if found.pure:
         raise BudgetError(f"Gaussian noise cannot be bought with this {what}.", fix=f"Use {BUYS[False]}.")
-    return typed
+    return found
 
 
 def concentrated_each(budgets: Any) -> dict[str, BudgetValue]:

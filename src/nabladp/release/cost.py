@@ -53,6 +53,7 @@ class Cost:
     lines: tuple[Line, ...] = ()
     adversaries: Mapping[str, tuple[str, ...]] | None = None
     delta: float = DELTA
+    any_rows: tuple[str, ...] = ()  # releases whose cost is shown for any number of rows; see `waits_for_rows`
 
     @property
     def fits(self) -> bool:
@@ -71,10 +72,21 @@ class Cost:
     def to_json(self) -> dict[str, Any]:
         return {
             "fits": self.fits,
+            "any_rows": list(self.any_rows),
             **figures(self.guarantee, self.adversaries or {}, self.delta),
             "limits": [line.to_json() for line in self.lines],
             "expected_error": {name: error_json(error) for name, error in self.errors},
         }
+
+
+def waits_for_rows(mechanism: Mechanism) -> bool:
+    """Whether its claim for any number of rows may be far too large, so that limits wait until the number is known."""
+    return bool(getattr(mechanism, "plans_for_rows", False))
+
+
+def without_rows(named: Iterable[tuple[str, Mechanism]], rows: int | None) -> tuple[str, ...]:
+    """The names of those whose price has to be for any number of rows, as the number is not known."""
+    return () if rows else tuple(name for name, mechanism in named if waits_for_rows(mechanism))
 
 
 def price(

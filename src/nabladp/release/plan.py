@@ -21,11 +21,11 @@ from nabladp.privacy.ledger import Entry, Spending
 from nabladp.privacy.ledger.rules import check_limits, check_same_budget, widened
 from nabladp.privacy.ledger.totals import cost_of, keys_of
 from nabladp.release.books import open_existing
-from nabladp.release.cost import DELTA, Cost, limit_lines, price
+from nabladp.release.cost import DELTA, Cost, limit_lines, price, without_rows
 from nabladp.release.record import Release
 from nabladp.release.session import Session, Stage
 from nabladp.schema import Schema
-from nabladp.tables import check_spark, open_table
+from nabladp.tables import Table, check_spark, open_table
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "": ("table", "budget", "release", "adversary", "report"),
@@ -34,6 +34,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "adversary": ("name", "attributes"),
     "report": ("delta", "folder"),
 }
+_FOREIGN = (TypeError, ValueError, AttributeError)  # what a value of the wrong type may lead to
 _QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
 
 
@@ -99,7 +100,8 @@ class Plan:
         """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
         guarantee, errors = price(self.releases, self.schema, self.rows or 0, self.rows_per_person)
         standing = self._standing() if self._has_ledger() else self._unspent()
-        return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta)
+        waiting = without_rows(self.releases, self.rows)
+        return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta, waiting)
 
     def _has_ledger(self) -> bool:
         return Ledger.exists(self.ledger)
@@ -115,16 +117,27 @@ class Plan:
     def _unspent(self) -> list[Spending]:
         return [Spending(limit, 0) for limit in self.budget.limits(self.schema)]
 
-    def _check_affordable(self) -> None:
-        """A plan beyond its own budget makes no ledger, which would put that budget on record for good."""
-        guarantee, _ = price(self.releases, self.schema, self.rows or 0, self.rows_per_person)
+    def _check_affordable(self, rows: int | None) -> None:
+        """A plan beyond its own budget makes no ledger, which would put that budget on record for good.
+
+        Releases that wait for the number of rows are left out until it is known.
+        """
+        waiting = without_rows(self.releases, rows)
+        ready = [(name, mechanism) for name, mechanism in self.releases if name not in waiting]
+        guarantee, _ = price(ready, self.schema, rows or 0, self.rows_per_person)
         standing = self._unspent()
         keys = keys_of(Universe.of(self.schema), [line.limit for line in standing])
         check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
 
     def session(self, noise: NoiseSource | None = None) -> Session:
+        return self._session(self._table(), noise)
+
+    def _table(self) -> Table:
+        return open_table(self.source, self.schema, rows=self.rows, folder=self.folder)
+
+    def _session(self, table: Table, noise: NoiseSource | None) -> Session:
         return Session(
-            open_table(self.source, self.schema, rows=self.rows, folder=self.folder),
+            table,
             self.schema,
             self.budget,
             self.ledger,
@@ -139,9 +152,15 @@ class Plan:
     ) -> list[Release]:
         """Reserve the whole plan, run it and publish it in one new folder. A seed is for tests and stamps it so."""
         noise = None if test_seed is None else NoiseSource.seeded(test_seed)
-        if not self._has_ledger():
-            self._check_affordable()
-        session = self.session(noise)
+        first = not self._has_ledger()
+        if first:
+            self._check_affordable(self.rows)
+        table = self._table()
+        if first and without_rows(self.releases, self.rows):
+            if stage is not None:
+                stage("counting rows", 0, 0)
+            self._check_affordable(table.n)  # public, and all that is read before the reservation
+        session = self._session(table, noise)
         try:
             return session.release_all(self.releases, self.out if to is None else to, stage)
         finally:
@@ -176,15 +195,36 @@ def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mecha
 def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, number: int) -> Mechanism:
     """Refuses unknown attributes and tables too large before anything happens."""
     try:
-        mechanism = mechanism_class(kind).from_plan(options)
-        mechanism.reads(schema)
-        return mechanism
+        return _bound(kind, options, schema)
     except NablaDPError:
         raise
-    except (TypeError, ValueError, AttributeError):
+    except _FOREIGN:
+        named = _mistyped(kind, options, schema)
+        what = "An option" if named is None else f"The option {named!r}"
         raise PlanError(
-            f"An option of [[release]] number {number} has the wrong type.", fix="See the plan reference."
+            f"{what} of [[release]] number {number} ({kind}) has the wrong type.", fix="See the plan reference."
         ) from None
+
+
+def _bound(kind: str, options: Mapping[str, Any], schema: Schema) -> Mechanism:
+    mechanism = mechanism_class(kind).from_plan(options)
+    mechanism.reads(schema)
+    return mechanism
+
+
+def _mistyped(kind: str, options: Mapping[str, Any], schema: Schema) -> str | None:
+    """The option without which the others are understood; what may not be left out is checked by the mechanism."""
+    for name in options:
+        try:
+            _bound(kind, {other: value for other, value in options.items() if other != name}, schema)
+        except PlanError:
+            continue  # it is needed
+        except NablaDPError:
+            return name
+        except _FOREIGN:
+            continue
+        return name
+    return None
 
 
 def _is_folder_name(name: Any) -> bool:

@@ -20,7 +20,7 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
-from nabladp.release.cost import DELTA, Cost, error_json, limit_lines, price
+from nabladp.release.cost import DELTA, Cost, error_json, limit_lines, price, waits_for_rows, without_rows
 from nabladp.release.publish import Pending
 from nabladp.release.record import Release, versions
 from nabladp.schema import Schema
@@ -94,8 +94,10 @@ class Session:
     def cost(self, *mechanisms: Mechanism) -> Cost:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
         named = [(f"{type(m).__name__} {i}", m) for i, m in enumerate(mechanisms, 1)]
-        guarantee, errors = price(named, self.schema, self.table.known_rows or 0, self.rows_per_person)
-        return Cost(guarantee, errors, limit_lines(self.ledger.spent(), guarantee), self.adversaries, self.delta)
+        rows = self.table.known_rows
+        guarantee, errors = price(named, self.schema, rows or 0, self.rows_per_person)
+        lines = limit_lines(self.ledger.spent(), guarantee)
+        return Cost(guarantee, errors, lines, self.adversaries, self.delta, without_rows(named, rows))
 
     def left(self) -> dict[str, float]:
         """What is left of every limit, in its own measure."""
@@ -134,9 +136,7 @@ class Session:
     def _pay_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
         if self.table.known_rows is None:  # limits come first: a request that breaks one does not even count the rows
             self.ledger.check_fits(
-                (self._promise(mechanism, 0), name)
-                for name, _, mechanism in parts
-                if not getattr(mechanism, "plans_for_rows", False)  # its claim for any number may be far too large
+                (self._promise(mechanism, 0), name) for name, _, mechanism in parts if not waits_for_rows(mechanism)
             )
             tell("counting rows", 0, 0)
         n = self.table.n

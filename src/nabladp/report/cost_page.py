@@ -31,6 +31,7 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
         "delta": plan.delta,
         "prior": PRIOR,
         "fits": cost.fits,
+        "any_rows": cost.any_rows,
         "rows": plan.rows,
         "words": Words(cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries),
         "sets": [_set_row(cost, *found) for found in sets],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nabladp.tables.check import check_table
 from nabladp.tables.counts import CodedTable, Counts, Kernel, Progress
-from nabladp.tables.decode import decode
+from nabladp.tables.decode import alike, decode, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.marginals import Marginals
 from nabladp.tables.parts import PartOfRows
@@ -21,9 +21,11 @@ __all__ = [
     "PartOfRows",
     "Progress",
     "Table",
+    "alike",
     "check_spark",
     "check_table",
     "column_types",
     "decode",
     "open_table",
+    "recode",
 ]

@@ -12,23 +12,56 @@ from numpy.typing import NDArray
 from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
 
+_AT_ONCE = 1 << 18  # rows whose places are worked out together
 
-def decode(schema: Schema, codes: Mapping[str, NDArray[Any]]) -> pa.Table:
+
+def decode(
+    schema: Schema, codes: Mapping[str, NDArray[Any]], within: Mapping[str, NDArray[np.floating]] | None = None
+) -> pa.Table:
     """A table of values from an array of codes for each of some attributes, in the order of the schema.
 
     Categories become their declared values (text, int64, or float64 where one is no whole number), integers int64,
-    truth values bool. A real becomes the number that ``decode`` of its attribute declares for the bin; "uniform" means
-    the midpoint here, as nothing is drawn. The code of null becomes null. The code of other becomes its label where
-    values are text, and null where they are numbers or truth values, among which nothing stands for "another one".
+    truth values bool. A real becomes the number that ``decode`` of its attribute declares for the bin. For "uniform"
+    ``within`` says where in its bin each row lies, from 0 to less than 1; without it, that is the midpoint, as nothing
+    is drawn here. The code of null becomes null. The code of other becomes its label where values are text, and null
+    where they are numbers or truth values, among which nothing stands for "another one".
     """
+    places = {} if within is None else within
     for name in codes:
         schema[name]  # refuses an unknown name
     chosen = [attribute for attribute in schema if attribute.name in codes]
     columns = [_checked(attribute, codes[attribute.name]) for attribute in chosen]
     if len({len(column) for column in columns}) > 1:
         raise DataError("The arrays of codes have different lengths.", fix="Give one code for each row.")
-    arrays = [_values(attribute, column) for attribute, column in zip(chosen, columns, strict=True)]
+    arrays = [
+        _anywhere(attribute, column, places[attribute.name]) if attribute.name in places else _values(attribute, column)
+        for attribute, column in zip(chosen, columns, strict=True)
+    ]
     return pa.table(arrays, names=[attribute.name for attribute in chosen])
+
+
+def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:
+    """The way back from a decoded column: of values that several codes stand for, the first of these codes."""
+    if attribute.low is not None or attribute.decode == "uniform":
+        values = column.to_numpy(zero_copy_only=False).astype(np.float64)  # null becomes NaN
+        if attribute.low is not None:
+            found = values - attribute.low
+        else:
+            found = np.searchsorted(attribute.edges, values, side="right") - 1.0
+        known = ~np.isnan(values)
+        return np.where(known, np.minimum(found, attribute.ordered_size - 1), attribute.ordered_size).astype(np.int64)
+    import pyarrow.compute as pc
+
+    codes: NDArray[np.integer] = pc.index_in(column, value_set=_meanings(attribute)).to_numpy(zero_copy_only=False)
+    return codes
+
+
+def alike(attribute: Attribute) -> NDArray[np.integer]:
+    """For each code the first that decodes to the same value, so that a decoded table does not tell them apart."""
+    every = np.arange(attribute.size)
+    if attribute.low is not None or attribute.decode == "uniform":
+        return np.minimum(every, attribute.ordered_size)
+    return recode(attribute, _meanings(attribute))
 
 
 def _checked(attribute: Attribute, given: NDArray[Any]) -> NDArray[np.integer]:
@@ -44,6 +77,19 @@ def _values(attribute: Attribute, codes: NDArray[np.integer]) -> pa.Array:
     if attribute.low is not None:  # a range may be wide: no list of its numbers
         return pa.array(codes.astype(np.int64) + attribute.low, mask=codes >= attribute.ordered_size)
     return _meanings(attribute).take(pa.array(codes))
+
+
+def _anywhere(attribute: Attribute, codes: NDArray[np.integer], places: NDArray[np.floating]) -> pa.Array:
+    """Numbers inside their bins, so that each is of that bin again: from its lower edge to below its upper one."""
+    edges = np.array([*attribute.edges, *[attribute.edges[-1]] * (attribute.size - attribute.ordered_size)])
+    lows, highs = edges[:-1], np.nextafter(edges[1:], edges[:-1])
+    found = np.empty(len(codes))
+    for start in range(0, len(codes), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        own, place = codes[part], places[part].astype(np.float64)
+        mixed = lows[own] * (1 - place) + edges[1:][own] * place
+        found[part] = np.clip(mixed, lows[own], highs[own])
+    return pa.array(found, mask=codes >= attribute.ordered_size)
 
 
 def _meanings(attribute: Attribute) -> pa.Array:

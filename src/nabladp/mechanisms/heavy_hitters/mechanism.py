@@ -21,12 +21,12 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import BUYS, by_attribute, plan_options
+from nabladp.mechanisms.options import BUYS, by_attribute, plan_options, typed
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
-from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value
+from nabladp.privacy.values import BudgetValue, Pure, Rho
 from nabladp.schema import Schema
 from nabladp.workloads.options import names_once
 
@@ -89,11 +89,11 @@ class HeavyHitters:
         object.__setattr__(self, "settings", _settings(self.settings, self.notion))
 
     def _fitting(self, value: Any, what: str) -> BudgetValue:
-        typed = as_value(value, what)
-        if typed.pure != (self.notion == "pure"):
+        found = typed(value, what)
+        if found.pure != (self.notion == "pure"):
             fix = f"Use {BUYS[self.notion == 'pure']}."
             raise BudgetError(f"notion = {self.notion!r} cannot be bought with this {what}.", fix=fix)
-        return typed
+        return found
 
     # ---- before data ----------------------------------------------------------------------------------------------
 

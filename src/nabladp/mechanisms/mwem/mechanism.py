@@ -20,6 +20,7 @@ from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, dr
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
 from nabladp.mechanisms.mwem.updates import UPDATES, update_named
 from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.places import drawn_places
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact
@@ -225,17 +226,19 @@ class MWEM:
             steps = (Step.together(steps, len(machine.queries)),)
         mass = model_distribution(machine.cube, steps, average)  # [post-processing]
         bound = self._promised(machine.plan, machine.queries.schema, machine.n)
-        rows = self._synthetic_rows(machine.n)
+        rows, schema = self._synthetic_rows(machine.n), machine.queries.schema
+        drawn = draw_rows(mass, rows, noise) if rows else None
         return FittedDistribution(
             workload=self.workload.to_json(),
-            schema=machine.queries.schema,
+            schema=schema,
             n=machine.n,
             average=average,
             steps=steps,
             measured=measured,
             answers=np.clip(machine.cube.answers(mass), 0, 1),
             bound=bound.at(machine.plan.count, machine.plan.per_round) if bound else None,
-            rows=draw_rows(mass, rows, noise) if rows else None,
+            rows=drawn,
+            within=drawn_places(schema, machine.queries.names, rows, noise) if rows else None,
         )
 
     # ---- for audits -----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.mwem.updates import gibbs
+from nabladp.mechanisms.places import Places, drawn_places
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
 from nabladp.workloads import Queries, as_workload
@@ -70,6 +71,7 @@ class FittedDistribution:
     answers: Floats
     bound: float | None  # of the expected error; see ``MWEM.expected_error``
     rows: tuple[Integers, Integers] | None = None  # of the synthetic table: record numbers and how often each occurs
+    within: Places | None = None  # where in their bins its numbers lie; not part of the record
 
     def __repr__(self) -> str:
         drawn = "" if self.rows is None else f", {int(self.rows[1].sum()):,} synthetic rows"
@@ -146,19 +148,25 @@ class FittedDistribution:
 
     def sample(self, rows: int, noise: NoiseSource | None = None) -> pa.Table:
         """A new table of so many rows drawn from the distribution. Costs nothing: it uses published numbers only."""
-        return self._table(*draw_rows(self.probabilities, rows, noise or NoiseSource()))
+        source = noise or NoiseSource()
+        drawn = draw_rows(self.probabilities, rows, source)
+        return self._table(drawn, drawn_places(self.schema, self.attributes, rows, source))
 
     @property
     def synthetic(self) -> pa.Table:
-        """The table that was drawn when the release was made."""
+        """The table that was drawn when the release was made. Read from its record, numbers that were drawn anywhere in
+        their bin (``decode = "uniform"``) lie in the middle of it; synthetic.parquet has them as drawn."""
         if self.rows is None:
             raise MechanismError("No synthetic table was asked for.", fix="Draw one with sample(rows).")
-        return self._table(*self.rows)
+        return self._table(self.rows, self.within or {})
 
-    def _table(self, records: Integers, times: Integers) -> pa.Table:
+    def _table(self, drawn: tuple[Integers, Integers], within: Places) -> pa.Table:
         from nabladp.tables import decode
 
-        return decode(self.schema, self.cube.records(records)).take(np.repeat(np.arange(len(records)), times))
+        records, times = drawn
+        if not within:
+            return decode(self.schema, self.cube.records(records)).take(np.repeat(np.arange(len(records)), times))
+        return decode(self.schema, self.cube.records(np.repeat(records, times)), within)
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 

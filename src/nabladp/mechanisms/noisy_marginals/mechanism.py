@@ -15,13 +15,13 @@ from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate, limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
-from nabladp.mechanisms.options import BUYS, by_attribute, plan_options
+from nabladp.mechanisms.options import BUYS, by_attribute, plan_options, typed
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact
 from nabladp.privacy.universe import Universe
-from nabladp.privacy.values import BudgetValue, Pure, Rho, as_value
+from nabladp.privacy.values import BudgetValue, Pure, Rho
 from nabladp.schema import Schema
 from nabladp.workloads import marginal_sets
 
@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int64]
 NOISE = ("gaussian", "laplace")
+_LISTS = {  # what a list looks like
+    "sets": 'sets = [["age", "sex"], ["income"]]',
+    "a set": 'sets = [["age", "sex"], ["income"]]',
+    "over": 'over = ["age", "sex"]',
+    "weights": "weights = [2, 1], one for each set in their order",
+}
 _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
 
 
@@ -69,7 +75,7 @@ class NoisyMarginals:
                 raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
         object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
         checked = {
-            name: self._fitting(value, f"the budget of {name!r}") for name, value in by_attribute(self.budgets).items()
+            name: self._fitting(value, f"budget of {name!r}") for name, value in by_attribute(self.budgets).items()
         }
         object.__setattr__(self, "budgets", checked)
         if self.weights is not None:
@@ -79,13 +85,13 @@ class NoisyMarginals:
                     raise MechanismError("Every weight must be above zero.", fix="Leave unwanted sets out.")
 
     def _fitting(self, value: Any, what: str) -> BudgetValue:
-        typed = as_value(value, what)
-        if typed.pure != (self.noise == "laplace"):
+        found = typed(value, what)
+        if found.pure != (self.noise == "laplace"):
             raise BudgetError(
                 f"{self.noise.capitalize()} noise cannot be bought with this {what}.",
                 fix=f"Use {BUYS[self.noise == 'laplace']}.",
             )
-        return typed
+        return found
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -201,7 +207,5 @@ class NoisyMarginals:
 
 def _listing(value: Any, what: str) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise MechanismError(
-            f"{what!r} must be a list.", fix='Write, for instance, sets = [["age", "sex"], ["income"]].'
-        )
+        raise MechanismError(f"{what!r} must be a list.", fix=f"Write, for instance, {_LISTS[what]}.")
     return tuple(value)

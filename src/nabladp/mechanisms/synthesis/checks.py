@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
-from nabladp.errors import BudgetError, MechanismError
+from nabladp.errors import BudgetError, MechanismError, MissingPart
 from nabladp.mechanisms.options import BUYS, concentrated
 from nabladp.mechanisms.synthesis.choosing import STRATEGIES
 from nabladp.mechanisms.synthesis.output import MOST_ROWS
@@ -15,6 +16,11 @@ from nabladp.privacy.units import exact
 BACK_ENDS = ("own", "mbi")
 MOST_ROUNDS = 10_000
 _WHOLE = {"rounds": (1, MOST_ROUNDS), "rows": (1, MOST_ROWS), "seed": (0, 1 << 62)}
+
+_MAPPINGS = {
+    "budgets": "Write budgets = {'age': CDP(0.1)}.",
+    "sets": "Write sets = {'age+sex': CDP(0.1)}; the marginals that are wanted are listed in workload.",
+}
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     found["workload"] = _workload(found["workload"])
     found["over"] = None if found["over"] is None else _listing(found["over"], "over")
     if isinstance(found["weights"], Mapping):
-        found["weights"] = dict(found["weights"])
+        found["weights"] = {_name(key, "weights"): weight for key, weight in found["weights"].items()}
     elif found["weights"] is not None:
         found["weights"] = _listing(found["weights"], "weights")
     for name, known in (("strategy", STRATEGIES), ("back_end", BACK_ENDS)):
@@ -51,9 +57,18 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(found["model_mb"], bool) or not 0 < float(exact(found["model_mb"], "'model_mb'")) <= 1e6:
         raise MechanismError("'model_mb' is a number of megabytes above zero.", fix="The default is 16.")
     found["model_mb"] = float(found["model_mb"])
-    zeros = [found["zeros"]] if isinstance(found["zeros"], Mapping) else _listing(found["zeros"], "zeros")
-    found["zeros"] = tuple(dict(zero) for zero in zeros)
+    found["zeros"] = _zeros(found["zeros"])
     return found
+
+
+def check_back_end(back_end: str, zeros: Sequence[Any]) -> None:
+    """Refuses, before anything is booked, a last fit that could not be made."""
+    if back_end != "mbi":
+        return
+    if zeros:
+        raise MechanismError("mbi knows no declared zeros.", fix='Leave back_end = "mbi" out, or declare no zeros.')
+    if any(find_spec(package) is None for package in ("mbi", "jax")):
+        raise MissingPart('back_end = "mbi" needs mbi.', fix="Install nabladp[synthesis].")
 
 
 def plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,11 +90,19 @@ def _key(key: Any) -> str:
     return key if isinstance(key, str) else "+".join(key)
 
 
+def _name(key: Any, what: str) -> Any:
+    """An attribute, or several: "age+sex", or a tuple of names."""
+    if isinstance(key, str) or (isinstance(key, tuple) and all(isinstance(part, str) for part in key)):
+        return key
+    raise MechanismError(f"{what!r} has a key that names no attributes.", fix='Write "age", or "age+sex" for a set.')
+
+
 def _each(given: Any, what: str) -> dict[Any, Any]:
     if not isinstance(given, Mapping):
-        raise BudgetError(f"{what!r} maps attributes to budgets.", fix=f"Write {what} = {{'age': CDP(0.1)}}.")
+        raise BudgetError(f"{what!r} maps attributes to budgets.", fix=_MAPPINGS[what])
     found = {}
     for name, value in given.items():
+        _name(name, what)
         if isinstance(value, Mapping) and 0 in value.values():
             raise BudgetError(
                 f"The budget of {_key(name)!r} is zero.", fix="Leave its columns out of the workload instead."
@@ -104,6 +127,17 @@ def _workload(given: Any) -> int | tuple[tuple[str, ...], ...]:
             "'workload' is a number of columns or a list of sets.", fix='Write 2, or [["age", "sex"], ["income"]].'
         )
     return tuple((names,) if isinstance(names, str) else _listing(names, "a set") for names in given)
+
+
+def _zeros(given: Any) -> tuple[dict[str, Any], ...]:
+    zeros = [given] if isinstance(given, Mapping) else _listing(given, "zeros")
+    for zero in zeros:
+        if not isinstance(zero, Mapping):
+            raise MechanismError(
+                "'zeros' is a list of declarations, each with a condition for two columns or more.",
+                fix='Write zeros = [{ age = { below = 15 }, income = { not = "(null)" } }].',
+            )
+    return tuple(dict(zero) for zero in zeros)
 
 
 def _listing(value: Any, what: str) -> tuple[Any, ...]:

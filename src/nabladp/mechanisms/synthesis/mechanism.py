@@ -99,12 +99,18 @@ class Synthesis:
         found = choose(Facts(n, asked, each, each if only_person else None), self.strategy, self.rounds)
         one_way = found.one_way if self.one_way is None else exact(self.one_way)
         selection = found.selection if self.selection is None else exact(self.selection)
-        return replace(found, one_way=one_way, selection=selection)
+        why = found.why + self._unused(found.strategy)
+        return replace(found, why=why, one_way=one_way, selection=selection)
+
+    def _unused(self, strategy: str) -> str:
+        given = [name for name in ("rounds", "selection") if getattr(self, name) is not None]
+        return f"; {' and '.join(given)} not used" if strategy == "all" and given else ""
 
     def design(self, schema: Schema, n: int) -> Design:
         """Everything that is fixed before data is read; refuses what could not be carried out."""
         if n > MOST_ROWS:
             raise DomainTooLarge(f"Synthesis takes at most {MOST_ROWS:,} rows.", fix="Use NoisyMarginals.")
+        checks.check_back_end(self.back_end, self.zeros)
         asked = self.wanted(schema)
         limits = self._limits(schema, asked)
         self._check_model(asked, self._zeros(schema, asked))
@@ -173,8 +179,7 @@ class Synthesis:
 
     def _output(self, design: Design, state: State, noise: NoiseSource) -> SyntheticModel:
         """From here on everything is made from what was released."""
-        rows = self._drawn_rows(design.n)
-        return SyntheticModel(
+        released = SyntheticModel(
             schema=design.wanted.schema,
             n=design.n,
             sets=design.wanted.sets,
@@ -184,9 +189,9 @@ class Synthesis:
             strategy=design.choice.strategy,
             why=design.choice.why,
             rounds=state.number,
-            rows=rows,
-            codes=state.model.draw(rows, noise),
+            rows=self._drawn_rows(design.n),
         )
+        return released.with_table(noise)
 
     def estimator(self, session: Any) -> Synthesizer:
         """An object with ``fit(table)`` and ``sample(rows)``; its ``fit`` releases this through the session."""

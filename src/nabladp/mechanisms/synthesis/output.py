@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import MechanismError, ReleaseError
-from nabladp.mechanisms.cells import told_cells
+from nabladp.mechanisms.places import Places, drawn_places
+from nabladp.mechanisms.synthesis.answer import Answer
+from nabladp.mechanisms.synthesis.derived import Function, expected, functions, settled
 from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
@@ -30,28 +31,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-LEVEL = 0.95
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One marginal of the workload: counts from model and measurements together.
-
-    ``error`` is the predicted total variation distance from the truth, ``drawn`` that of the drawn table's marginal.
-    """
-
-    attributes: Names
-    counts: Floats
-    deviation: Floats  # of each count, what the model gets wrong included
-    error: float
-    drawn: float
-
-    def interval(self, level: float = LEVEL) -> tuple[Floats, Floats]:
-        """About where the true counts are: ``level`` is approximate, as what the model misses is estimated."""
-        reach = NormalDist().inv_cdf((1 + level) / 2) * self.deviation
-        return np.maximum(self.counts - reach, 0.0), self.counts + reach
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,6 +50,7 @@ class SyntheticModel:
     rounds: int  # made
     rows: int  # of the drawn table
     codes: Mapping[str, NDArray[Any]] | None = None  # of the drawn table; not part of the record
+    within: Places | None = None  # and where in their bins its numbers lie
 
     def __repr__(self) -> str:
         return (
@@ -99,12 +81,11 @@ class SyntheticModel:
 
     def _answered(self, sets: Sequence[Names]) -> tuple[Answer, ...]:
         noisy = [m.measurement for m in self.measured]
-        guesses = self.model.marginals(sets)
-        found = pool(self.model, noisy, sets)
-        return tuple(self._answer(p, g) for p, g in zip(found, guesses, strict=True))
+        return tuple(self._answer(pooled) for pooled in pool(self.model, noisy, sets))
 
-    def _answer(self, pooled: Pooled, guess: Floats) -> Answer:
+    def _answer(self, pooled: Pooled) -> Answer:
         """A drawn table errs as the model does: by what the pooled answer would correct, and by what that misses."""
+        guess = expected(self.model, self._functions, pooled.attributes, pooled.guess)
         apart = float(np.abs(pooled.values - guess).sum()) / (2 * self.n)
         drawn = min(1.0, math.hypot(pooled.error, apart) + self._rounding(guess))
         return Answer(pooled.attributes, pooled.values, np.sqrt(pooled.variance), pooled.error, drawn)
@@ -117,7 +98,17 @@ class SyntheticModel:
 
     def sample(self, rows: int, noise: NoiseSource | None = None) -> pa.Table:
         """A new table of so many rows drawn from the model. Costs nothing: it uses published numbers only."""
-        return self._decoded(self.model.draw(checked_rows(rows), noise or NoiseSource()))
+        return replace(self, rows=checked_rows(rows)).with_table(noise or NoiseSource()).synthetic
+
+    def with_table(self, noise: NoiseSource) -> SyntheticModel:
+        """The same with a table of ``rows`` rows drawn."""
+        codes = settled(self.model.draw(self.rows, noise), self._functions, self.model)
+        return replace(self, codes=codes, within=drawn_places(self.schema, codes, self.rows, noise))
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        """How derived columns follow from their sources in what is drawn."""
+        return functions(self.schema, self.model, (m.attributes for m in self.measured))
 
     @property
     def synthetic(self) -> pa.Table:
@@ -127,12 +118,9 @@ class SyntheticModel:
                 "The drawn table is not part of the record.",
                 fix="Read synthetic.parquet, or draw one with sample(rows).",
             )
-        return self._decoded(self.codes)
-
-    def _decoded(self, codes: Mapping[str, NDArray[Any]]) -> pa.Table:
         from nabladp.tables import decode
 
-        return decode(self.schema, codes)
+        return decode(self.schema, self.codes, self.within)
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
         return {} if self.codes is None else {"synthetic": self.synthetic}
@@ -163,10 +151,10 @@ class SyntheticModel:
     # ---- keeping --------------------------------------------------------------------------------------------------
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a cell of the workload: its values, the count, its interval and the marginal's predicted error."""
+        """One row a cell of the workload: its values, the count, its interval and the marginal's predicted errors."""
         import pyarrow as pa
 
-        return pa.concat_tables([_cells(answer, self.schema) for answer in self.answers])
+        return pa.concat_tables([answer.to_arrow(self.schema) for answer in self.answers])
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -230,18 +218,3 @@ def checked_rows(rows: Any) -> int:
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_ROWS:
         raise MechanismError(f"A table is drawn with 1 to {MOST_ROWS:,} rows.", fix="Ask for at least one row.")
     return rows
-
-
-def _cells(answer: Answer, schema: Schema) -> pa.Table:
-    import pyarrow as pa
-
-    low, high = answer.interval()
-    return pa.table(
-        {
-            **told_cells(schema, answer.attributes),
-            "count": pa.array(answer.counts.ravel()),
-            "low": pa.array(low.ravel()),
-            "high": pa.array(high.ravel()),
-            "predicted_error": pa.array(np.full(answer.counts.size, answer.error)),
-        }
-    )

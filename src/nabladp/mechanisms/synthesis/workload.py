@@ -16,6 +16,7 @@ from nabladp.privacy.units import exact
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
 from nabladp.workloads import marginal_sets
+from nabladp.workloads.marginals import MOST_SETS
 
 Names = tuple[str, ...]
 LARGEST_DOMAIN = 1 << 16  # of one attribute: beyond, its own counts are lost in noise
@@ -67,6 +68,7 @@ def wanted(
     """The workload, checked against the schema; refuses what could never be counted."""
     links: tuple[Names, ...] = ()
     if isinstance(workload, int):
+        _check_number(workload, len(schema.roots if over is None else over))
         sets = marginal_sets(schema, None, workload, over)
         links = _links(schema) if over is None else ()
     else:
@@ -78,6 +80,21 @@ def wanted(
     wide = max(map(len, sets)) > 2
     candidates, worth = _closure(schema, sets, chosen) if wide else (sets, chosen)
     return Wanted(schema, sets, chosen, candidates, worth, links)
+
+
+def _check_number(workload: int, columns: int) -> None:
+    """In the words of this mechanism, where the number is the workload."""
+    if not 1 <= workload <= columns:
+        raise MechanismError(
+            f"There are no {workload}-way combinations of {columns} attributes.",
+            fix=f"'workload' is a number from 1 to {columns}, or a list of sets.",
+        )
+    if (count := math.comb(columns, workload)) > MOST_SETS:
+        raise DomainTooLarge(
+            f"All {workload}-way marginals of {columns} attributes are {count:,} tables; the most is {MOST_SETS:,}.",
+            fix="Lower 'workload', list the sets you need in it, or name fewer attributes in 'over'.",
+            tables=count,
+        )
 
 
 def _refuse_large_domains(schema: Schema, sets: Iterable[Names]) -> None:

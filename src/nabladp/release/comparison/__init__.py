@@ -41,18 +41,19 @@ def compare(folder: str | Path, source: Any) -> list[Comparison]:
     records = sorted([*where.glob(RECORD), *where.glob(f"*/{RECORD}")])
     if not records:
         raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
-    releases = [Release.load(record) for record in records]
-    tables = {release.schema.fingerprint(): open_table(source, release.schema) for release in releases}
-    return [compare_release(release, tables[release.schema.fingerprint()]) for release in releases]
+    releases = {record.parent: Release.load(record) for record in records}
+    tables = {release.schema.fingerprint(): open_table(source, release.schema) for release in releases.values()}
+    return [compare_release(own, tables[own.schema.fingerprint()], place) for place, own in releases.items()]
 
 
-def compare_release(release: Release, table: Table) -> Comparison:
+def compare_release(release: Release, table: Table, folder: Path | None = None) -> Comparison:
+    """One release beside the truth; ``folder`` is where its files lie, for a table that is not in the record."""
     if table.n != release.n:
         raise DataError(
             f"The table has another number of rows than the one behind {release.name!r}.",
             fix="Give the very table that was released from.",
         )
-    return Comparison(release, tuple(truths(release, table)))
+    return Comparison(release, tuple(truths(release, table, folder)))
 
 
 def place_for(folder: str | Path, out: str | Path) -> Path:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.release.comparison.compared import Compared
+from nabladp.release.comparison.drawn import drawn_rows
 from nabladp.release.comparison.kernels import Agreement, Occurrences
 from nabladp.release.layout import Layout, format_of, mean_error, plain
 from nabladp.release.record import Release
@@ -17,9 +19,11 @@ from nabladp.tables import Table
 Floats = NDArray[np.float64]
 
 
-def truths(release: Release, table: Table) -> Iterator[Compared]:
+def truths(release: Release, table: Table, folder: Path | None = None) -> Iterator[Compared]:
     """Nothing where a mechanism's values have no truth to be compared with."""
-    if release.mechanism in _TRUTHS:
+    if release.mechanism == "Synthesis":
+        yield from _synthetic(release, table, folder)
+    elif release.mechanism in _TRUTHS:
         yield from _TRUTHS[release.mechanism](release, table)
     elif hasattr(release.output, "truth"):
         yield from _row_by_row(release, table)
@@ -71,10 +75,11 @@ def _fitted(release: Release, table: Table) -> Iterator[Compared]:
     yield from _queries(output, output.answers, shares, None)
 
 
-def _synthetic(release: Release, table: Table) -> Iterator[Compared]:
-    """Total variation is half the sum of the errors of all cells, as shares."""
+def _synthetic(release: Release, table: Table, folder: Path | None) -> Iterator[Compared]:
+    """Total variation is half the sum of the errors of all cells, as shares. The table handed out comes last."""
     answers: Any = release.output.answers  # type: ignore[attr-defined]
-    for answer, truth in zip(answers, table.marginals([own.attributes for own in answers]), strict=True):
+    found = table.marginals([own.attributes for own in answers])
+    for answer, truth in zip(answers, found, strict=True):
         yield Compared(
             title=" + ".join(answer.attributes),
             format="count",
@@ -84,6 +89,7 @@ def _synthetic(release: Release, table: Table) -> Iterator[Compared]:
             attributes=tuple(answer.attributes),
             predicted=2 * release.n * answer.error / max(truth.size, 1),
         )
+    yield from drawn_rows(release, folder, found)
 
 
 def _queries(output: Any, answers: Floats, truth: Floats, interval: tuple[Floats, Floats] | None) -> Iterator[Compared]:
@@ -195,7 +201,6 @@ _TRUTHS: dict[str, Callable[[Release, Table], Iterator[Compared]]] = {
     "NoisyMarginals": _marginals,
     "Projection": _projected,
     "MWEM": _fitted,
-    "Synthesis": _synthetic,
     "HeavyHitters": _heavy,
     "DistributionEstimate": _distribution,
     "PointLearner": _learned,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +11,7 @@ from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.gram_matrix.columns import Encoding
-from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.checks import check, lists, rounding, share
 from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
@@ -27,8 +27,9 @@ from nabladp.mechanisms.learners.halfspaces.pick import Pick
 from nabladp.mechanisms.learners.halfspaces.response import Response
 from nabladp.mechanisms.learners.halfspaces.robust import Robust
 from nabladp.mechanisms.learners.halfspaces.task import Method, Task
-from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.learners.learner import Learner
+from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.options import concentrated, concentrated_each
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -50,7 +51,7 @@ OPTIONAL = (
 
 
 @dataclass(frozen=True)
-class HalfspaceLearner:
+class HalfspaceLearner(Learner):
     """A halfspace: weights for the values of features, whose sum decides between the label's two values.
 
     ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``, or for short ``label_epsilon`` and ``feature_epsilon``,
@@ -104,12 +105,6 @@ class HalfspaceLearner:
         check(self)
 
     # ---- before data ----------------------------------------------------------------------------------------------
-
-    def features(self, schema: Schema) -> tuple[str, ...]:
-        return columns.features(schema, self.label, self.over)
-
-    def reads(self, schema: Schema) -> tuple[str, ...]:
-        return (*self.features(schema), self.label)
 
     def _units(self, schema: Schema) -> dict[str, int]:
         """What every protected source that is read may pay."""
@@ -260,14 +255,7 @@ class HalfspaceLearner:
             raise AuditError("With a holdout, the law is worked out for method='exact'.", fix="Audit that one.")
         return learner.law_with_holdout(counts, plan)
 
-    def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
-
     # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> HalfspaceLearner:
-        return cls(**plan_options(cls, options, "budget", "label"))
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label, "method": self.method}

@@ -11,12 +11,12 @@ from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, histogram_for, take_checked
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.mechanisms.heavy_hitters.settings import Settings
-from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners import as_estimator
+from nabladp.mechanisms.learners.learner import Learner
 from nabladp.mechanisms.learners.person import least_units, person_rows
 from nabladp.mechanisms.learners.points.model import PointModel
 from nabladp.mechanisms.learners.points.promise import ExpectedError, Promise, best_promise
-from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.values import BudgetValue
@@ -31,7 +31,7 @@ _PRECISION = 1.005  # of the number of rows needed
 
 
 @dataclass(frozen=True)
-class PointLearner:
+class PointLearner(Learner):
     """A hypothesis "the label is positive exactly where the features equal u", from one histogram of both.
 
     ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features (default: all
@@ -60,12 +60,6 @@ class PointLearner:
         take_checked(self, histogram_for(self, self.over))
 
     # ---- before data ----------------------------------------------------------------------------------------------
-
-    def features(self, schema: Schema) -> tuple[str, ...]:
-        return columns.features(schema, self.label, self.over)
-
-    def reads(self, schema: Schema) -> tuple[str, ...]:
-        return (*self.features(schema), self.label)
 
     def histogram(self, schema: Schema) -> HeavyHitters:
         """The one look at the data, with the whole budget."""
@@ -132,14 +126,7 @@ class PointLearner:
         """The law of the histogram: what is made from it cannot tell more."""
         return self.histogram(counts.schema).distribution(counts)
 
-    def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
-
     # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> PointLearner:
-        return cls(**plan_options(cls, options, "budget", "label"))
 
     def to_json(self) -> dict[str, Any]:
         return {"label": self.label} | histogram_for(self, self.over).to_json()

@@ -15,7 +15,8 @@ from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import find
 from nabladp.mechanisms.heavy_hitters.mechanism import histogram_for, lists_cost, take_checked
 from nabladp.mechanisms.heavy_hitters.settings import Notion
-from nabladp.mechanisms.learners import as_estimator, columns
+from nabladp.mechanisms.learners import as_estimator
+from nabladp.mechanisms.learners.learner import Learner
 from nabladp.mechanisms.learners.person import PERSON_LABEL, least_units, person_rows
 from nabladp.mechanisms.learners.thresholds.choosing import Integers, mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design
@@ -23,8 +24,7 @@ from nabladp.mechanisms.learners.thresholds.law import RunLaw
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
 from nabladp.mechanisms.learners.thresholds.searching import polarization, search
-from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -40,7 +40,7 @@ _MOST_ROWS, _ATTEMPTS = 1 << 40, 16
 
 
 @dataclass(frozen=True)
-class ThresholdLearner:
+class ThresholdLearner(Learner):
     """A hypothesis "the label is positive from z on", strings of features compared from the first feature to the last.
 
     ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features, the one that
@@ -76,12 +76,6 @@ class ThresholdLearner:
         take_checked(self, histogram_for(self, self.over))
 
     # ---- before data ----------------------------------------------------------------------------------------------
-
-    def features(self, schema: Schema) -> tuple[str, ...]:
-        return columns.features(schema, self.label, self.over)
-
-    def reads(self, schema: Schema) -> tuple[str, ...]:
-        return (*self.features(schema), self.label)
 
     def plan(self, schema: Schema, n: int) -> Design:
         """Cuts, scales of noise and what they promise, from public facts only; or those given."""
@@ -193,15 +187,7 @@ class ThresholdLearner:
         names = self.features(counts.schema)
         return RunLaw(self.plan(counts.schema, counts.n), names, self.label, counts).law()
 
-    def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        """One row moves to the other end: it leaves every prefix, or turns from a hit to a mistake."""
-        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
-
     # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> ThresholdLearner:
-        return cls(**plan_options(cls, options, "budget", "label"))
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,16 +40,14 @@ def all_pairs(tree: JunctionTree, beliefs: Sequence[Floats], wanted: Iterable[Na
         cluster = tree.clusters[c]
         belief: Table = cluster.names, beliefs[c]
         upward = [_own(tree, belief, [name for name in cluster.rest if name in used], cluster.shared)]
-        for k, stack in enumerate(stacks[c]):
-            conditional = _conditional(stack)
-            for name in cluster.rest:
-                if name in used:
-                    block = _carried(tree, conditional, stack, belief, (name,))
-                    _collect(tree, found, pairs, stack.attributes, [name], block)
-            for other in stacks[c][k + 1 :]:
-                met = _carried(tree, conditional, stack, belief, other.shared) @ _conditional(other).T
+        conditionals = [_conditional(tree, stack) for stack in stacks[c]]
+        for k, (stack, conditional) in enumerate(zip(stacks[c], conditionals, strict=True)):
+            for name, block in _met(conditional, stack, belief, [name for name in cluster.rest if name in used]):
+                _collect(tree, found, pairs, stack.attributes, [name], block)
+            for other, theirs in zip(stacks[c][k + 1 :], conditionals[k + 1 :], strict=True):
+                met = _carried(conditional, stack, belief, other.shared) @ theirs.T
                 _collect(tree, found, pairs, stack.attributes, other.attributes, met)
-            carried = _carried(tree, conditional, stack, belief, cluster.shared)
+            carried = _carried(conditional, stack, belief, cluster.shared)
             upward.append(_Stack(stack.attributes, carried, cluster.shared, _lengths(tree, cluster.shared)))
         stacks[c] = []  # no longer needed
         if cluster.parent >= 0:
@@ -64,18 +63,49 @@ def _lengths(tree: JunctionTree, names: Names) -> list[int]:
 
 
 def _own(tree: JunctionTree, belief: Table, names: list[str], shared: Names) -> _Stack:
-    parts = [arranged(belief, (name, *shared)).reshape(tree.sizes[name], -1) for name in names]
-    empty = np.empty((0, tree.cells(shared)))
-    return _Stack(names, np.concatenate([empty, *parts]), shared, _lengths(tree, shared))
+    parts = [np.empty((0, tree.cells(shared)))]
+    if names:
+        rows = _rows(belief, shared, names)
+        parts += [each.T for _, each in _one_by_one(rows, names)]
+    return _Stack(names, np.concatenate(parts), shared, _lengths(tree, shared))
 
 
-def _conditional(stack: _Stack) -> Floats:
+def _conditional(tree: JunctionTree, stack: _Stack) -> Floats:
     """Given what is shared: each attribute's values add up to one."""
-    total = stack.table.sum(axis=0) / len(stack.attributes)
+    total = stack.table[: tree.sizes[stack.attributes[0]]].sum(axis=0)
     return np.asarray(np.divide(stack.table, total, out=np.zeros_like(stack.table), where=total > 0))
 
 
-def _carried(tree: JunctionTree, conditional: Floats, stack: _Stack, belief: Table, target: Names) -> Floats:
+def _rows(belief: Table, shared: Names, names: list[str]) -> Floats:
+    """Cells of what is shared by the values of each of the names, which are axes of their own."""
+    table = arranged(belief, (*shared, *names))
+    return table.reshape(math.prod(table.shape[: len(shared)]), *table.shape[len(shared) :])
+
+
+def _met(conditional: Floats, stack: _Stack, belief: Table, names: list[str]) -> Iterator[tuple[str, Floats]]:
+    """Joint probabilities of the stack's values and each of the names, all of the cluster it has reached."""
+    known = [name for name in stack.shared if name in names]
+    others = [name for name in names if name not in stack.shared]
+    if known:
+        joint = (conditional * arranged(belief, stack.shared).ravel()).reshape(-1, *stack.lengths)
+        yield from _one_by_one(arranged(((_ROW, *stack.shared), joint), (_ROW, *known)), known)
+    if others:
+        rows = _rows(belief, stack.shared, others)
+        yield from ((name, conditional @ each) for name, each in _one_by_one(rows, others))
+
+
+def _one_by_one(table: Floats, names: list[str]) -> Iterator[tuple[str, Floats]]:
+    """Rows by the values of each name alone. Halves are summed first, so that what is large is summed twice only."""
+    if len(names) == 1:
+        yield names[0], table
+        return
+    half, shape = len(names) // 2, table.shape
+    parted = table.reshape(shape[0], math.prod(shape[1 : half + 1]), -1)
+    yield from _one_by_one(parted.sum(axis=2).reshape(shape[: half + 1]), names[:half])
+    yield from _one_by_one(parted.sum(axis=1).reshape(shape[0], *shape[half + 1 :]), names[half:])
+
+
+def _carried(conditional: Floats, stack: _Stack, belief: Table, target: Names) -> Floats:
     """Joint probabilities of the stack's values and other attributes of the cluster it has reached."""
     union = tuple(name for name in belief[0] if name in stack.shared or name in target)
     rows: Table = (_ROW, *stack.shared), conditional.reshape(-1, *stack.lengths)

@@ -37,6 +37,7 @@ class Pooled:
     variance: Floats  # of each cell, what the model gets wrong included
     error: float
     direct: float  # the weight of the direct measurements of the whole set, 0 where there are none
+    guess: Floats  # counts of the model alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,8 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
     guesses = model.marginals(wanted)
     if model.total <= 0:
         return [
-            Pooled(names, guess, np.zeros(guess.shape), 0.0, 0.0) for names, guess in zip(wanted, guesses, strict=True)
+            Pooled(names, guess, np.zeros(guess.shape), 0.0, 0.0, guess)
+            for names, guess in zip(wanted, guesses, strict=True)
         ]
     known = residuals(measurements)
     expected: dict[Names, Floats] = {}
@@ -144,7 +146,7 @@ def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]
     possible = guess > 0  # the model rules out nothing but declared zeros
     values = on_simplex(np.where(possible, values, -math.inf), model.total)
     variance = np.where(possible, np.minimum(variance, _whole(np.maximum(values, guess))), 0.0)
-    return Pooled(names, values, variance, _error(variance, model.total), parts[ordered].weight)
+    return Pooled(names, values, variance, _error(variance, model.total), parts[ordered].weight, guess)
 
 
 def _error(variance: Floats, total: float) -> float:

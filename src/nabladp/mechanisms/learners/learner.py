@@ -1,0 +1,32 @@
+"""What learners share: a label, the features that it is predicted from, and how both are named in a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from nabladp.mechanisms.learners import columns
+from nabladp.mechanisms.mechanism import Records
+from nabladp.mechanisms.options import plan_options
+from nabladp.schema import Schema
+
+
+class Learner:
+    """A mechanism that learns ``label`` from the columns in ``over``, or from all source attributes but the label."""
+
+    label: str
+    over: tuple[str, ...] | None
+
+    def features(self, schema: Schema) -> tuple[str, ...]:
+        return columns.features(schema, self.label, self.over)
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return (*self.features(schema), self.label)
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """One row moves from one end to the other, or back: it leaves every prefix, or turns from right to wrong."""
+        return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> Self:
+        return cls(**plan_options(cls, options, "budget", "label"))
