@@ -112,6 +112,7 @@ KEYS = {
         "classifier_points_lost_aim",
         "many_rows_seconds",
     },
+    "synthesis_wide": {"memory_over_told_max", "time_over_told_max", "columns_max", "cases"},
     "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
 }
 

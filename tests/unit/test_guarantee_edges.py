@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -185,3 +187,107 @@ def test_what_lies_outside_the_window_counts_as_lost(scale: float, count: int) -
     outside = count * 2 * math.exp(-((len(noise.masses) // 2) ** 2) / (2 * scale * scale))
     *_, escaped = discrete_gaussian._one_scale(scale, count)
     assert escaped - noise.narrowed().power(count).escaped >= outside * (1 - 1e-6) > 0
+
+
+def test_terms_of_one_scale_are_one_longer_release() -> None:
+    """What another marginal adds must not replace what was there, and neither must another pure part."""
+    rho = Rho(1)
+    apart = Guarantee.touch("ab", "a", rho, gaussian_scale=1.0) + Guarantee.touch(
+        "ab", [*"ab"], rho, gaussian_scale=1.0
+    )
+    assert len(apart.terms) == 2
+    told = apart.epsilon("a", 1e-5, "discrete_gaussian")
+    assert told == pytest.approx(marginals((1.0, 1.0)).epsilon("a", 1e-5, "discrete_gaussian"), rel=1e-12)
+    pure = Guarantee.touch("ab", "a", Pure(1)) + Guarantee.touch("ab", [*"ab"], Pure(2))
+    assert pure.epsilon("a", 1e-5, "discrete_gaussian") == pytest.approx(3)
+    assert (apart + pure).epsilon("a", 1e-5, "discrete_gaussian") == pytest.approx(told + 3)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 0.99, 1.5, 4.0])
+def test_the_smallest_epsilon_is_found_from_above(epsilon: float) -> None:
+    losses, masses = np.array([-1.0, 0.2, 5.0]), np.array([0.5, 0.4, 0.1])
+    delta = float(masses @ np.maximum(0, -np.expm1(epsilon - losses)))
+    found = discrete_gaussian._smallest_epsilon(losses, masses, delta * (1 + 1e-12))
+    assert found == pytest.approx(epsilon, abs=1e-9)
+    assert masses @ np.maximum(0, -np.expm1(found - losses)) <= delta * (1 + 1e-11)
+    assert discrete_gaussian._smallest_epsilon(losses, masses, 0.0) == 5.0
+
+
+def test_what_escaped_is_taken_from_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    losses, masses = np.array([-1.0, 3.0]), np.array([0.9, 0.1])
+    for escaped in (0.0, 0.01, 0.04, 0.05, 0.2):
+        monkeypatch.setattr(discrete_gaussian, "_composed", lambda _, lost=escaped: (losses, masses, lost))
+        told = discrete_gaussian._epsilon(Counter({1.0: 2}), 0.05)
+        if escaped >= 0.05:
+            assert told == math.inf
+        else:
+            assert told == pytest.approx(3 + math.log1p(-(0.05 - escaped) / 0.1), rel=1e-6)
+
+
+def test_losses_meet_on_a_grid_and_none_falls_below_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a quotient is rounded to a whole number that times the step is too little."""
+    step = 0.1
+    short = [up for k in range(2, 60) if math.ceil((up := math.nextafter(k * step, 9)) / step) * step < up]
+    assert short
+    for loss in (*short[:5], 3 * step, 0.25, 0.6):
+        groups = {
+            1.0: (np.array([-0.5, loss - 0.5]), np.array([0.5, 0.5]), 0.001),
+            2.0: (np.array([0.0, loss]), np.array([0.25, 0.75]), 0.002),
+        }
+        monkeypatch.setattr(discrete_gaussian, "_one_scale", lambda scale, _, groups=groups: groups[scale])
+        monkeypatch.setattr(discrete_gaussian, "_step", lambda _: step)
+        monkeypatch.setattr(discrete_gaussian.Lattice, "narrowed", lambda self: self)
+        losses, masses, escaped = discrete_gaussian._composed(Counter({1.0: 2, 2.0: 2}))
+        kept = [(value, mass) for value, mass in zip(losses.tolist(), masses.tolist(), strict=True) if mass]
+        assert [mass for _, mass in kept] == [0.125, 0.5, 0.375] and escaped == 0.003
+        for (value, _), least in zip(kept, (-0.5, groups[1.0][0][1], groups[1.0][0][1] + loss), strict=True):
+            assert least - 1e-15 <= value <= least + 2.001 * step
+
+
+def test_what_is_cut_off_while_scales_are_joined_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discrete_gaussian.Lattice, "narrowed", lambda self: replace(self, escaped=self.escaped + 0.01))
+    alone = sum(discrete_gaussian._one_scale(scale, 2)[2] for scale in (1.0, 2.0))
+    *_, escaped = discrete_gaussian._composed(Counter({1.0: 2, 2.0: 2}))
+    assert escaped >= alone + 0.02
+
+
+@pytest.mark.parametrize("scale", [4000.0, 10_000.0])
+def test_wide_noise_on_a_coarser_lattice_is_never_below_its_masses(scale: float) -> None:
+    noise = discrete_gaussian._noise(scale)
+    assert noise.step in (2, 4) and len(noise.masses) == 1 - 2 * noise.start
+    x = np.arange((noise.start - 1) * noise.step + 1, (noise.start + len(noise.masses) - 1) * noise.step + 1)
+    law = np.exp(-(x.astype(float) ** 2) / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi))
+    cells = law.reshape(-1, noise.step).sum(axis=1)
+    assert np.all(noise.masses >= cells * (1 - 1e-12)) and noise.masses.sum() <= 1 + 4 * noise.step / scale
+    assert noise.points[0] == noise.start * noise.step <= -9.5 * scale and noise.points[-1] >= 9.5 * scale
+
+
+def test_a_lattice_becomes_coarser_upward() -> None:
+    for start in range(-4, 5):
+        for length in range(1, 7):
+            masses = np.arange(1.0, length + 1)
+            fine = discrete_gaussian.Lattice(1, start, masses, 0.25)
+            coarse = fine.coarser()
+            up = Counter[int]()
+            for point, mass in zip(fine.points.tolist(), masses.tolist(), strict=True):
+                up[2 * math.ceil(point / 2)] += mass
+            assert {p: m for p, m in zip(coarse.points.tolist(), coarse.masses.tolist(), strict=True) if m} == dict(up)
+            assert coarse.escaped == 0.25
+
+
+@pytest.mark.parametrize("room", [0, 1 << 30])
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 20])
+def test_the_index_adds_up_like_a_plain_sum_however_much_room_it_has(
+    room: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "_TABLE_BYTES", room)
+    names, rng = [f"x{i}" for i in range(width)], np.random.default_rng(width)
+    parts = [
+        Guarantee.touch(names, [*rng.choice(names, int(rng.integers(1, width + 1)), replace=False)], value)
+        for value in (Rho(0.1), Pure(0.2), Rho(3), CDP(1), Pure(5)) * 4
+    ]
+    whole = Guarantee.compose(names, parts)
+    for _ in range(20):
+        asked = frozenset(rng.choice(names, int(rng.integers(1, width + 1)), replace=False).tolist())
+        total, plain = index.CostIndex(whole.universe, whole.terms).total(asked), index.scan_total(whole.terms, asked)
+        assert total.rho == plain.rho and total.pure_of_all == plain.pure

@@ -11,6 +11,7 @@ import pytest
 from nabladp.privacy import Budget, Guarantee, Rho
 from nabladp.privacy.ledger import Ledger
 from nabladp.privacy.ledger.entry import FIRST, Draft, Row
+from nabladp.privacy.ledger.standing import standing_guarantees
 from nabladp.privacy.ledger.store import Store
 from nabladp.privacy.ledger.verify import problems
 
@@ -76,3 +77,9 @@ def test_what_is_given_back_was_reserved(rows: list[Row]) -> None:
     assert found_in([*rows, again]) == [(6, "totals")]
     nobody = Row.seal(Draft("void", "x", json.loads(rows[3].payload), 99), 6, "now", json.loads(rows[3].totals), "")
     assert found_in([*rows, nobody]) == [(6, "totals")]
+
+
+def test_what_stands_is_what_was_spent_and_not_given_back(rows: list[Row]) -> None:
+    entries = [row.entry() for row in rows]
+    assert standing_guarantees(entries) == [AGE, AGE] and standing_guarantees(entries[:3]) == [AGE, AGE]
+    assert standing_guarantees(entries[2:]) == [AGE, AGE]  # a void of what came before is none of these

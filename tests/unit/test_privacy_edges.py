@@ -279,3 +279,27 @@ def test_a_limit_is_a_whole_number_of_at_least_one(limit: Any) -> None:
 @pytest.mark.parametrize("conversion", ["tight", "paper"])
 def test_nothing_spent_is_nothing_and_no_bound_is_none(conversion: str) -> None:
     assert epsilon_from_rho(0.0, 1e-6, conversion) == 0 and epsilon_from_rho(math.inf, 1e-6, conversion) == math.inf
+
+
+# How a budget is written
+
+
+def test_a_budget_is_told_where_it_cannot_be_read() -> None:
+    for build, told in (
+        (
+            lambda: Budget.from_json({"zzz": 1}),
+            "A budget has no entry 'zzz'. Known entries: per_attribute, attributes, ",
+        ),
+        (lambda: Budget.from_json({"persn": 1}), "A budget has no entry 'persn'. Did you mean 'person'?"),
+        (lambda: Budget(attributes=[("a", Rho(1))]), "attributes must map names"),  # type: ignore[arg-type]
+        (lambda: Budget(sets=[("a", Rho(1))]), "sets must map names"),  # type: ignore[arg-type]
+        (lambda: Budget(attributes={"a": 1}), "attributes['a'] must say"),  # type: ignore[dict-item]
+        (lambda: Budget(sets={"a+b": 1}), "sets['a+b'] must say"),  # type: ignore[dict-item]
+        (lambda: Budget(sets={" + ": Rho(1)}), "A set of attributes is named by its members."),
+        (lambda: Budget(sets={(): Rho(1)}), "A set of attributes is named by its members."),
+    ):
+        with pytest.raises(BudgetError) as error:
+            build()
+        assert str(error.value).startswith(told)
+    names = [f"x{i}" for i in range(12)]
+    assert list(Budget(sets={frozenset(names): Rho(1)}).sets) == [tuple(sorted(names))]

@@ -18,9 +18,12 @@ _ROWS_A_SECOND = 3e6  # counted, for each hundred marginals
 _CELLS_A_SECOND = 2e7  # compared with the model
 _SECONDS_A_BYTE = 4e-7  # of a model, to fit it
 _SECONDS_A_SET = 1.5e-3  # of a fit, for every marginal it is fitted to
+_SECONDS_A_ROUND = 1.25e-9  # for every byte of the model and every column, to answer all candidates
 _BYTES_A_SET = 30_000
+_BYTES_COMPARED = 28_000  # and in rounds, for every candidate
 _BASE_BYTES = 300_000_000  # the packages
-_COPIES = 6  # of the model's tables while it is fitted, and of an answer's
+_COPIES = 12  # of the model's tables, while it answers all pairs at once
+_ANSWER_COPIES = 6
 
 
 @dataclass(frozen=True)
@@ -102,10 +105,11 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int) -> int:
     counting = 8 * min(2 * AT_ONCE, counted)
     return (
         _BASE_BYTES
-        + _BYTES_A_SET * len(design.wanted.candidates)
+        + (_BYTES_A_SET + (_BYTES_COMPARED if design.rounds else 0)) * len(design.wanted.candidates)
         + kept
         + counting
-        + _COPIES * (_model_bytes(design, limit_bytes) + 8 * workload_cells)
+        + _COPIES * _model_bytes(design, limit_bytes)
+        + _ANSWER_COPIES * 8 * workload_cells
     )
 
 
@@ -115,6 +119,7 @@ def _seconds(design: Design, limit_bytes: int) -> float:
     fits = 2 + rounds / 2
     counting = design.n * max(1.0, len(design.wanted.candidates) / 100) / _ROWS_A_SECOND
     compared = sum(int(design.cells[list(block.members)].sum()) for blocks in design.rounds for block in blocks)
+    answering = _SECONDS_A_ROUND * rounds * _model_bytes(design, limit_bytes) * len(design.wanted.columns)
     measured = len(design.planned) + sum(block.most for blocks in design.rounds for block in blocks)
     fitting = 0.05 + _SECONDS_A_SET * measured + _SECONDS_A_BYTE * _model_bytes(design, limit_bytes) / 2
-    return counting + compared / _CELLS_A_SECOND + fits * fitting
+    return counting + answering + compared / _CELLS_A_SECOND + fits * fitting

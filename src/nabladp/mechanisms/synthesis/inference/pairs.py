@@ -71,9 +71,10 @@ def _own(tree: JunctionTree, belief: Table, names: list[str], shared: Names) -> 
 
 
 def _conditional(tree: JunctionTree, stack: _Stack) -> Floats:
-    """Given what is shared: each attribute's values add up to one."""
+    """Given what is shared: each attribute's values add up to one. In place: the largest tables of all are here."""
     total = stack.table[: tree.sizes[stack.attributes[0]]].sum(axis=0)
-    return np.asarray(np.divide(stack.table, total, out=np.zeros_like(stack.table), where=total > 0))
+    np.divide(stack.table, total, out=stack.table, where=total > 0)  # where it is zero, so are its parts
+    return stack.table
 
 
 def _rows(belief: Table, shared: Names, names: list[str]) -> Floats:
