@@ -26,8 +26,10 @@ LEDGER = (
     "unit/test_ledger_tickets",
     "unit/test_ledger_verify",
     "unit/test_ledger_edges",
+    "unit/test_ledger_forged",
+    "unit/test_ledger_refusals",
 )
-DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "unit/test_noise_edges")
+DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "unit/test_noise_edges", "unit/test_noise_drawn")
 TESTS = {
     "privacy.units": ("unit/test_units", "unit/test_terms", "unit/test_budget", *EDGES),
     "privacy.values": (
@@ -61,7 +63,7 @@ TESTS = {
     "privacy.ledger.totals": LEDGER,
     "privacy.ledger.rules": (*LEDGER, "unit/test_ledger_places"),
     "privacy.ledger.standing": LEDGER,
-    "privacy.ledger.verify": ("unit/test_ledger_verify", "unit/test_ledger_edges"),
+    "privacy.ledger.verify": LEDGER,
     "privacy.ledger.writing": LEDGER,
     "privacy.ledger.transaction": LEDGER,
     "noise.exact": DRAWN,
@@ -72,9 +74,9 @@ TESTS = {
     "noise.bits": ("unit/test_noise_source", "unit/test_noise_edges"),
     "noise.parameters": ("unit/test_noise_source", "unit/test_noise_edges"),
     "noise.rows": ("unit/test_row_response", "unit/test_noise_edges"),
-    "noise.laws": ("exact/test_noise_laws",),
-    "noise.tails": ("unit/test_noise_tails",),
-    "noise.packings": ("exact/test_packings",),
+    "noise.laws": ("exact/test_noise_laws", "unit/test_noise_edges"),
+    "noise.tails": ("unit/test_noise_tails", "unit/test_noise_drawn"),
+    "noise.packings": ("exact/test_packings", "unit/test_noise_drawn"),
 }
 KILLED, TYPES, SLOW, SURVIVED, OTHER = "killed", "by types", "timed out", "survived", "not run"
 EXITS = {0: SURVIVED, 1: KILLED, 3: KILLED, 37: TYPES, 36: SLOW, -24: SLOW, 24: SLOW, 152: SLOW, 255: SLOW}

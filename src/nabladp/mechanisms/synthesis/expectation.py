@@ -19,9 +19,10 @@ _CELLS_A_SECOND = 2e7  # compared with the model
 _SECONDS_A_BYTE = 4e-7  # of a model, to fit it
 _SECONDS_A_SET = 1.5e-3  # of a fit, for every marginal it is fitted to
 _SECONDS_A_ROUND = 1.25e-9  # for every byte of the model and every column, to answer all candidates
-_BYTES_A_SET = 30_000
-_BYTES_COMPARED = 28_000  # and in rounds, for every candidate
-_BASE_BYTES = 300_000_000  # the packages
+_SECONDS_PUBLISHED = 1.5e-3  # for every marginal that is answered, written and shown
+_BYTES_A_SET = 47_000
+_BYTES_COMPARED = 38_000  # and in rounds, for every candidate
+_BASE_BYTES = 470_000_000  # the packages
 _COPIES = 12  # of the model's tables, while it answers all pairs at once
 _ANSWER_COPIES = 6
 
@@ -114,7 +115,8 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int) -> int:
 
 
 def _seconds(design: Design, limit_bytes: int) -> float:
-    """Counting, comparing candidates with the model in every round, and fitting, mostly with a half-grown model."""
+    """Counting, comparing candidates with the model in every round, fitting, mostly with a half-grown model, and
+    publishing with the report."""
     rounds = design.choice.rounds
     fits = 2 + rounds / 2
     counting = design.n * max(1.0, len(design.wanted.candidates) / 100) / _ROWS_A_SECOND
@@ -122,4 +124,5 @@ def _seconds(design: Design, limit_bytes: int) -> float:
     answering = _SECONDS_A_ROUND * rounds * _model_bytes(design, limit_bytes) * len(design.wanted.columns)
     measured = len(design.planned) + sum(block.most for blocks in design.rounds for block in blocks)
     fitting = 0.05 + _SECONDS_A_SET * measured + _SECONDS_A_BYTE * _model_bytes(design, limit_bytes) / 2
-    return counting + answering + compared / _CELLS_A_SECOND + fits * fitting
+    published = _SECONDS_PUBLISHED * len(design.wanted.sets)
+    return counting + answering + compared / _CELLS_A_SECOND + fits * fitting + published
