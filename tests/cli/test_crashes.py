@@ -206,8 +206,9 @@ sys.exit(0)
 """
 
 
-def test_a_read_only_folder(desk: Any) -> None:
+def test_a_read_only_folder(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made or spent; what only looks still works."""
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # which could not write down what it saw either
     folder = Path(tempfile.mkdtemp())  # pytest's own folders are closed to other users
     try:
         folder.chmod(0o755)

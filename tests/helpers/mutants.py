@@ -28,6 +28,7 @@ LEDGER = (
     "unit/test_ledger_edges",
     "unit/test_ledger_forged",
     "unit/test_ledger_refusals",
+    "unit/test_ledger_opening",
 )
 DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "unit/test_noise_edges", "unit/test_noise_drawn")
 TESTS = {
@@ -60,12 +61,21 @@ TESTS = {
     ),
     "privacy.discrete_gaussian": ("unit/test_discrete_gaussian", *EDGES),
     "privacy.universe": ("unit/test_universe", "unit/test_guarantee", *EDGES),
+    "privacy.interpretation": ("unit/test_interpretation", "unit/test_interpretation_edges", *EDGES),
     "privacy.ledger.totals": LEDGER,
     "privacy.ledger.rules": (*LEDGER, "unit/test_ledger_places"),
     "privacy.ledger.standing": LEDGER,
     "privacy.ledger.verify": LEDGER,
     "privacy.ledger.writing": LEDGER,
     "privacy.ledger.transaction": LEDGER,
+    "privacy.ledger.guards": ("engines/test_postgres_ledger",),  # with a server
+    "privacy.ledger.book": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_migrations"),
+    "privacy.ledger.pen": LEDGER,
+    "privacy.ledger.store": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_store"),
+    "privacy.ledger.formats": (*LEDGER, "unit/test_ledger_migrations"),
+    "privacy.ledger.entry": LEDGER,
+    "privacy.ledger.view": LEDGER,
+    "privacy.ledger.address": ("unit/test_ledger_address", "unit/test_ledger_places"),
     "noise.exact": DRAWN,
     "noise.draws": DRAWN,
     "noise.samplers": DRAWN,

@@ -233,7 +233,7 @@ def test_releases_that_do_not_belong_together_are_refused(tmp_path: Path, folder
 def test_misspelt_folders_and_goals(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)  # where a report could be made, but was not asked for
     for wrong in ("singel", "relaese.json"):
-        with pytest.raises(ReleaseError, match=f"no folder '{wrong}'"):
+        with pytest.raises(ReleaseError, match=f"no file or folder '{wrong}'"):
             write(wrong, tmp_path / "x.html")
     with pytest.raises(ReleaseError, match="no release in"):
         write(tmp_path)

@@ -30,7 +30,9 @@ def test_a_belief_that_nothing_can_move_is_no_prior(prior: float) -> None:
         posterior(PURE, "a", prior)
 
 
-@pytest.mark.parametrize(("epsilon", "value"), [(0.25, math.expm1(0.5)), (0.5, 1.0), (1.0, 1.0), (1.5, 1.0), (1e4, 1.0)])
+@pytest.mark.parametrize(
+    ("epsilon", "value"), [(0.25, math.expm1(0.5)), (0.5, 1.0), (1.0, 1.0), (1.5, 1.0), (1e4, 1.0)]
+)
 def test_total_variation_is_never_more_than_one(epsilon: float, value: float) -> None:
     told = total_variation(Guarantee.touch("ab", "a", Pure(epsilon)), "a")
     assert told.value == pytest.approx(value)
