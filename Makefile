@@ -1,7 +1,7 @@
 # make demo   all set-up (core only), then the main job on a made-up population
 # make test   all set-up, then every test
 # make lint   ruff and strict mypy
-# make peers  .venv-peers, -mbi, -smartnoise: libraries that benchmarks measure against; their pins clash
+# make peers  .venv-peers, -diffprivlib, -mbi, -smartnoise: libraries that benchmarks measure against; their pins clash
 # make coverage  branches of privacy, noise and mechanisms that the tests take; fails below 95 %
 # make mutants   mutation testing of privacy and noise (docs/mutation.md)
 
@@ -26,7 +26,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests bench docs examples
 	$(BIN)/mypy
 
-peers: $(PEERS)/.done $(PEERS)-mbi/.done $(PEERS)-smartnoise/.done
+peers: $(PEERS)/.done $(PEERS)-diffprivlib/.done $(PEERS)-mbi/.done $(PEERS)-smartnoise/.done
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
@@ -39,7 +39,7 @@ mutants: $(VENV)/.mutants
 	$(BIN)/python tests/helpers/mutants.py table
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(PEERS)-mbi $(PEERS)-smartnoise demo dist mutants .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PEERS)-diffprivlib $(PEERS)-mbi $(PEERS)-smartnoise demo dist mutants .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -63,9 +63,9 @@ $(PEERS)/.done: bench/peers/requirements.txt
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-$(PEERS)-mbi/.done: bench/peers/requirements-mbi.txt
-	$(PYTHON) -m venv $(PEERS)-mbi
-	$(PEERS)-mbi/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+$(PEERS)-%/.done: bench/peers/requirements-%.txt
+	$(PYTHON) -m venv $(PEERS)-$*
+	$(PEERS)-$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
 # The one that may fail: it takes Python 3.10 to 3.14, and lists more than its MWEM needs (hence --no-deps).

@@ -36,7 +36,7 @@ FLOOR = 0.005  # an excess error below this counts as this
 STRENGTHS = tuple(10.0**i for i in np.arange(-5, -1.4, 0.5))  # diffprivlib's C
 
 ROOT = Path(__file__).resolve().parents[1]
-PEER_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+PEER_PYTHON = ROOT / ".venv-peers-diffprivlib" / "bin" / "python"
 PEER_SCRIPT = Path(__file__).parent / "peers" / "diffprivlib_logistic.py"
 
 Errors = dict[str, list[float]]  # by setting, one for each seed

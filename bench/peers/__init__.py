@@ -24,8 +24,12 @@ from bench.peers.processes import ROOT, Library, Runner
 SECONDS = {"full": 1200, "quick": 60}
 COUNTERPARTS = {**marginals.COUNTERPARTS, **classification.COUNTERPARTS}
 PURE = (marginals.MWEM.name, classification.DIFFPRIVLIB.name)
-PACKAGES = {".venv-peers": ("opendp", "mbi", "diffprivlib"), ".venv-peers-mbi": ("mbi",)}
-PACKAGES[".venv-peers-smartnoise"] = ("smartnoise-synth",)
+PACKAGES = {
+    ".venv-peers": ("opendp", "mbi"),
+    ".venv-peers-diffprivlib": ("diffprivlib",),
+    ".venv-peers-mbi": ("mbi",),
+    ".venv-peers-smartnoise": ("smartnoise-synth",),
+}
 
 
 def run(quick: bool) -> dict[str, object]:

@@ -19,7 +19,7 @@ from bench.peers.processes import Library, Runner
 from nabladp.privacy import Approx
 
 LEARNER = Library("HalfspaceLearner", "nabladp_halfspace.py")
-DIFFPRIVLIB = Library("diffprivlib", "diffprivlib_logistic.py", ".venv-peers")
+DIFFPRIVLIB = Library("diffprivlib", "diffprivlib_logistic.py", ".venv-peers-diffprivlib")
 COUNTERPARTS = {DIFFPRIVLIB.name: (LEARNER.name,)}
 
 EQUALS: tuple[tuple[str, str, Callable[[float], float]], ...] = (

@@ -1,4 +1,4 @@
-"""Run by .venv-peers: ``python diffprivlib_logistic.py IN.npz OUT.npz``.
+"""Run by .venv-peers-diffprivlib: ``python diffprivlib_logistic.py IN.npz OUT.npz``.
 
 IN: ±1 rows ``x``, ``y`` to learn from, ``x_test``, ``y_test``, ``epsilons``, ``strengths`` (values of C), ``seed``.
 OUT: ``accuracy`` on the test rows, a row for each ε, a column for each C; ``seconds`` and ``processor`` are of one fit.
