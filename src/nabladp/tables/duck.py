@@ -43,13 +43,12 @@ def connection(folder: str = "", ordered: bool = False) -> Iterator[duckdb.DuckD
             "memory_limit": "1GB",
             "threads": str(min(4, os.cpu_count() or 1)),
             "temp_directory": spill,
+            "lock_configuration": "true",
         }
         if folder:
             settings["file_search_path"] = folder
         database = duckdb.connect(":memory:", config=settings)
         try:
-            database.execute("SET enable_progress_bar = false")  # it would go to stdout, where answers go
-            database.execute("SET lock_configuration = true")
             yield database
         finally:
             database.close()
