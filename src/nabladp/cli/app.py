@@ -132,8 +132,9 @@ def cost(
         from nabladp.release import Plan
 
         with working("pricing"):
-            priced = Plan.load(plan).cost()
-            answer = priced.to_json() | priced.explained(sets or [], worst, prior)
+            loaded = Plan.load(plan)
+            priced, recorded = loaded.cost(), loaded.has_ledger()
+            answer = priced.to_json() | priced.explained(sets or [], worst, prior) | {"ledger_exists": recorded}
         if page is not None:
             from nabladp.report.cost_page import write_cost_page
 
@@ -152,6 +153,8 @@ def cost(
                 say(f"Wrote {page}.")
             if answer["any_rows"]:
                 say(show.any_rows_sentence(answer["any_rows"]))
+            if not recorded:
+                say("There is no ledger yet, so these figures assume that nothing was spent before.", "yellow")
             if answer["fits"]:
                 say("Nothing was spent.")
             else:
@@ -168,6 +171,9 @@ def release(
     test_seed: Annotated[
         int | None, typer.Option("--test-seed", help="For tests only: stamps the release TEST — NOT PRIVATE.")
     ] = None,
+    new_ledger: Annotated[
+        bool, typer.Option("--new-ledger", help="Create the plan's ledger, which must not exist yet.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Reserve the whole plan in the ledger, run it, and publish it in one new folder."""
@@ -178,7 +184,7 @@ def release(
         loaded = Plan.load(plan)
         goal = loaded.out if to is None else to
         with working("opening the table") as stage:
-            done = loaded.run(goal, test_seed=test_seed, stage=stage)
+            done = loaded.run(goal, test_seed=test_seed, stage=stage, new_ledger=new_ledger)
             stage("writing the report", 0, 0)
             page = write_beside(done, goal)
         answer = [{"name": r.name, "stamp": r.stamp, "entry": r.ledger["entry"], "digest": r.digest} for r in done]
@@ -217,7 +223,7 @@ def demo(
         if not json:
             say(f"Made up {people:,} people in {folder / show_case.PEOPLE}.")
             say(f"$ cd {shlex.quote(str(folder))}")
-            say(f"$ nabladp release {show_case.PLAN_FILE}")
+            say(f"$ nabladp release {show_case.PLAN_FILE} --new-ledger")
         show_case.release(folder, quiet=json)
         with working("comparing with the truth, which only a made-up population allows"):
             answer = show_case.compare(folder)

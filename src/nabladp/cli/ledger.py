@@ -53,6 +53,7 @@ def show_ledger(
                 "head": {"entry": book.head.seq, "hash": book.head.hash},
                 "limits": [line.to_json() for line in book.spent()],
                 "unfinished": [{"entry": e.seq, "name": e.name, **e.details} for e in book.unfinished()],
+                "failed": [{"entry": e.seq, "name": e.name, "reason": e.reason} for e in book.failed()],
                 "entries": [entry.to_json() for entry in book.entries(last=last)],
                 "sets": spent_on(book, sets or [], delta),
             }
@@ -65,6 +66,7 @@ def show_ledger(
         explained = [show.explanation(told) for told in answer["sets"]]
         say_tables(show.spending_table(answer["limits"]), *explained, entries)
         _say_unfinished(answer["unfinished"], shlex.quote(label))
+        _say_failed(answer["failed"], shlex.quote(label))
         say(f"Head: entry {answer['head']['entry']}, {answer['head']['hash']}")
 
 
@@ -75,11 +77,35 @@ def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> Non
         say(f"Unfinished: {entry['name']}. It was reserved but not released, and stays spent.", "yellow")
         folder = entry.get("folder")
         if folder is not None and folder not in told:
-            say("Under way still, or stopped. If its folder is there, beside where the release should be, publish it:")
+            say("Still running, or interrupted. If its folder exists beside the release's path, publish it:")
             say_command(f"nabladp ledger recover {ledger} {shlex.quote(folder)}")
             told.add(folder)
-        say("If nothing got out, give its cost back:")
+        say("If nothing was published, void it:")
         say_command(f"nabladp ledger void {ledger} {shlex.quote(entry['name'])} --reason '…'")
+
+
+def _say_failed(failed: Iterable[Mapping[str, Any]], ledger: str) -> None:
+    for entry in failed:
+        say(f"Failed: {entry['name']}. {entry['reason']} It still counts; a grantor can void it:", "yellow")
+        say_command(f"nabladp ledger void {ledger} {shlex.quote(entry['name'])} --reason '…'")
+
+
+@ledger_app.command("create")
+def create_ledger(
+    plan: Annotated[Path, typer.Argument(help="The plan whose schema and budget it gets.")],
+    test: Annotated[bool, typer.Option("--test", help="For seeded releases only: TEST — NOT PRIVATE.")] = False,
+    json: Json = False,
+) -> None:
+    """Create the ledger that this plan names. One ledger serves one population, for all its tables and plans."""
+    with answering(json):
+        from nabladp.release import Plan
+
+        with Plan.load(plan).create_ledger(test=test) as book:
+            head, label = book.head, book.label
+        if json:
+            print_json({"ledger": book.id, "test": test, "head": {"entry": head.seq, "hash": head.hash}})
+        else:
+            say(f"Created the {'test ' if test else ''}ledger {label}.")
 
 
 @ledger_app.command()
@@ -88,7 +114,7 @@ def verify(
     release: Annotated[Path | None, typer.Option(help="Also that this published folder is what was bound.")] = None,
     json: Json = False,
 ) -> None:
-    """Walk the chain of hashes; report every entry that was changed or is missing."""
+    """Walk all entries; report each that was changed, is missing or breaks a rule, and rights beyond the roles."""
     with answering(json):
         from nabladp.release import Ledger
         from nabladp.release.publish import check_published
@@ -111,7 +137,7 @@ def verify(
 
 @ledger_app.command()
 def void(ledger: Where, name: Name, reason: Reason, json: Json = False) -> None:
-    """Give back the cost of an unfinished reservation that never became a release."""
+    """Take away the cost of a reservation that never became a release. On PostgreSQL this takes a grantor."""
     with answering(json):
         from nabladp.release.books import open_existing
 
@@ -166,7 +192,13 @@ def migrate(ledger: Where, json: Json = False) -> None:
 
 @ledger_app.command()
 def roles(
-    curators: Annotated[list[str] | None, typer.Option("--curator", help="May read and reserve; repeat.")] = None,
+    grantors: Annotated[
+        list[str] | None,
+        typer.Option("--grantor", help="May change the budget, record external releases, void; repeat."),
+    ] = None,
+    curators: Annotated[
+        list[str] | None, typer.Option("--curator", help="May reserve, bind and record failures; repeat.")
+    ] = None,
     auditors: Annotated[list[str] | None, typer.Option("--auditor", help="May read; repeat.")] = None,
     schema: Annotated[str, typer.Option(help="The schema of the database that holds the ledger.")] = "public",
     json: Json = False,
@@ -175,7 +207,7 @@ def roles(
     with answering(json):
         from nabladp.release import Ledger
 
-        statements = Ledger.role_statements(curators or (), auditors or (), schema)
+        statements = Ledger.role_statements(curators or (), auditors or (), grantors or (), schema=schema)
         print_json({"statements": statements}) if json else typer.echo("\n".join(statements))
 
 

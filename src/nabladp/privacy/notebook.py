@@ -10,7 +10,7 @@ from nabladp.privacy.units import rounded
 
 if TYPE_CHECKING:
     from nabladp.privacy.guarantee import Guarantee
-    from nabladp.privacy.ledger.view import View
+    from nabladp.privacy.ledger.reading import LedgerView
 
 DELTA = 1e-6
 Sets = Mapping[str, Sequence[str]]
@@ -37,7 +37,7 @@ def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: 
     return table(heads, rows, last=row("the whole person", guarantee.per_person().attributes))
 
 
-def ledger_html(ledger: View) -> str:
+def ledger_html(ledger: LedgerView) -> str:
     rows = []
     for spending in ledger.spent():
         told = spending.to_json()

@@ -58,7 +58,7 @@ attributes = ["race", "ethnicity"]
 
 
 def run_demo(folder: Path, people: int, quiet: bool = False) -> dict[str, Any]:
-    """Write the population, schema and plan, run ``nabladp release plan.toml`` there, and compare with the truth."""
+    """Write the population, schema and plan, run ``nabladp release plan.toml --new-ledger`` there, and compare with the truth."""
     write_inputs(folder, people)
     release(folder, quiet)
     return compare(folder)
@@ -83,7 +83,7 @@ def write_inputs(folder: Path, people: int) -> None:
 
 def release(folder: Path, quiet: bool) -> None:
     """The very command a user would run, in a process of its own."""
-    command = [sys.executable, "-m", "nabladp", "release", PLAN_FILE, *(["--json"] if quiet else [])]
+    command = [sys.executable, "-m", "nabladp", "release", PLAN_FILE, "--new-ledger", *(["--json"] if quiet else [])]
     done = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE if quiet else None)
     if done.returncode:
         said = json.loads(done.stdout)["message"] if quiet else "The message above says why."

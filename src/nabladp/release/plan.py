@@ -17,9 +17,8 @@ from nabladp.mechanisms import Mechanism, mechanism_class
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
-from nabladp.privacy.ledger import Entry, Spending
-from nabladp.privacy.ledger.rules import check_limits, check_same_budget, widened
-from nabladp.privacy.ledger.totals import cost_of, keys_of
+from nabladp.privacy.ledger import Entry, Spending, no_ledger
+from nabladp.privacy.ledger.limits import check_limits, check_same_budget, cost_of, keys_of, widened
 from nabladp.release.books import open_existing
 from nabladp.release.cost import DELTA, Cost, limit_lines, price, without_rows
 from nabladp.release.record import Release
@@ -99,12 +98,17 @@ class Plan:
     def cost(self) -> Cost:
         """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
         guarantee, errors = price(self.releases, self.schema, self.rows or 0, self.rows_per_person)
-        standing = self._standing() if self._has_ledger() else self._unspent()
+        standing = self._standing() if self.has_ledger() else self._unspent()
         waiting = without_rows(self.releases, self.rows)
         return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta, waiting)
 
-    def _has_ledger(self) -> bool:
+    def has_ledger(self) -> bool:
         return Ledger.exists(self.ledger)
+
+    def create_ledger(self, *, test: bool = False) -> Ledger:
+        """Make this plan's ledger, with its schema and budget; refused where there is one, or beyond the budget."""
+        self._check_affordable(self.rows)
+        return Ledger.create(self.ledger, self.schema, self.budget, test=test)
 
     def _standing(self) -> list[Spending]:
         """From the ledger, which need not be writable for this, but must be of this schema and budget."""
@@ -129,13 +133,13 @@ class Plan:
         keys = keys_of(Universe.of(self.schema), [line.limit for line in standing])
         check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
 
-    def session(self, noise: NoiseSource | None = None) -> Session:
-        return self._session(self._table(), noise)
+    def session(self, noise: NoiseSource | None = None, *, new_ledger: bool = False) -> Session:
+        return self._session(self._table(), noise, new_ledger)
 
     def _table(self) -> Table:
         return open_table(self.source, self.schema, rows=self.rows, folder=self.folder)
 
-    def _session(self, table: Table, noise: NoiseSource | None) -> Session:
+    def _session(self, table: Table, noise: NoiseSource | None, new_ledger: bool) -> Session:
         return Session(
             table,
             self.schema,
@@ -145,22 +149,32 @@ class Plan:
             delta=self.delta,
             adversaries=self.adversaries,
             rows_per_person=self.rows_per_person,
+            new_ledger=new_ledger,
         )
 
     def run(
-        self, to: str | Path | None = None, *, test_seed: int | None = None, stage: Stage | None = None
+        self,
+        to: str | Path | None = None,
+        *,
+        test_seed: int | None = None,
+        stage: Stage | None = None,
+        new_ledger: bool = False,
     ) -> list[Release]:
-        """Reserve the whole plan, run it and publish it in one new folder. A seed is for tests and stamps it so."""
+        """Reserve the whole plan, run it and publish it in one new folder. A seed is for tests and stamps it so.
+
+        ``new_ledger`` creates the ledger, which must not exist yet; without it, it must.
+        """
         noise = None if test_seed is None else NoiseSource.seeded(test_seed)
-        first = not self._has_ledger()
-        if first:
+        if not new_ledger and not self.has_ledger():
+            raise no_ledger(Ledger.label_of(self.ledger))
+        if new_ledger:
             self._check_affordable(self.rows)
         table = self._table()
-        if first and without_rows(self.releases, self.rows):
+        if new_ledger and without_rows(self.releases, self.rows):
             if stage is not None:
                 stage("counting rows", 0, 0)
             self._check_affordable(table.n)  # public, and all that is read before the reservation
-        session = self._session(table, noise)
+        session = self._session(table, noise, new_ledger)
         try:
             return session.release_all(self.releases, self.out if to is None else to, stage)
         finally:

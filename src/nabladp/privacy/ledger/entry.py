@@ -12,15 +12,18 @@ from typing import Any
 from nabladp.errors import LedgerError
 from nabladp.privacy.guarantee import Guarantee
 
-FORMAT = 2  # of the tables, the payloads and the totals; another format is refused, never guessed at
-FIRST = "0" * 64  # what the first entry has for a predecessor
+FORMAT = 3  # of the tables, the triggers and the entries; another format is refused, never guessed at
+FIRST = "0" * 64  # stands for the hash before the first entry
 TEST = "TEST — NOT PRIVATE"
 SPENDING = ("reserve", "external")  # the kinds that cost something; their names are unique
+ENDING = ("bind", "failed", "void")  # the kinds that refer to a reservation
+KINDS = ("open", "format", "schema", "budget", *SPENDING, *ENDING)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """``kind`` is open, format, schema, budget, reserve, bind, void or external; ``ref`` the reservation it is of."""
+    """``kind`` is one of KINDS; ``ref`` is the number of the reservation that is bound, failed or voided (of the
+    ``failed`` entry where a failed reservation is voided)."""
 
     seq: int
     kind: str
@@ -38,7 +41,7 @@ class Entry:
 
     @property
     def ticket(self) -> str | None:
-        """Made by the client for each request, so that a repeated one is known again."""
+        """Made by the client for each request, so that a repeated one is recognised."""
         return self.payload.get("ticket")
 
     @property
@@ -56,8 +59,13 @@ class Entry:
         return self.payload.get("digest")
 
     @property
+    def reason(self) -> str | None:
+        """Why a reservation failed or was voided, or why the budget was changed."""
+        return self.payload.get("reason")
+
+    @property
     def exceeded(self) -> tuple[str, ...]:
-        """Limits that stood exceeded once an external release was booked."""
+        """Limits that an external release left exceeded."""
         return tuple(self.payload.get("exceeded", ()))
 
     @property
@@ -90,30 +98,38 @@ class Row:
 
     def intact(self) -> bool:
         body = (self.seq, self.kind, self.name, self.ref, self.time, self.payload, self.totals)
-        return self.hash == digest_of(self.previous, *body)
+        return self._well_typed() and self.hash == digest_of(self.previous, *body)
 
     def entry(self) -> Entry:
         try:
             payload, totals = json.loads(self.payload), json.loads(self.totals)
-            if not isinstance(payload, dict) or not isinstance(totals, dict):
+            if not isinstance(payload, dict) or not isinstance(totals, dict) or not self._well_typed():
                 raise ValueError
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             raise LedgerError(
                 f"Entry {self.seq} of the ledger cannot be read: it was changed.",
                 fix="Restore the ledger from a backup.",
-                seq=self.seq,
             ) from None
         return Entry(self.seq, self.kind, self.name, self.ref, self.time, payload, totals, self.previous, self.hash)
+
+    def _well_typed(self) -> bool:
+        """SQLite keeps any type in any column."""
+        texts = (self.kind, self.name, self.time, self.payload, self.totals, self.previous, self.hash)
+        numbers = (self.seq,) if self.ref is None else (self.seq, self.ref)
+        return all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What is about to be written, before it has a place in the chain."""
+    """An entry before it has a number, totals and a hash."""
 
     kind: str
     name: str
     payload: Mapping[str, Any]
     ref: int | None = None
+
+    def numbered(self, seq: int, time: str) -> Entry:
+        return Entry(seq, self.kind, self.name, self.ref, time, self.payload, {}, "", "")
 
 
 def canonical(value: Any) -> str:

@@ -1,50 +1,294 @@
-"""Short transactions, tried again where the database was busy or went away for a while."""
+"""The ledger's tables, the few statements that touch them, and short transactions that are tried again where the
+database was busy or went away for a while."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Connection,
+    Engine,
+    Index,
+    Integer,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    func,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 from nabladp.errors import LedgerError, NablaDPError, SourceError
-from nabladp.privacy.ledger.dialect import WRITE, Place, place_of
-from nabladp.privacy.ledger.formats import check_format
-from nabladp.privacy.ledger.transaction import TABLES, Transaction
+from nabladp.privacy.ledger.entry import FIRST, FORMAT, Row
+from nabladp.privacy.ledger.state import broken, check_format
 
 T = TypeVar("T")
+PAGE = 500  # rows or names in one statement
+WRITE = "ledger_write"  # the execution option that marks a transaction as a writing one
+WAIT = 5.0  # the longest single wait inside the database; the store tries again until its own patience ends
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+
+_tables = MetaData()
+meta = Table(
+    "meta",
+    _tables,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("format", Integer, nullable=False),
+    Column("ledger", Text, nullable=False),
+    Column("created", Text, nullable=False),
+)
+entries = Table(
+    "entries",
+    _tables,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("ref", Integer),
+    Column("time", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("totals", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+head = Table(
+    "head",
+    _tables,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("seq", Integer, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+_SPENDING = text("kind IN ('reserve', 'external')")  # spelled alike in index and query, so that the index is used
+Index("entry_names", entries.c.name, unique=True, sqlite_where=_SPENDING, postgresql_where=_SPENDING)
+Index("entry_ends", entries.c.ref, unique=True)  # an entry is referred to at most once
+Index("entry_kinds", entries.c.kind, entries.c.seq)
+TABLES = frozenset(_tables.tables)
+
+
+class Database:
+    """What differs between a SQLite file and a PostgreSQL server.
+
+    Both promise the same: one writer at a time, a commit that has reached the disk, rows that cannot be changed. Labels
+    and messages never hold a connection string, which may carry a password.
+    """
+
+    label: str  # safe to print
+    shared: bool  # a server: tables of other programs may stand beside ours
+    locked_head: str  # the query for the last entry that also keeps other writers out
+
+    def check(self, *, write: bool, create: bool) -> None:
+        """Refuse at once what can be seen without a connection."""
+
+    def exists(self) -> bool:
+        """Whether there is something to connect to."""
+        return True
+
+    def engine(self, *, patience: float, create: bool = False, read_only: bool = False) -> Engine:
+        raise NotImplementedError
+
+    def lock_creation(self, connection: Connection) -> None:
+        """Keep others from creating the same ledger."""
+
+    def lock_tables(self, connection: Connection) -> None:
+        """Keep every writer out of the tables."""
+
+    def guard(self, connection: Connection) -> None:
+        """Make the triggers, by which the database itself refuses to change the past."""
+        raise NotImplementedError
+
+    def unguard(self, connection: Connection) -> list[str]:
+        """Remove the triggers of every format; answers with the statements that give users their rights anew."""
+        raise NotImplementedError
+
+    def may_void(self, connection: Connection) -> bool:
+        """Whether this user may take away the cost of a reservation."""
+        return True
+
+    def rights_problems(self, connection: Connection) -> list[str]:
+        """Rights that somebody has beyond the roles."""
+        return []
+
+    def switched_off(self, connection: Connection) -> list[str]:
+        """Settings without which a commit may not survive a power cut."""
+        return []
+
+    def busy(self, error: DBAPIError) -> bool:
+        raise NotImplementedError
+
+    def lost(self, error: DBAPIError) -> bool:
+        """Whether the connection broke, or the server is not there just now."""
+        return False
+
+    def explain(self, error: DBAPIError) -> NablaDPError:
+        raise NotImplementedError
+
+
+class Transaction:
+    """The statements of one transaction."""
+
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self._connection = connection
+        self._database = database
+
+    def identity(self) -> tuple[int, str]:
+        """Format and id of the ledger."""
+        row = self._connection.execute(select(meta.c.format, meta.c.ledger)).first()
+        return self._numbered(row) if row else (0, "")
+
+    def head(self, *, lock: bool = False) -> tuple[int, str]:
+        """Number and hash of the last entry; ``lock`` keeps other writers out until the transaction ends."""
+        query = text(self._database.locked_head) if lock else select(head.c.seq, head.c.hash)
+        row = self._connection.execute(query).first()
+        return self._numbered(row) if row else (0, "")
+
+    def _numbered(self, row: Any) -> tuple[int, str]:
+        number, word = row
+        if type(number) is not int or type(word) is not str:  # SQLite keeps any type in any column
+            raise broken(self._database.label)
+        return number, word
+
+    def highest(self) -> int:
+        return int(self._connection.execute(select(func.coalesce(func.max(entries.c.seq), 0))).scalar_one())
+
+    def at(self, seq: int) -> Row | None:
+        return self._first(_rows().where(entries.c.seq == seq))
+
+    def named(self, name: str) -> Row | None:
+        """The reservation or external release of this name."""
+        return self._first(_rows().where(_SPENDING, entries.c.name == name))
+
+    def end_of(self, seq: int) -> Row | None:
+        """The entry that refers to this one."""
+        return self._first(_rows().where(entries.c.ref == seq))
+
+    def numbered(self, numbers: Sequence[int]) -> list[Row]:
+        """The entries with these numbers, up to a page of them."""
+        return self._all(_rows().where(entries.c.seq.in_(numbers))) if numbers else []
+
+    def referring(self, numbers: Sequence[int], before: int) -> list[Row]:
+        """The entries with a number below ``before`` that refer to these."""
+        query = _rows().where(entries.c.ref.in_(numbers), entries.c.seq < before).order_by(entries.c.seq)
+        return self._all(query) if numbers else []
+
+    def taken(self, names: Sequence[str], before: int | None = None) -> set[str]:
+        """Those of the names that are in use."""
+        found: set[str] = set()
+        for start in range(0, len(names), PAGE):
+            asked = entries.c.name.in_(names[start : start + PAGE])
+            query = select(entries.c.name).where(_SPENDING, asked)
+            found.update(
+                self._connection.execute(query if before is None else query.where(entries.c.seq < before)).scalars()
+            )
+        return found
+
+    def beginning_with(self, stem: str) -> int:
+        """How many names in use begin with this."""
+        alike = entries.c.name.startswith(stem, autoescape=True)
+        query = select(func.count()).select_from(entries).where(_SPENDING, alike)
+        return int(self._connection.execute(query).scalar_one())
+
+    def unfinished(self) -> list[Row]:
+        """Reservations that are not bound, failed or voided."""
+        ends = entries.alias("ends")
+        query = _rows().outerjoin(ends, ends.c.ref == entries.c.seq).order_by(entries.c.seq)
+        return self._all(query.where(entries.c.kind == "reserve", ends.c.seq.is_(None)))
+
+    def failed(self) -> list[Row]:
+        """Recorded failures that are not voided: their cost still counts."""
+        ends = entries.alias("ends")
+        query = _rows().outerjoin(ends, ends.c.ref == entries.c.seq).order_by(entries.c.seq)
+        return self._all(query.where(entries.c.kind == "failed", ends.c.seq.is_(None)))
+
+    def page(self, after: int) -> list[Row]:
+        return self._all(_rows().where(entries.c.seq > after).order_by(entries.c.seq).limit(PAGE))
+
+    def walk(self) -> Iterator[Row]:
+        """Every entry in order, a page at a time."""
+        after = 0
+        while rows := self.page(after):
+            yield from rows
+            after = rows[-1].seq
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """The head follows by itself; where it does not, the triggers are gone, and nothing is written."""
+        if rows:
+            self._connection.execute(insert(entries), [vars(row) for row in rows])
+            if self.head() != (rows[-1].seq, rows[-1].hash):
+                raise broken(self._database.label)
+
+    def tables(self) -> set[str]:
+        return set(inspect(self._connection).get_table_names())
+
+    def create(self, ledger: str, created: str) -> None:
+        _tables.create_all(self._connection)
+        self._connection.execute(insert(meta).values(id=1, format=FORMAT, ledger=ledger, created=created))
+        self._connection.execute(insert(head).values(id=1, seq=0, hash=FIRST))
+        self._database.guard(self._connection)
+
+    def lock_creation(self) -> None:
+        self._database.lock_creation(self._connection)
+
+    def lock_tables(self) -> None:
+        self._database.lock_tables(self._connection)
+
+    def migrate(self) -> None:
+        """From any format that we can read: the tables stay, the triggers and rights are made anew."""
+        rights = self._database.unguard(self._connection)
+        self._connection.execute(update(meta).values(format=FORMAT))
+        self._database.guard(self._connection)
+        for statement in rights:
+            self._connection.exec_driver_sql(statement)
+
+    def may_void(self) -> bool:
+        return self._database.may_void(self._connection)
+
+    def rights_problems(self) -> list[str]:
+        return self._database.rights_problems(self._connection)
+
+    def switched_off(self) -> list[str]:
+        return self._database.switched_off(self._connection)
+
+    def _first(self, query: Select[Any]) -> Row | None:
+        found = self._connection.execute(query).first()
+        return Row(*found) if found else None
+
+    def _all(self, query: Select[Any]) -> list[Row]:
+        return [Row(*found) for found in self._connection.execute(query)]
+
+
+def _rows() -> Select[Any]:
+    return select(*entries.c)
 
 
 class Store:
     """Each transaction has a connection of its own; waits for other writers, and for a server that it has once reached
     to come back, up to ``patience`` seconds."""
 
-    def __init__(self, place: Place, *, read_only: bool, patience: float) -> None:
-        self.place = place
+    def __init__(self, database: Database, *, read_only: bool, patience: float, create: bool = False) -> None:
+        database.check(write=not read_only, create=create)
+        self.database = database
         self.read_only = read_only
         self._patience = patience
         self._reached = False
-        self._engine = place.engine(patience=patience, read_only=read_only)
-
-    @classmethod
-    def at(cls, where: str | Path, *, read_only: bool, create: bool, patience: float) -> Store:
-        place = place_of(where)
-        place.check(write=not read_only, create=create)
-        return cls(place, read_only=read_only, patience=patience)
+        self._engine = database.engine(patience=patience, read_only=read_only)
 
     @property
     def label(self) -> str:
-        return self.place.label
+        return self.database.label
 
     def close(self) -> None:
         self._engine.dispose()
 
     def exists(self) -> bool:
-        return self.place.exists() and self.read(self.present)
+        return self.database.exists() and self.read(self.present)
 
     def identity(self) -> str:
         """The ledger's id, once its format is known to be ours, or one that we can read if that is all we want."""
@@ -54,7 +298,7 @@ class Store:
 
     def check_durable(self) -> None:
         """Refuse a server that says "booked" before it is on the disk."""
-        if self.place.shared and (off := self.read(lambda transaction: transaction.switched_off())):
+        if self.database.shared and (off := self.read(lambda transaction: transaction.switched_off())):
             raise LedgerError(
                 f"The server of the ledger {self.label!r} runs with {' and '.join(off)} off: "
                 "a power cut could undo what it says is booked.",
@@ -75,7 +319,7 @@ class Store:
         return self._transact(self._engine, work, write=True)
 
     def create(self, ledger: str, created: str, first: Callable[[Transaction], T]) -> T | None:
-        """Tables, triggers and first entry in one transaction; None if another process was faster."""
+        """Tables, triggers and first entry in one transaction; None if a ledger is already there."""
 
         def work(transaction: Transaction) -> T | None:
             transaction.lock_creation()
@@ -84,7 +328,7 @@ class Store:
             transaction.create(ledger, created)
             return first(transaction)
 
-        engine = self.place.engine(patience=self._patience, create=True)
+        engine = self.database.engine(patience=self._patience, create=True)
         try:
             return self._transact(engine, work, write=True)
         finally:
@@ -98,12 +342,12 @@ class Store:
             try:
                 with engine.connect().execution_options(**{WRITE: write}) as connection, connection.begin():
                     self._reached = True
-                    result = work(Transaction(connection, self.place))
+                    result = work(Transaction(connection, self.database))
                     done = True  # but for the commit
                 return result
             except DBAPIError as error:
-                busy, lost = self.place.busy(error), self.place.lost(error)
-                problem = self.place.explain(error)
+                busy, lost = self.database.busy(error), self.database.lost(error)
+                problem = self.database.explain(error)
                 unknown = (lost and write) if done else unknown
             # Out here the driver's error is gone, and with it the frames that know the address
             if not (busy or (lost and self._reached)) or time.monotonic() >= deadline:
@@ -124,8 +368,23 @@ class Store:
         found = transaction.tables()
         if found >= TABLES:
             return True
-        if found & TABLES or (found and not self.place.shared):
+        if found & TABLES or (found and not self.database.shared):
             raise LedgerError(
                 f"{self.label!r} is a database of something else.", fix="Give the path of a ledger or a new file."
             )
         return False
+
+
+def locked(label: str) -> LedgerError:
+    return LedgerError(
+        f"The ledger {label!r} stayed locked by another process.", fix="Try again when the other release is done."
+    )
+
+
+def refused(label: str, code: str) -> LedgerError:
+    reason = f" ({code})" if code else ""
+    return LedgerError(
+        f"The database refused what was asked of the ledger {label!r}{reason}.",
+        fix="Run `nabladp ledger` to see its state; nothing was booked.",
+        code=code,
+    )

@@ -1,29 +1,110 @@
-"""Booking: what a reservation, its binding and every other entry asks of the books before it is written."""
+"""Booking: every entry goes through the rules of state.py and gets its number, totals and hash in one transaction."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.ledger.entry import Draft, Entry, Row
-from nabladp.privacy.ledger.pen import Pen, checked_details, checked_name, checked_text
-from nabladp.privacy.ledger.rules import check_limits, same_budget, spending, widened
-from nabladp.privacy.ledger.standing import Standing, after_budget, standing_guarantees
-from nabladp.privacy.ledger.totals import Tally, cost_of, keys_of, total_of
-from nabladp.privacy.ledger.view import View, Which
+from nabladp.privacy.ledger.entry import SPENDING, TEST, Draft, Entry, Row, canonical, now
+from nabladp.privacy.ledger.limits import Tally, cost_of, same_budget, total_of, widened
+from nabladp.privacy.ledger.reading import LedgerView, Which
+from nabladp.privacy.ledger.state import Past, State, apply, checked_name, checked_text, ended, exceeded_limits
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:
-    from nabladp.privacy.ledger.transaction import Transaction
+    from nabladp.privacy.ledger.store import Transaction
 
-Asked = tuple[Guarantee, str, dict[str, Any]]
+Request = tuple[Guarantee, str, dict[str, Any]]  # guarantee, name, details
 
 
-class Book(View):
+class Pen(Past):
+    """Holds the write lock. Collects rows on top of the books; ``write_down`` puts them into the tables."""
+
+    def __init__(self, transaction: Transaction, state: State, *, test: bool, ticket: str | None = None) -> None:
+        self.transaction = transaction
+        self.state = state
+        self._marks = {"ticket": ticket or uuid.uuid4().hex} | ({"stamp": TEST} if test else {})
+        self._time = now()
+        self._rows: dict[int, Row] = {}
+        self._ends: dict[int, Row] = {}
+        self._names: set[str] = set()
+        self._free: set[str] = set()  # names looked up before, all at once
+
+    def add(self, draft: Draft) -> int:
+        """Returns its number."""
+        stamped = replace(draft, payload={**draft.payload, **self._marks})
+        seq = self.state.seq + 1
+        after = apply(self.state, stamped.numbered(seq, self._time), self)
+        row = Row.seal(stamped, seq, self._time, after.totals.to_json(), self.state.hash)
+        self._rows[seq] = row
+        if row.ref is not None:
+            self._ends[row.ref] = row
+        if row.kind in SPENDING:
+            self._names.add(row.name)
+        self.state = replace(after, seq=row.seq, hash=row.hash)
+        return seq
+
+    def learn(self, universe: Universe) -> None:
+        """Refuse another schema; record derived columns that are new."""
+        wider = widened(self.state.universe, universe)
+        if wider.derived.keys() != self.state.universe.derived.keys():
+            self.add(Draft("schema", "schema", {"universe": wider.to_json()}))
+
+    def write_down(self) -> dict[int, Entry]:
+        self.transaction.append(list(self._rows.values()))
+        return {row.seq: row.entry() for row in self._rows.values()}
+
+    def stands(self, transaction: Transaction) -> bool:
+        """Whether what was written down is in the ledger. The ticket makes the hash unlike any other."""
+        last = self._rows[max(self._rows)] if self._rows else None
+        row = None if last is None else transaction.at(last.seq)
+        return row is not None and last is not None and row.hash == last.hash
+
+    def entry(self, seq: int) -> Entry | None:
+        row = self._rows.get(seq) or self.transaction.at(seq)
+        return None if row is None else row.entry()
+
+    def end_of(self, seq: int) -> Entry | None:
+        row = self._ends.get(seq) or self.transaction.end_of(seq)
+        return None if row is None else row.entry()
+
+    def has_name(self, name: str) -> bool:
+        return name in self._names or (name not in self._free and bool(self.transaction.taken([name])))
+
+    def entries(self) -> Iterable[Entry]:
+        return (row.entry() for row in chain(self.transaction.walk(), self._rows.values()))
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Names are unique among all that was ever spent, so that a release is found by its name for good."""
+        seen: set[str] = set()
+        used = self.transaction.taken(names)
+        for name in names:
+            if name in used or name in seen:
+                free = self._free_name(name, {*names})
+                raise LedgerError(
+                    f"The name {name!r} is already in the ledger.",
+                    fix=f"Choose another, e.g. {free!r}.",
+                    suggestion=free,
+                )
+            seen.add(name)
+        self._free |= seen
+
+    def _free_name(self, name: str, asked: set[str]) -> str:
+        stem = re.sub(r"-\d+$", "", name)
+        number = 2 + self.transaction.beginning_with(f"{stem}-")
+        while (free := f"{stem}-{number}") in asked or self.transaction.taken([free]):
+            number += 1
+        return free
+
+
+class Book(LedgerView):
     """A ledger that can be written to."""
 
     _given: Universe | None = None  # the schema it was opened with, whose derived columns may be new to the ledger
@@ -41,7 +122,7 @@ class Book(View):
 
         ``ticket`` is a word of your own for this very request, such as a job's number: asked again with the same one,
         also by another process, the entry that was booked is returned, and nothing is booked twice. It pays once: run
-        what it pays for again only if nothing came out the first time.
+        the release again only if nothing was published the first time.
         """
         return self.reserve_all([(guarantee, name, details or {})], seeded=seeded, ticket=ticket)[0]
 
@@ -53,25 +134,19 @@ class Book(View):
         ticket: str | None = None,
     ) -> list[Entry]:
         """A whole plan, all or nothing."""
-        asked = [(guarantee, checked_name(name), checked_details(details)) for guarantee, name, details in requests]
+        asked = [(guarantee, checked_name(name), _json_details(details)) for guarantee, name, details in requests]
         own = None if ticket is None else checked_name(ticket, "ticket")
-        if seeded and not self.test:
-            raise LedgerError(
-                "A seeded release is not private: whoever knows the seed can remove the noise.",
-                fix="Leave the seed out, or use a test ledger: Ledger.open(…, test=True).",
-            )
 
-        def work(pen: Pen, standing: Standing) -> Sequence[Entry | int]:
+        def work(pen: Pen) -> Sequence[Entry | int]:
             if own is not None and (before := _asked_before(pen, asked, own, seeded)):
                 return before
             for guarantee, *_ in asked:
                 pen.learn(guarantee.universe)
             pen.check_names([name for _, name, _ in asked])
-            prices = _checked_prices([(guarantee, name) for guarantee, name, _ in asked], standing)
+            _check_together([(guarantee, name) for guarantee, name, _ in asked], pen.state)
             return [
                 pen.add(
-                    Draft("reserve", name, {"guarantee": guarantee.to_json(), "details": details, "seeded": seeded}),
-                    pen.totals.plus(prices[guarantee]),
+                    Draft("reserve", name, {"guarantee": guarantee.to_json(), "details": details, "seeded": seeded})
                 )
                 for guarantee, name, details in asked
             ]
@@ -81,7 +156,7 @@ class Book(View):
     def check_fits(self, requests: Iterable[tuple[Guarantee, str]]) -> None:
         """Refuse what would break a limit as things stand. Books nothing: only a reservation is sure to hold."""
         if asked := list(requests):
-            _checked_prices(asked, self._standing())
+            _check_together(asked, self._state())
 
     def bind(
         self, which: Which, digest: str, details: Mapping[str, Any] | None = None, *, seeded: bool = False
@@ -92,9 +167,9 @@ class Book(View):
     def bind_all(
         self, releases: Iterable[tuple[Which, str, Mapping[str, Any]]], *, seeded: bool = False
     ) -> list[Entry]:
-        bound = [(which, checked_text(digest, "digest"), checked_details(d)) for which, digest, d in releases]
+        bound = [(which, checked_text(digest, "digest"), _json_details(d)) for which, digest, d in releases]
 
-        def work(pen: Pen, _: Standing) -> list[Entry | int]:
+        def work(pen: Pen) -> list[Entry | int]:
             return [self._bind(pen, which, digest, details, seeded) for which, digest, details in bound]
 
         return self._write(work) if bound else []
@@ -102,46 +177,52 @@ class Book(View):
     def _bind(self, pen: Pen, which: Which, digest: str, details: dict[str, Any], seeded: bool) -> Entry | int:
         reservation = self._reservation(pen.transaction, which)
         end = pen.end_of(reservation.seq)
-        if end is not None and end.kind == "bind" and end.entry().digest == digest:
-            return end.entry()
-        if end is not None:
-            raise _ended(end)
-        if reservation.seeded != seeded:
-            raise LedgerError(
-                f"{reservation.name!r} was reserved as {_seeded(reservation.seeded)} and came out {_seeded(seeded)}.",
-                fix="Reserve and release in the same way.",
-            )
+        if end is not None and end.kind == "bind" and end.digest == digest:
+            return end
         payload = {"digest": digest, "details": details, "seeded": seeded}
         return pen.add(Draft("bind", reservation.name, payload, reservation.seq))
 
     def void(self, name: Which, reason: str) -> Entry:
-        """Give back the cost of a reservation that never became a release. Say why; it stays on record."""
+        """Take away the cost of a reservation that never became a release. State why; it stays on record.
+
+        On PostgreSQL this takes a grantor. A reservation that a curator recorded as failed is voided in the same way.
+        """
+        reason = checked_text(reason, "reason")
+        return self._write(lambda pen: [self._void(pen, self._reservation(pen.transaction, name), reason)])[0]
+
+    def _void(self, pen: Pen, reservation: Entry, reason: str) -> int:
+        end = pen.end_of(reservation.seq)
+        ref = end.seq if end is not None and end.kind == "failed" else reservation.seq
+        return pen.add(Draft("void", reservation.name, {"reason": reason}, ref))
+
+    def fail_all(self, reservations: Iterable[Which], reason: str) -> list[Entry]:
+        """Record that these reservations failed before any noise was drawn for them, so that nothing was published.
+
+        Where this user may void, they are voided and cost nothing. Where not (a curator on PostgreSQL), each gets an
+        entry ``failed``: it still counts, and a grantor can void it.
+        """
         reason = checked_text(reason, "reason")
 
-        def work(pen: Pen, standing: Standing) -> list[int]:
-            reservation = self._reservation(pen.transaction, name)
-            end = pen.end_of(reservation.seq)
-            if end is not None:
-                raise _ended(end)
-            cost = cost_of(_guarantee(reservation), standing.keys)
-            draft = Draft("void", reservation.name, {"reason": reason}, reservation.seq)
-            return [pen.add(draft, pen.totals.minus(cost))]
+        def work(pen: Pen) -> list[Entry | int]:
+            failed = [self._reservation(pen.transaction, which) for which in reservations]
+            if pen.transaction.may_void():
+                return [self._void(pen, reservation, reason) for reservation in failed]
+            return [pen.add(Draft("failed", found.name, {"reason": reason}, found.seq)) for found in failed]
 
-        return self._write(work)[0]
+        return self._write(work)
 
     def record_external(self, guarantee: Guarantee, name: str, who: str, note: str = "") -> Entry:
         """Book a release that someone else made from the same people. It has happened, so no limit can refuse it;
-        ``entry.exceeded`` names the limits that now stand exceeded."""
+        ``entry.exceeded`` names the limits that are now exceeded."""
         name, who = checked_name(name), checked_text(who, "who")
 
-        def work(pen: Pen, standing: Standing) -> list[int]:
+        def work(pen: Pen) -> list[int]:
             pen.learn(guarantee.universe)
             pen.check_names([name])
-            totals = pen.totals.plus(cost_of(guarantee, standing.keys))
-            lines = spending(standing.limits, standing.keys, totals)
-            exceeded = [line.limit.name for line in lines if line.exceeded]
-            payload = {"guarantee": guarantee.to_json(), "who": who, "note": note, "exceeded": exceeded}
-            return [pen.add(Draft("external", name, payload), totals)]
+            stated = guarantee.to_json()
+            after = replace(pen.state, totals=pen.state.totals.plus(pen.state.cost(stated)))
+            payload = {"guarantee": stated, "who": who, "note": note, "exceeded": exceeded_limits(after)}
+            return [pen.add(Draft("external", name, payload))]
 
         return self._write(work)[0]
 
@@ -149,23 +230,16 @@ class Book(View):
         """Put another budget in force, on record. A limit below what is spent refuses whatever would cost it more."""
         reason = checked_text(reason, "reason")
 
-        def work(pen: Pen, standing: Standing) -> list[Entry | int]:
-            limits = budget.limits(widened(pen.universe, self._given or pen.universe))
-            if same_budget(standing.limits, limits):
-                return [self._at(pen.transaction, standing.totals.budget)]
-            pen.learn(self._given or pen.universe)
-            totals = after_budget(
-                pen.totals,
-                pen.next,
-                standing.keys,
-                keys_of(pen.universe, limits),
-                lambda: standing_guarantees(row.entry() for row in pen.transaction.walk()),
-            )
-            return [pen.add(Draft("budget", "budget", {"reason": reason, **budget_payload(budget, limits)}), totals)]
+        def work(pen: Pen) -> list[Entry | int]:
+            limits = budget.limits(widened(pen.state.universe, self._given or pen.state.universe))
+            if same_budget(pen.state.limits, limits):
+                return [self._at(pen.transaction, pen.state.totals.budget)]
+            pen.learn(self._given or pen.state.universe)
+            return [pen.add(Draft("budget", "budget", {"reason": reason, **budget_payload(budget, limits)}))]
 
         return self._write(work)[0]
 
-    def _write(self, work: Callable[[Pen, Standing], Sequence[Entry | int]], ticket: str | None = None) -> list[Entry]:
+    def _write(self, work: Callable[[Pen], Sequence[Entry | int]], ticket: str | None = None) -> list[Entry]:
         """Run ``work`` under the write lock. It answers with entries, or with the numbers of those it added.
 
         Where a server died before it answered a commit, ``locked`` is called once more. It then holds the lock that the
@@ -175,22 +249,24 @@ class Book(View):
         sent: list[tuple[Pen, list[Entry]]] = []
 
         def locked(transaction: Transaction) -> list[Entry]:
-            standing = self._reader.standing(transaction, lock=True)
+            state = self._follower.state(transaction, lock=True)
             if sent and sent[-1][0].stands(transaction):
                 return sent[-1][1]
-            pen = Pen(transaction, standing, test=self.test, ticket=ticket)
-            found = work(pen, standing)
+            pen = Pen(transaction, state, test=state.test, ticket=ticket)
+            answers = work(pen)
             written = pen.write_down()
-            answer = [written[item] if isinstance(item, int) else item for item in found]
+            answer = [written[item] if isinstance(item, int) else item for item in answers]
             sent.append((pen, answer))
             return answer
 
         try:
-            return self._store.write(locked)
+            answer = self._store.write(locked)
         except SourceError as error:
             if error.fields.get("outcome") == "unknown":
                 error.fields["ticket"] = ticket
             raise
+        self._follower.passed(sent[-1][0].state)
+        return answer
 
     def _reservation(self, transaction: Transaction, which: Which) -> Entry:
         found = self._find(transaction, which)
@@ -205,40 +281,35 @@ def budget_payload(budget: Budget, limits: Iterable[Limit]) -> dict[str, Any]:
     return {"budget": budget.to_json(), "limits": [limit.to_json() for limit in limits]}
 
 
-def _checked_prices(asked: Sequence[tuple[Guarantee, str]], standing: Standing) -> dict[Guarantee, dict[str, Tally]]:
-    """What each guarantee costs (a plan may ask for the same one many times), if all of them fit together."""
-    prices = {guarantee: cost_of(guarantee, standing.keys) for guarantee in {g for g, _ in asked}}
-    whole = total_of(prices[guarantee] for guarantee, _ in asked)
+def _check_together(asked: Sequence[tuple[Guarantee, str]], state: State) -> None:
+    """Refuse a plan that breaks a limit as a whole; a plan may ask for the same guarantee many times."""
+    costs: dict[Guarantee, dict[str, Tally]] = {g: cost_of(g, state.keys) for g in {g for g, _ in asked}}
+    whole = total_of(costs[guarantee] for guarantee, _ in asked)
     what = f"The release {asked[0][1]!r}" if len(asked) == 1 else f"The plan of {len(asked)} releases"
-    check_limits(standing.spending, whole, standing.keys, what)
-    return prices
+    state.check_affordable(whole, what)
 
 
-def _asked_before(pen: Pen, asked: Sequence[Asked], ticket: str, seeded: bool) -> list[Entry]:
+def _asked_before(pen: Pen, asked: Sequence[Request], ticket: str, seeded: bool) -> list[Entry]:
     """What was booked with this ticket, if it was; a ticket stands for one request only."""
     rows = [pen.transaction.named(name) for _, name, _ in asked]
-    found = [row.entry() for row in rows if row is not None]
-    if len(found) < len(asked) or any(entry.ticket != ticket for entry in found):
+    booked = [row.entry() for row in rows if row is not None]
+    if len(booked) < len(asked) or any(entry.ticket != ticket for entry in booked):
         return []  # a name that someone else has taken is refused in the ordinary way
-    for entry, (guarantee, *_) in zip(found, asked, strict=True):
+    for entry, (guarantee, *_) in zip(booked, asked, strict=True):
         if entry.payload.get("guarantee") != guarantee.to_json() or entry.seeded != seeded:
             raise LedgerError(
-                f"{entry.name!r} was booked with this ticket for something else.", fix="Use a ticket of its own."
+                f"{entry.name!r} was booked with this ticket for another release.", fix="Use a ticket of its own."
             )
         if end := pen.end_of(entry.seq):
-            raise _ended(end)  # it was used or given back: it pays for nothing more
-    return found
+            raise ended(end)  # it was used or voided: it pays for nothing more
+    return booked
 
 
-def _guarantee(reservation: Entry) -> Guarantee:
-    return Guarantee.from_json(reservation.payload["guarantee"])
-
-
-def _seeded(seeded: bool) -> str:
-    return "seeded" if seeded else "private"
-
-
-def _ended(end: Row) -> LedgerError:
-    how = "bound to a release" if end.kind == "bind" else "voided"
-    fix = "What got out stays spent." if end.kind == "bind" else "Reserve again under another name."
-    return LedgerError(f"{end.name!r} is already {how} (entry {end.seq}).", fix=fix)
+def _json_details(details: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        canonical(dict(details))
+    except (TypeError, ValueError, RecursionError):
+        raise LedgerError(
+            "The details cannot be written as JSON.", fix="Use texts, finite numbers and lists."
+        ) from None
+    return dict(details)

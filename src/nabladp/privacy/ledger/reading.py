@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 from itertools import takewhile
 from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,14 +11,13 @@ from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Figure, Guarantee
 from nabladp.privacy.ledger.entry import Entry, Row
-from nabladp.privacy.ledger.rules import Spending
-from nabladp.privacy.ledger.standing import Reader, Standing, broken, standing_guarantees
-from nabladp.privacy.ledger.verify import Problem, problems
+from nabladp.privacy.ledger.history import Follower, Problem, problems
+from nabladp.privacy.ledger.limits import Spending
+from nabladp.privacy.ledger.state import State, broken, standing_guarantees
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:
-    from nabladp.privacy.ledger.store import Store
-    from nabladp.privacy.ledger.transaction import Transaction
+    from nabladp.privacy.ledger.store import Store, Transaction
 
 Which = Entry | int | str  # a reservation: its entry, its number or its name
 
@@ -29,12 +27,13 @@ class Head(NamedTuple):
     hash: str
 
 
-class View:
-    """Every answer is read afresh from the ledger, which other processes may be writing to."""
+class LedgerView:
+    """Every answer is read afresh from the ledger, which other processes may be writing to, and only after all entries
+    were found legal. ``verify``, ``head`` and ``format`` also answer for a broken ledger."""
 
     def __init__(self, store: Store, ledger: str) -> None:
         self._store = store
-        self._reader = Reader(store.label, ledger)
+        self._follower = Follower(store.label, ledger)
         self.id = ledger
 
     def close(self) -> None:
@@ -45,10 +44,10 @@ class View:
 
         return ledger_html(self)
 
-    @cached_property
+    @property
     def test(self) -> bool:
         """Whether this ledger is for tests; then it takes seeded releases, and nothing in it is private."""
-        return self._store.read(lambda transaction: self._at(transaction, 1)).test
+        return self._state().test
 
     @property
     def label(self) -> str:
@@ -66,30 +65,35 @@ class View:
 
     @property
     def universe(self) -> Universe:
-        return self._standing().universe
+        return self._state().universe
 
     @property
     def budget(self) -> Budget:
         """The one in force."""
-        return self._standing().budget
+        budget = self._state().budget
+        if budget is None:
+            raise broken(self.label)
+        return budget
 
     def spent(self) -> list[Spending]:
-        """Every limit with what is spent and left, from the last entry alone."""
-        return self._standing().spending
+        """Every limit with what is spent and left."""
+        return self._state().spending
 
     def entries(self, last: int | None = None, after: int | None = None) -> Iterator[Entry]:
         """In order: all, the ``last`` few, or those ``after`` a number. Read a page at a time, blocking no writer;
-        what is written meanwhile is left out."""
-        end = self._store.read(lambda transaction: transaction.highest())
+        entries written meanwhile are left out."""
+        end = self._state().seq
         start = max(after or 0, 0 if last is None else end - max(last, 0))
         return (row.entry() for row in takewhile(lambda row: row.seq <= end, self._rows(start)))
 
     def entry(self, name: str) -> Entry:
         """The reservation or external release of this name."""
+        self._state()
         return self._store.read(lambda transaction: self._find(transaction, name))
 
     def bound(self, name: str) -> str | None:
         """The digest of the release that was bound to this reservation, if one was."""
+        self._state()
 
         def find(transaction: Transaction) -> str | None:
             end = transaction.end_of(self._find(transaction, name).seq)
@@ -98,8 +102,14 @@ class View:
         return self._store.read(find)
 
     def unfinished(self) -> list[Entry]:
-        """Reservations that are neither bound nor voided: a release under way, or one that crashed."""
+        """Reservations that are not bound, failed or voided: a release under way, or one that crashed."""
+        self._state()
         return [row.entry() for row in self._store.read(lambda transaction: transaction.unfinished())]
+
+    def failed(self) -> list[Entry]:
+        """Recorded failures that nobody has voided yet: they still count."""
+        self._state()
+        return [row.entry() for row in self._store.read(lambda transaction: transaction.failed())]
 
     def guarantee(self) -> Guarantee:
         """Everything that stands, composed: its figure for any set of attributes is what was spent on that set."""
@@ -112,12 +122,12 @@ class View:
         return self.guarantee().figure(names)
 
     def verify(self) -> list[Problem]:
-        """Every entry that was changed, is missing, stands out of order, or whose totals do not follow."""
-        ends = self._store.read(lambda x: (x.identity()[1], x.head(), x.highest()))
-        return list(problems(*ends, self._rows))
+        """Every entry that was changed, is missing, stands out of order or breaks a rule, and every right beyond the
+        roles."""
+        return self._store.read(lambda transaction: list(problems(transaction)))
 
-    def _standing(self) -> Standing:
-        return self._store.read(self._reader.standing)
+    def _state(self) -> State:
+        return self._store.read(self._follower.state)
 
     def _rows(self, after: int = 0) -> Iterator[Row]:
         while rows := self._store.read(methodcaller("page", after)):

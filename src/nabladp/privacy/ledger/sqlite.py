@@ -1,15 +1,10 @@
-"""Where a ledger lives: a SQLite file (here) or a PostgreSQL database. All that differs is behind ``Place``.
-
-Both promise the same: one writer at a time, a commit that has reached the disk, rows that cannot be changed. Labels
-and messages never hold a connection string, which may carry a password.
-"""
+"""A ledger in a SQLite file, on a local disk."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -17,42 +12,53 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from nabladp.errors import LedgerError, NablaDPError, SourceError
-from nabladp.privacy.ledger import guards
-from nabladp.privacy.ledger.address import is_address
+from nabladp.privacy.ledger.state import NoLedger, no_ledger
+from nabladp.privacy.ledger.store import WAIT, WRITE, Database, locked, refused
 
-WRITE = "ledger_write"  # the execution option that marks a transaction as a writing one
-WAIT = 5.0  # the longest single wait inside the database; the store tries again until its own patience ends
+_ONLY_GROWS = "the ledger only grows"
+# The part of the rules (state.py) that SQL can see; the rest is checked by every client.
+_LAWFUL = (
+    "CASE "
+    "WHEN NEW.seq = 1 OR NEW.kind = 'open' THEN NEW.seq = 1 AND NEW.kind = 'open' AND NEW.ref IS NULL "
+    "WHEN NEW.kind IN ('format', 'schema', 'budget', 'reserve', 'external') THEN NEW.ref IS NULL "
+    "WHEN NEW.kind IN ('bind', 'failed', 'void') THEN EXISTS (SELECT 1 FROM entries AS referred "
+    "WHERE referred.seq = NEW.ref AND referred.name = NEW.name AND (referred.kind = 'reserve' "
+    "OR (referred.kind = 'failed' AND NEW.kind = 'void'))) "
+    "ELSE 0 END"
+)
+_GUARDS = (
+    *(
+        f"CREATE TRIGGER {table}_no_{verb} BEFORE {verb} ON {table} BEGIN SELECT RAISE(ABORT, '{_ONLY_GROWS}'); END"
+        for table, verb in (
+            ("entries", "UPDATE"),
+            ("entries", "DELETE"),
+            ("meta", "UPDATE"),
+            ("meta", "DELETE"),
+            ("head", "DELETE"),
+        )
+    ),
+    # INSERT OR REPLACE deletes silently whatever is in its way, so that is refused before it can
+    *(
+        f"CREATE TRIGGER {table}_no_second BEFORE INSERT ON {table} WHEN EXISTS (SELECT 1 FROM {table}) "
+        f"BEGIN SELECT RAISE(ABORT, '{_ONLY_GROWS}'); END"
+        for table in ("meta", "head")
+    ),
+    "CREATE TRIGGER entries_in_order BEFORE INSERT ON entries "
+    "WHEN NOT EXISTS (SELECT 1 FROM head WHERE seq = NEW.seq - 1 AND hash = NEW.previous) "
+    "OR EXISTS (SELECT 1 FROM entries WHERE seq = NEW.seq OR ref = NEW.ref) "
+    "OR (NEW.kind IN ('reserve', 'external') AND EXISTS "
+    "(SELECT 1 FROM entries WHERE name = NEW.name AND kind IN ('reserve', 'external'))) "
+    f"BEGIN SELECT RAISE(ABORT, '{_ONLY_GROWS}'); END",
+    f"CREATE TRIGGER entries_lawful BEFORE INSERT ON entries WHEN NOT ({_LAWFUL}) "
+    "BEGIN SELECT RAISE(ABORT, 'this entry is not allowed here'); END",
+    "CREATE TRIGGER head_in_step BEFORE UPDATE ON head WHEN NEW.seq <> OLD.seq + 1 "
+    "OR NOT EXISTS (SELECT 1 FROM entries WHERE seq = NEW.seq AND hash = NEW.hash AND previous = OLD.hash) "
+    "BEGIN SELECT RAISE(ABORT, 'the head only moves to the next entry'); END",
+    "CREATE TRIGGER head_follows AFTER INSERT ON entries BEGIN UPDATE head SET seq = NEW.seq, hash = NEW.hash; END",
+)
 
 
-class Place(Protocol):
-    label: str  # safe to print
-    shared: bool  # a server: tables of other programs may stand beside ours
-    locked_head: str  # the query for the last entry that also keeps other writers out
-
-    def check(self, *, write: bool, create: bool) -> None: ...
-    def exists(self) -> bool: ...
-    def engine(self, *, patience: float, create: bool = False, read_only: bool = False) -> Engine: ...
-    def lock_creation(self, connection: Connection) -> None: ...
-    def lock_tables(self, connection: Connection) -> None: ...
-    def guard(self, connection: Connection) -> None: ...
-    def unguard(self, connection: Connection) -> None: ...
-    def switched_off(self, connection: Connection) -> list[str]: ...
-    def busy(self, error: DBAPIError) -> bool: ...
-    def lost(self, error: DBAPIError) -> bool: ...
-    def explain(self, error: DBAPIError) -> NablaDPError: ...
-
-
-def place_of(where: str | Path) -> Place:
-    if isinstance(where, str) and is_address(where):
-        from nabladp.privacy.ledger.postgres import Postgres
-
-        return Postgres(where)
-    if str(where) in ("", ".", ":memory:"):
-        raise LedgerError("A ledger must outlive the process.", fix="Give it a file, e.g. 'ledger.db'.")
-    return SQLite(Path(where))
-
-
-class SQLite:
+class SQLite(Database):
     shared = False
     locked_head = "SELECT seq, hash FROM head"  # BEGIN IMMEDIATE has locked the file already
 
@@ -63,25 +69,39 @@ class SQLite:
     def check(self, *, write: bool, create: bool) -> None:
         """What the file system can say at once, before SQLite says it less clearly."""
         folder = self.path.parent
-        if not folder.is_dir():
+        try:
+            there = self.path.exists()
+            self._check_file(folder, there, create)
+        except (OSError, ValueError) as error:
+            if isinstance(error, NablaDPError):
+                raise
             raise SourceError(
-                f"The folder of the ledger {self.label!r} does not exist.", fix="Create the folder first."
-            )
-        if self.path.is_dir():
-            raise SourceError(f"The ledger {self.label!r} is a folder.", fix="Give the path of a file.")
-        if not self.path.exists() and not create:
-            raise SourceError(
-                f"There is no ledger {self.label!r}.",
-                fix="Check the path; a release creates the ledger, and so does Ledger.open with a schema and a budget.",
-            )
-        target = self.path if self.path.exists() else folder
+                f"{self.label!r} cannot be the path of a ledger.", fix="Give a short path, such as 'ledger.db'."
+            ) from None
+        target = self.path if there else folder
         if not os.access(target, os.R_OK):
             raise SourceError(f"The ledger {self.label!r} may not be read.", fix="Ask for permission to read it.")
         if write and not (os.access(target, os.W_OK) and os.access(folder, os.W_OK)):
             raise self._read_only()
 
+    def _check_file(self, folder: Path, there: bool, create: bool) -> None:
+        if not folder.is_dir():
+            raise NoLedger(
+                f"The folder of the ledger {self.label!r} does not exist.",
+                fix="Check the path, and that its disk is mounted; create the folder for a new ledger.",
+            )
+        if self.path.is_dir():
+            raise SourceError(f"The ledger {self.label!r} is a folder.", fix="Give the path of a file.")
+        if there and not self.path.is_file():
+            raise SourceError(f"The ledger {self.label!r} is not a regular file.", fix="Give the path of a file.")
+        if not there and not create:
+            raise no_ledger(self.label)
+
     def exists(self) -> bool:
-        return self.path.exists()
+        try:
+            return self.path.exists()
+        except (OSError, ValueError):
+            return False
 
     def engine(self, *, patience: float, create: bool = False, read_only: bool = False) -> Engine:
         # Only creation may make a file: a ledger deleted while in use must not come back empty.
@@ -98,33 +118,20 @@ class SQLite:
         event.listen(engine, "begin", _begin)
         return engine
 
-    def lock_creation(self, connection: Connection) -> None:
-        """BEGIN IMMEDIATE already holds the only write lock."""
-
-    def lock_tables(self, connection: Connection) -> None:
-        """Likewise."""
-
     def guard(self, connection: Connection) -> None:
-        for statement in guards.SQLITE:
+        for statement in _GUARDS:
             connection.exec_driver_sql(statement)
 
-    def unguard(self, connection: Connection) -> None:
+    def unguard(self, connection: Connection) -> list[str]:
         for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").all():
             connection.exec_driver_sql('DROP TRIGGER "{}"'.format(name.replace('"', '""')))
-
-    def switched_off(self, connection: Connection) -> list[str]:
-        """Nothing that makes a commit durable: ``connect`` turns it on."""
         return []
 
     def busy(self, error: DBAPIError) -> bool:
-        return _sqlite_name(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-
-    def lost(self, error: DBAPIError) -> bool:
-        """A file does not go away for a while."""
-        return False
+        return _code(error).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
     def explain(self, error: DBAPIError) -> NablaDPError:
-        name = _sqlite_name(error)
+        name = _code(error)
         if self.busy(error):
             return locked(self.label)
         if name == "SQLITE_NOTADB":
@@ -165,20 +172,5 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
 
-def _sqlite_name(error: DBAPIError) -> str:
+def _code(error: DBAPIError) -> str:
     return str(getattr(error.orig, "sqlite_errorname", ""))
-
-
-def locked(label: str) -> LedgerError:
-    return LedgerError(
-        f"The ledger {label!r} stayed locked by another process.", fix="Try again when the other release is done."
-    )
-
-
-def refused(label: str, code: str) -> LedgerError:
-    reason = f" ({code})" if code else ""
-    return LedgerError(
-        f"The database refused what was asked of the ledger {label!r}{reason}.",
-        fix="Run `nabladp ledger` to see its state; nothing was booked.",
-        code=code,
-    )

@@ -1,0 +1,185 @@
+"""Following a ledger entry by entry: for every use, up to its last entry; for ``verify``, past every problem.
+
+Each process checks each entry once, by the rules of state.py. Whoever can rewrite the whole file can also recompute
+every hash after the change; only a hash kept elsewhere (each release keeps its entry's) shows that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, takewhile
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import LedgerError
+from nabladp.privacy.ledger.entry import ENDING, SPENDING, Entry, Row
+from nabladp.privacy.ledger.limits import Totals
+from nabladp.privacy.ledger.state import (
+    IllegalEntry,
+    Past,
+    State,
+    broken,
+    check_format,
+    link_problem,
+    next_state,
+    recorded_state,
+)
+
+if TYPE_CHECKING:
+    from nabladp.privacy.ledger.store import Transaction
+
+
+class Follower:
+    """The books of one ledger as this process has checked them. Asked again, it looks at the new entries only."""
+
+    def __init__(self, label: str, ledger: str) -> None:
+        self._label = label
+        self._checked = State(ledger)
+
+    def state(self, transaction: Transaction, *, lock: bool = False) -> State:
+        """The books at the last entry. ``lock`` keeps other writers out until the transaction ends."""
+        seq, hash_ = transaction.head(lock=lock)
+        written, ledger = transaction.identity()
+        if lock:
+            check_format(written, self._label, older=False)  # another client may have brought it up to date meanwhile
+        state = self._checked
+        if ledger != state.ledger:
+            raise LedgerError(
+                f"The ledger {self._label!r} was replaced by another one while in use.", fix="Open it again."
+            )
+        last = transaction.at(seq)
+        if last is None or last.hash != hash_ or not last.intact() or transaction.highest() != seq or seq < state.seq:
+            raise broken(self._label)
+        try:
+            for rows in _pages(transaction, state.seq):
+                state = _followed(state, rows, transaction)
+        except IllegalEntry as error:
+            raise _stopped(error, self._label) from None
+        if (state.seq, state.hash) != (seq, hash_) or state.format != written:
+            raise broken(self._label)
+        self.passed(state)
+        return state
+
+    def passed(self, state: State) -> None:
+        """Entries up to here need no second look, also where this process has just written them."""
+        if state.seq > self._checked.seq:
+            self._checked = state
+
+
+def _pages(transaction: Transaction, after: int) -> Iterator[list[Row]]:
+    while rows := transaction.page(after):
+        yield rows
+        after = rows[-1].seq
+
+
+def _followed(state: State, rows: Sequence[Row], transaction: Transaction) -> State:
+    past = PagePast(transaction, rows)
+    for row in rows:
+        state = next_state(state, row, past)
+        past.add(row)
+    return state
+
+
+def _stopped(error: IllegalEntry, label: str) -> LedgerError:
+    return IllegalEntry(f"The ledger {label!r} is broken: {error.message}", seq=error.seq, what=error.what)
+
+
+class PagePast(Past):
+    """The past of the rows of one page, fetched in a few statements; rows are added as they are passed."""
+
+    def __init__(self, transaction: Transaction, rows: Sequence[Row]) -> None:
+        self._transaction = transaction
+        self._before = rows[0].seq
+        refs = [row.ref for row in rows if row.kind in ENDING and isinstance(row.ref, int)]
+        found = transaction.numbered(refs)
+        # A void of a failure asks for the reservation behind it
+        found += transaction.numbered([row.ref for row in found if row.kind == "failed" and row.ref is not None])
+        self._rows = {row.seq: row for row in found if row.seq < self._before}
+        self._ends = {row.ref: row for row in transaction.referring(refs, self._before)}
+        self._names = transaction.taken([row.name for row in rows if row.kind in SPENDING], self._before)
+
+    def add(self, row: Row) -> None:
+        self._rows[row.seq] = row
+        if row.ref is not None:
+            self._ends[row.ref] = row
+        if row.kind in SPENDING:
+            self._names.add(row.name)
+
+    def entry(self, seq: int) -> Entry | None:
+        row = self._rows.get(seq)
+        return None if row is None else row.entry()
+
+    def end_of(self, seq: int) -> Entry | None:
+        row = self._ends.get(seq)
+        return None if row is None else row.entry()
+
+    def has_name(self, name: str) -> bool:
+        return name in self._names
+
+    def entries(self) -> Iterable[Entry]:
+        here = sorted(seq for seq in self._rows if seq >= self._before)
+        earlier = takewhile(lambda row: row.seq < self._before, self._transaction.walk())
+        return (row.entry() for row in chain(earlier, (self._rows[seq] for seq in here)))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``what`` is changed, missing, order, totals, illegal, head or rights; ``seq`` is the entry it is about."""
+
+    seq: int
+    what: str
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"seq": self.seq, "what": self.what, "text": self.text}
+
+
+def problems(transaction: Transaction) -> Iterator[Problem]:
+    """Every problem, in order of the entries."""
+    written, ledger = transaction.identity()
+    head, state = transaction.head(), State(ledger)
+    for rows in _pages(transaction, 0):
+        past = PagePast(transaction, rows)
+        for row in rows:
+            if row.seq != state.seq + 1:
+                yield _missing(state.seq + 1, row.seq - 1)
+                state = replace(state, seq=row.seq - 1, hash=row.previous)
+            state, found = _passed(state, row, past)
+            yield from found
+            past.add(row)
+    yield from _problems_at_the_end(state, head, written)
+    for text in transaction.rights_problems():
+        yield Problem(head[0], "rights", text)
+
+
+def _passed(state: State, row: Row, past: Past) -> tuple[State, list[Problem]]:
+    """The books after this row whatever it is, and what is wrong with it."""
+    found = [link_problem(state, row)]
+    try:
+        after = recorded_state(replace(state, seq=row.seq - 1), row, past)
+    except IllegalEntry as error:
+        found.append(error)
+        after = replace(state, seq=row.seq, hash=row.hash, totals=_recorded_totals(state, row))
+    return after, [Problem(error.seq, error.what, error.message) for error in found if error is not None]
+
+
+def _recorded_totals(state: State, row: Row) -> Totals:
+    """What an illegal entry states: the entries after it are judged by that, so that each reports its own fault."""
+    try:
+        return Totals.from_json(row.entry().totals)
+    except (LedgerError, KeyError, TypeError, ValueError, AttributeError):
+        return state.totals
+
+
+def _problems_at_the_end(state: State, head: tuple[int, str], written: int) -> Iterator[Problem]:
+    if state.seq < head[0]:
+        yield _missing(state.seq + 1, head[0])
+    elif (state.seq, state.hash) != head:
+        yield Problem(head[0], "head", "The head does not point at the last entry.")
+    if written != state.format and state.format:
+        yield Problem(state.seq, "head", f"The tables state format {written}, the entries format {state.format}.")
+
+
+def _missing(first: int, last: int) -> Problem:
+    text = f"Entry {first} is missing." if first == last else f"Entries {first} to {last} are missing."
+    return Problem(first, "missing", text)

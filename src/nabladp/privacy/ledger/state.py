@@ -1,0 +1,398 @@
+"""The rules of the ledger, as a state machine: what the books say after an entry, or why that entry is illegal.
+
+Everything that opens, reads, writes, verifies or migrates a ledger goes through :func:`apply`, so that an entry that
+breaks a rule stops every use, whoever put it there. A writer takes the totals of a new entry from here as well.
+
+| kind       | allowed when                                                   | changes                              |
+|------------|----------------------------------------------------------------|--------------------------------------|
+| `open`     | it is the first entry, and only then                           | sets attributes and budget           |
+| `format`   | the format rises, to one that we know                          | the format                           |
+| `schema`   | only derived columns are added, each with its sources          | the attributes                       |
+| `budget`   | every limit is what the stated budget gives                    | the budget; totals of new sets       |
+| `reserve`  | the name is new, no limit breaks, no seed on a private ledger  | adds its cost                        |
+| `external` | the name is new; it has happened, so limits may break          | adds its cost                        |
+| `bind`     | it refers to a reservation that is still open                  | ends it; the cost stays              |
+| `failed`   | likewise                                                       | ends it; the cost stays              |
+| `void`     | it refers to an open reservation, or to a `failed` entry       | takes away the cost                  |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from nabladp.errors import LedgerError, NablaDPError, SourceError
+from nabladp.privacy.budget import Budget, Limit
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.ledger.entry import FIRST, FORMAT, Entry, Row, canonical
+from nabladp.privacy.ledger.limits import (
+    Keys,
+    Spending,
+    Tally,
+    Totals,
+    after_budget,
+    check_limits,
+    cost_of,
+    keys_of,
+    spending,
+    widened,
+)
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import Approx, limit_units
+
+_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+
+
+class Past:
+    """The earlier entries that a new one can refer to."""
+
+    def entry(self, seq: int) -> Entry | None:
+        raise NotImplementedError
+
+    def end_of(self, seq: int) -> Entry | None:
+        """The entry that bound or voided this one, or recorded its failure."""
+        raise NotImplementedError
+
+    def has_name(self, name: str) -> bool:
+        """Whether a reservation or external release of this name exists."""
+        raise NotImplementedError
+
+    def entries(self) -> Iterable[Entry]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class State:
+    """The books after entry ``seq``: all that decides whether the next entry is legal."""
+
+    ledger: str
+    seq: int = 0
+    hash: str = FIRST
+    format: int = 0
+    test: bool = False
+    universe: Universe = field(default_factory=lambda: Universe(()))
+    budget: Budget | None = None
+    limits: tuple[Limit, ...] = ()
+    totals: Totals = field(default_factory=lambda: Totals(1, 1, {}))
+    keys: Keys = field(default_factory=dict, compare=False, repr=False)
+    # Costs by the guarantee's text: most releases of a ledger resemble an earlier one
+    costs: dict[str, dict[str, Tally]] = field(default_factory=dict, compare=False, repr=False)
+
+    def under(self, budget: Budget, limits: tuple[Limit, ...], universe: Universe) -> State:
+        """The same books with these limits and attributes in force."""
+        keys = keys_of(universe, limits)
+        return replace(self, budget=budget, limits=limits, universe=universe, keys=keys, costs={})
+
+    @property
+    def spending(self) -> list[Spending]:
+        return spending(self.limits, self.keys, self.totals)
+
+    def check_affordable(self, cost: Mapping[str, Tally], what: str) -> None:
+        """Refuse a cost that breaks a limit."""
+        touched = [limit for limit in self.limits if self.keys[limit.attributes] in cost]
+        check_limits(spending(touched, self.keys, self.totals), cost, self.keys, what)
+
+    def cost(self, guarantee: Mapping[str, Any]) -> dict[str, Tally]:
+        """What a guarantee, as recorded, adds to each limited set; refused if it speaks of other attributes."""
+        text = canonical(guarantee)
+        if text not in self.costs:
+            read = Guarantee.from_json(guarantee)
+            if widened(self.universe, read.universe).derived.keys() != self.universe.derived.keys():
+                raise LedgerError("The guarantee has a derived column that is not on record.", fix=_FIX)
+            self.costs[text] = cost_of(read, self.keys)
+        return self.costs[text]
+
+
+class IllegalEntry(LedgerError):
+    """An entry that the rules do not allow. ``what`` is order, changed, totals or illegal."""
+
+    def __init__(self, message: str, *, fix: str = "", seq: int = 0, what: str = "illegal", **fields: Any) -> None:
+        super().__init__(message, fix=fix or _FIX, seq=seq, what=what, **fields)
+        self.seq, self.what = seq, what
+
+
+_FIX = "Run `nabladp ledger verify` to see every problem, and restore the ledger from a backup."
+
+
+def next_state(state: State, row: Row, past: Past) -> State:
+    """The books after this row, which must be the next one, unchanged and legal."""
+    if problem := link_problem(state, row):
+        raise problem
+    return recorded_state(state, row, past)
+
+
+def link_problem(state: State, row: Row) -> IllegalEntry | None:
+    """Whether the row follows the last one in the chain of hashes."""
+    if row.seq != state.seq + 1 or row.previous != state.hash:
+        return IllegalEntry(f"Entry {row.seq} does not follow the entry before it.", seq=row.seq, what="order")
+    if not row.intact():
+        return IllegalEntry(f"Entry {row.seq} was changed after it was written.", seq=row.seq, what="changed")
+    return None
+
+
+def recorded_state(state: State, row: Row, past: Past) -> State:
+    """The books after this row, by the rules; its totals must be the ones that follow."""
+    try:
+        entry = row.entry()
+        after = apply(state, entry, past)
+        recorded = Totals.from_json(entry.totals)
+    except NablaDPError as error:
+        raise IllegalEntry(f"Entry {row.seq} is not allowed: {error.message}", seq=row.seq) from None
+    except _UNREADABLE:
+        raise IllegalEntry(f"Entry {row.seq} cannot be read.", seq=row.seq) from None
+    if after.totals != recorded:
+        raise IllegalEntry(
+            f"The totals of entry {row.seq} do not follow from what was booked.", seq=row.seq, what="totals"
+        )
+    return replace(after, seq=row.seq, hash=row.hash)
+
+
+def apply(state: State, entry: Entry, past: Past) -> State:
+    """The books after this entry, or an error that says which rule it breaks."""
+    rule = _RULES.get(entry.kind)
+    if rule is None:
+        raise LedgerError(f"There is no entry of kind {entry.kind!r}.", fix=_FIX)
+    if (entry.kind == "open") != (state.seq == 0):
+        raise LedgerError("A ledger begins with its opening, which happens once.", fix=_FIX)
+    datetime.fromisoformat(entry.time)
+    after = rule(state, entry, past)
+    if entry.test != after.test:
+        raise LedgerError("A test ledger stamps every entry, a private one none.", fix=_FIX)
+    if entry.ticket is not None:
+        checked_name(entry.ticket, "ticket")
+    return after
+
+
+# ---- one rule for each kind ------------------------------------------------------------------------------------------
+
+
+def _open(state: State, entry: Entry, past: Past) -> State:
+    payload = entry.payload
+    if payload["ledger"] != state.ledger:
+        raise LedgerError("The ledger's identity was changed after it was written.", fix=_FIX)
+    if payload["format"] not in range(1, FORMAT + 1) or payload["test"] not in (True, False):
+        raise LedgerError("The opening states no format or kind that we know.", fix=_FIX)
+    _refers_to_nothing(entry)
+    universe = Universe.from_json(payload["universe"])
+    opened = replace(state, format=payload["format"], test=payload["test"], totals=Totals(1, 1, {}))
+    return opened.under(*stated_limits(payload, universe), universe)
+
+
+def _format(state: State, entry: Entry, past: Past) -> State:
+    _refers_to_nothing(entry)
+    old, new = entry.payload["from"], entry.payload["format"]
+    if old != state.format or new not in range(state.format + 1, FORMAT + 1):
+        raise LedgerError("The format of a ledger only rises, step by step.", fix=_FIX)
+    return replace(state, format=new)
+
+
+def _schema(state: State, entry: Entry, past: Past) -> State:
+    """Positions of attributes name the totals, so not even their order may change."""
+    _refers_to_nothing(entry)
+    ours, new = state.universe, Universe.from_json(entry.payload["universe"])
+    kept = {name: new.derived.get(name) for name in ours.derived}
+    if new.roots != ours.roots or new.public != ours.public or kept != dict(ours.derived):
+        raise LedgerError("A schema entry can only add derived columns.", fix=_FIX)
+    if new.derived.keys() == ours.derived.keys():
+        raise LedgerError("A schema entry adds at least one derived column.", fix=_FIX)
+    totals = Totals(state.totals.budget, entry.seq, state.totals.spent)
+    return replace(state, universe=new, totals=totals, costs={})  # positions, and with them the keys, stay
+
+
+def _budget(state: State, entry: Entry, past: Past) -> State:
+    _refers_to_nothing(entry)
+    checked_text(entry.reason, "reason")
+    after = state.under(*stated_limits(entry.payload, state.universe), state.universe)
+    totals = after_budget(state.totals, entry.seq, state.keys, after.keys, lambda: standing_guarantees(past.entries()))
+    return replace(after, totals=totals)
+
+
+def _reserve(state: State, entry: Entry, past: Past) -> State:
+    _new_name(entry, past)
+    seeded = entry.payload["seeded"]
+    if seeded not in (True, False) or (seeded and not state.test):
+        raise LedgerError(
+            "A seeded release is not private: whoever knows the seed can remove the noise.",
+            fix="Leave the seed out, or use a test ledger: Ledger.create(…, test=True).",
+        )
+    cost = state.cost(entry.payload["guarantee"])
+    state.check_affordable(cost, f"The release {entry.name!r}")
+    return replace(state, totals=state.totals.plus(cost))
+
+
+def _external(state: State, entry: Entry, past: Past) -> State:
+    _new_name(entry, past)
+    checked_text(entry.payload["who"], "who")
+    after = replace(state, totals=state.totals.plus(state.cost(entry.payload["guarantee"])))
+    if list(entry.exceeded) != exceeded_limits(after):
+        raise LedgerError("The limits that an external release exceeds are not the ones it states.", fix=_FIX)
+    return after
+
+
+def _bind(state: State, entry: Entry, past: Past) -> State:
+    reservation = _referred(entry, past, "reserve")
+    checked_text(entry.digest, "digest")
+    if entry.payload["seeded"] != reservation.seeded:
+        raise LedgerError(
+            f"{entry.name!r} was reserved as {_kind(reservation.seeded)} and came out {_kind(not reservation.seeded)}.",
+            fix="Reserve and release in the same way.",
+        )
+    return state
+
+
+def _failed(state: State, entry: Entry, past: Past) -> State:
+    if state.format < 3:
+        raise LedgerError("Failures are recorded since format 3.", fix="Run `nabladp ledger migrate`.")
+    _referred(entry, past, "reserve")
+    checked_text(entry.reason, "reason")
+    return state
+
+
+def _void(state: State, entry: Entry, past: Past) -> State:
+    checked_text(entry.reason, "reason")
+    referred = _referred(entry, past, "reserve", "failed")
+    reservation = referred if referred.kind == "reserve" else past.entry(referred.ref or 0)
+    if reservation is None:
+        raise LedgerError("There is no reservation to void.", fix=_FIX)
+    return replace(state, totals=state.totals.minus(state.cost(reservation.payload["guarantee"])))
+
+
+_RULES: Mapping[str, Callable[[State, Entry, Past], State]] = {
+    "open": _open,
+    "format": _format,
+    "schema": _schema,
+    "budget": _budget,
+    "reserve": _reserve,
+    "external": _external,
+    "bind": _bind,
+    "failed": _failed,
+    "void": _void,
+}
+
+
+# ---- what the rules are made of --------------------------------------------------------------------------------------
+
+
+def stated_limits(payload: Mapping[str, Any], universe: Universe) -> tuple[Budget, tuple[Limit, ...]]:
+    """The budget and its limits, which must be the ones that this budget gives for these attributes."""
+    budget = Budget.from_json(payload["budget"])
+    recorded = tuple(Limit.from_json(limit) for limit in payload["limits"])
+    ours, theirs = sorted(map(_stated, recorded)), sorted(map(_stated, budget.limits(universe)))
+    if ours != theirs or not all(map(_units_agree, recorded)):
+        raise LedgerError("The limits are not those of the stated budget.", fix=_FIX)
+    return budget, recorded
+
+
+def _stated(limit: Limit) -> tuple[str, list[str], str]:
+    return limit.name, sorted(limit.attributes), canonical(limit.value.to_json())
+
+
+def _units_agree(limit: Limit) -> bool:
+    """A recorded value is a double, its units may come from an exact fraction: they agree up to rounding. Units of
+    (ε, δ) come from a conversion, which another machine may round in another way."""
+    stated = limit_units(limit.value)
+    tolerance = Fraction(1, 10**9) if isinstance(limit.value, Approx) else Fraction(1, 2**51)
+    return abs(limit.units - stated) <= stated * tolerance + 1 and limit.units > 0
+
+
+def standing_guarantees(entries: Iterable[Entry]) -> list[Guarantee]:
+    """What was spent and not voided."""
+    standing: dict[int, Guarantee] = {}
+    failures: dict[int, int] = {}  # a failed entry to its reservation
+    for entry in entries:
+        guarantee = entry.guarantee
+        if guarantee is not None:
+            standing[entry.seq] = guarantee
+        elif entry.kind == "failed" and entry.ref is not None:
+            failures[entry.seq] = entry.ref
+        elif entry.kind == "void" and entry.ref is not None:
+            standing.pop(failures.get(entry.ref, entry.ref), None)
+    return list(standing.values())
+
+
+def exceeded_limits(state: State) -> list[str]:
+    return [line.limit.name for line in state.spending if line.exceeded]
+
+
+def _referred(entry: Entry, past: Past, *kinds: str) -> Entry:
+    """The entry that this one ends; it has the same name and was not ended before."""
+    referred = None if entry.ref is None else past.entry(entry.ref)
+    if referred is None or referred.kind not in kinds or referred.name != entry.name:
+        raise LedgerError(f"{entry.kind!r} must refer to a reservation of the same name.", fix=_FIX)
+    if end := past.end_of(referred.seq):
+        raise ended(end)
+    return referred
+
+
+def ended(end: Entry) -> LedgerError:
+    how, fix = {
+        "bind": ("bound to a release", "A published release stays spent."),
+        "failed": ("recorded as failed", "Void it, or reserve again under another name."),
+    }.get(end.kind, ("voided", "Reserve again under another name."))
+    return LedgerError(f"{end.name!r} is already {how} (entry {end.seq}).", fix=fix)
+
+
+def _new_name(entry: Entry, past: Past) -> None:
+    _refers_to_nothing(entry)
+    if past.has_name(checked_name(entry.name)):
+        raise LedgerError(f"The name {entry.name!r} is already in the ledger.", fix="Choose another name.")
+
+
+def _refers_to_nothing(entry: Entry) -> None:
+    if entry.ref is not None:
+        raise LedgerError(f"{entry.kind!r} refers to no other entry.", fix=_FIX)
+
+
+def _kind(seeded: bool) -> str:
+    return "seeded" if seeded else "private"
+
+
+def checked_name(name: Any, what: str = "name") -> str:
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
+        raise LedgerError(f"The {what} must be a short printable text.", fix=f"Give a {what} such as 'census-2026'.")
+    return name
+
+
+def checked_text(text: Any, what: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise LedgerError(f"A {what} is needed and goes on record.", fix=f"Give the {what} in a few words.")
+    return text
+
+
+# ---- refusals ------------------------------------------------------------------------------------------------------
+
+
+def check_format(written: int, label: str, *, older: bool) -> None:
+    """Refuse another format; ``older`` allows those that we can read and bring up to date."""
+    if written == FORMAT or (older and 0 < written < FORMAT):
+        return
+    age = "newer" if written > FORMAT else "older"
+    if written > FORMAT:
+        fix = "Update nabladp."
+    elif written > 0:
+        fix = "Run `nabladp ledger migrate` on it, once; nothing that is booked changes."
+    else:
+        fix = "Use the version that wrote it."
+    raise LedgerError(f"The ledger {label!r} has the {age} format {written}, not {FORMAT}.", fix=fix, format=written)
+
+
+def broken(label: str) -> LedgerError:
+    return LedgerError(
+        f"The chain of the ledger {label!r} is broken: an entry was changed or is missing.",
+        fix="Run `nabladp ledger verify` to see which, and restore the ledger from a backup.",
+    )
+
+
+class NoLedger(SourceError):
+    """There is no ledger where one was expected. None is ever created on the way."""
+
+
+def no_ledger(label: str) -> NoLedger:
+    return NoLedger(
+        f"There is no ledger {label!r}.",
+        fix="Check the path, and that its disk is mounted. For a new one run `nabladp ledger create plan.toml` "
+        "(in Python Ledger.create).",
+    )
