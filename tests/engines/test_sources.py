@@ -170,7 +170,7 @@ def test_files_too_large_to_keep_are_read_again(kind, tmp_path, monkeypatch):
     for _ in range(2):
         for found, wanted in zip(table.marginals(SETS), by_hand(rows, SETS), strict=True):
             np.testing.assert_array_equal(found, wanted)
-    assert table._codes is None
+    assert table._codes == {}
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])

@@ -254,6 +254,17 @@ def test_values_outside_the_schema_are_named_by_column_only(frame: Any) -> None:
         table.marginals([("day", "level")])
 
 
+def test_a_column_that_is_not_read_makes_nothing_fail(spark: Any) -> None:  # noqa: F811
+    rows = spark.range(0, 300, 1, 3).selectExpr("concat('CANARY', id) as wrong", "id % 4 as a", "id % 2 as b")
+    schema = Schema(tuple(Attribute(name, "integer", low=0, high=3) for name in ("wrong", "a", "b")))
+    table = open_table(rows, schema)
+    assert [int(counts) for counts in table.marginals([()])] == [300]
+    for _ in range(3):  # from the third pass on from codes that Spark keeps, of the columns that broke no rule
+        with pytest.raises(DataError, match="'wrong'"):
+            table.marginals([("wrong", "a")])
+        assert [counts.tolist() for counts in table.marginals([("a",), ("b",)])] == [[75] * 4, [150, 150, 0, 0]]
+
+
 def test_derived_columns_are_checked_on_the_cluster(spark: Any) -> None:  # noqa: F811
     made = spark.range(0, 100, 1, 4).selectExpr("id % 10 as age", "id % 10 >= 5 as old", "id % 3 = 0 as odd")
     schema = Schema(

@@ -244,7 +244,7 @@ print(sorted({{"pandas", "polars", "numba", "scipy"}} & set(sys.modules)))
 SLOW = "select i % 100 as age, 'cook' as job from range(1000000000000) t(i) where i < 500000 or hash(i) = 3"
 
 
-@pytest.mark.parametrize("rows", [None, 10_000], ids=["while counting rows", "during a pass"])
+@pytest.mark.parametrize("rows", [None, 600_000], ids=["while counting rows", "during a pass"])
 def test_ctrl_c_stops_a_pass_and_leaves_no_thread(rows):
     def press():
         os.kill(os.getpid(), signal.SIGINT)
@@ -262,7 +262,7 @@ def test_ctrl_c_stops_a_pass_and_leaves_no_thread(rows):
 def test_an_error_in_a_kernel_stops_the_stream():
     before = threading.active_count()
     with pytest.raises(ZeroDivisionError):
-        open_table(SLOW, SCHEMA, 10_000).fold(lambda batch: 1 / 0)
+        open_table(SLOW, SCHEMA, 600_000).fold(lambda batch: 1 / 0)
     assert threading.active_count() == before
 
 

@@ -38,6 +38,7 @@ class Session:
     of a release is fixed: reserve (durable), read, run, write, bind, show. Nothing is read before the reservation
     except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every release. Where
     one person may have several rows, ``rows_per_person`` says at most how many, and every release costs that much more.
+    ``new_ledger`` creates the ledger, which must not exist yet; without it, it must.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Session:
         adversaries: Mapping[str, Sequence[str]] | None = None,
         rows: int | None = None,
         rows_per_person: int = 1,
+        new_ledger: bool = False,
     ) -> None:
         if ledger is None:
             raise BudgetError("A session needs a ledger.", fix='Give a file, for instance ledger="ledger.db".')
@@ -64,13 +66,11 @@ class Session:
         self.adversaries = {name: tuple(chosen) for name, chosen in (adversaries or {}).items()}
         Guarantee.none(schema).universe.sources([name for chosen in self.adversaries.values() for name in chosen])
         self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows=rows)
+        if rows is not None:
+            self.table.check_rows(rows)
         if self.table.schema.fingerprint() != schema.fingerprint():
             raise DataError("The table was opened with another schema.", fix="Open it with the session's schema.")
-        if isinstance(ledger, Ledger):
-            ledger.check_agrees(Universe.of(schema), budget, test=self.noise.is_seeded)
-            self.ledger = ledger
-        else:
-            self.ledger = Ledger.open(ledger, schema, budget, test=self.noise.is_seeded)
+        self.ledger = _ledger(ledger, schema, budget, test=self.noise.is_seeded, new=new_ledger)
 
     def __repr__(self) -> str:
         return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
@@ -157,6 +157,7 @@ class Session:
         )
         with _spent(entries, pending):
             limits = [line.to_json() for line in self.ledger.spent()]
+            self.table.expect(column for *_, mechanism in parts for column in mechanism.reads(self.schema))
             releases = []
             for (name, place, mechanism), guarantee, error, entry in zip(parts, promises, errors, entries, strict=True):
                 output = mechanism.run(Watched(self.table, place or name, tell), self.noise)
@@ -172,7 +173,7 @@ class Session:
         for mechanism in mechanisms:
             asks = getattr(mechanism, "needs_places", None)
             if asks is not None and asks(self.schema, self.table.n):
-                self.table.check_places()
+                self.table.check_places(mechanism.reads(self.schema))
 
     def _promise(self, mechanism: Mechanism, n: int) -> Guarantee:
         return mechanism.guarantee(self.schema, n).for_rows(self.rows_per_person)
@@ -220,6 +221,18 @@ class Session:
             versions=versions(),
             limits=limits,
         )
+
+
+def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, *, test: bool, new: bool) -> Ledger:
+    """Creates one only where that is asked for: a mistyped path must not bring a fresh budget."""
+    if isinstance(ledger, Ledger):
+        ledger.check_agrees(Universe.of(schema), budget, test=test)
+        return ledger
+    if not new:
+        return Ledger.open(ledger, schema, budget, test=test)
+    if budget is None:
+        raise BudgetError("A new ledger needs a budget.", fix="Give one, e.g. Budget(per_attribute=CDP(0.5)).")
+    return Ledger.create(ledger, schema, budget, test=test)
 
 
 @dataclass(frozen=True)

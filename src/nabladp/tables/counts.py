@@ -45,7 +45,10 @@ class CodedRows(ABC):
 
     @abstractmethod
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
-        """All rows as codes of these attributes; ``ordered``: in the same order each time, as far as there is one."""
+        """All rows as codes of these attributes, which may be none; nothing else of them is looked at.
+
+        ``ordered``: in the same order each time, as far as there is one.
+        """
 
     def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
         """Counts of every combination of values, for each set of attributes, all in one pass over the rows.
@@ -62,7 +65,7 @@ class CodedRows(ABC):
         names the columns it needs; without it, it gets them all. With ``kernel.by_position`` it is called as
         ``kernel(batch, first)``, first being the number of the batch's first row, and rows come in their own order.
         """
-        names = tuple(getattr(kernel, "attributes", self.schema.names)) or self.schema.names[:1]
+        names = tuple(getattr(kernel, "attributes", self.schema.names))
         by_position = bool(getattr(kernel, "by_position", False))
         in_place = None if by_position else getattr(kernel, "add_to", None)
         rows, total, seen = self.n, None, 0

@@ -105,6 +105,8 @@ class Encoder:
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The same rows as codes; a value the schema refuses is a DataError."""
+        if not self.names:
+            return batch.select([])  # which still knows how many rows it has
         columns = []
         for name in self.names:
             codes, faults = encode_column(self.schema[name], batch.column(name))

@@ -18,6 +18,7 @@ from nabladp.tables.objects import object_texts
 class Frame(ABC):
     frame: Any
     in_memory = True
+    keeps_order = True
 
     @abstractmethod
     def _names(self) -> list[str]: ...

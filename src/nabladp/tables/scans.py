@@ -34,6 +34,7 @@ class Scan:
     header_is_text: bool = False  # a first line of text, which might be a row by mistake
     folder: str = ""  # where the paths inside a query start
     rows: int | None = None  # where the file says so without being read
+    keeps_order: bool = True  # a file does; a query that groups returns its rows in another order each time
 
 
 def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
@@ -76,7 +77,7 @@ def scan_query(query: str, folder: str = "") -> Scan:
             fault = duck.readable(error, what)
             raise fault from None
     relation = f"({query.strip().rstrip(';')}\n)"  # the line break ends a comment at the end
-    return Scan(what, relation, columns, relation, folder=folder)
+    return Scan(what, relation, columns, relation, folder=folder, keeps_order=False)
 
 
 def _csv(path: Path, what: str, expected: frozenset[str]) -> Scan:

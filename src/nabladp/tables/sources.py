@@ -27,6 +27,11 @@ class Source(Protocol):
 
     @property
     def in_memory(self) -> bool: ...
+    @property
+    def keeps_order(self) -> bool:
+        """Whether rows come in the same order each time they are asked for in order."""
+        ...
+
     def headers(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
         """What it is, its column names, and whether these are a line of text; one for each file."""
         ...
@@ -46,6 +51,10 @@ class ScanSource:
 
     scans: tuple[Scan, ...]
     in_memory = False
+
+    @property
+    def keeps_order(self) -> bool:
+        return all(scan.keeps_order for scan in self.scans)
 
     def headers(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
         return ((scan.what, scan.columns, scan.header_is_text) for scan in self.scans)
@@ -80,9 +89,9 @@ def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str
         return ArrowFrame(source)
     library, name = type(source).__module__.partition(".")[0], type(source).__name__
     if (library, name) == ("pandas", "DataFrame"):
-        return PandasFrame(source)
+        return PandasFrame(source.copy(deep=False))  # its columns are read one by one: sorting it in between is no harm
     if (library, name) == ("polars", "DataFrame"):
-        return PolarsFrame(source)
+        return PolarsFrame(source.clone())
     fix = "Give a file, a glob, a DuckDB query, a pandas, polars or Arrow table, or a Spark DataFrame."
     if name in ("LazyFrame", "RecordBatchReader", "DuckDBPyRelation"):
         fix = "Collect it into a table first, since rows may be read more than once."

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from nabladp.errors import DataError
 from nabladp.schema import Schema
-from nabladp.tables.counts import CodedRows
-from nabladp.tables.duck import Batches
-from nabladp.tables.encode import Encoder
+from nabladp.tables.counts import CodedRows, wrong_number_of_rows
+from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
+from nabladp.tables.encode import Codes, Encoder, code_type
 from nabladp.tables.sources import Source, open_source
 from nabladp.tables.spark import SparkFrame
 
@@ -24,13 +25,18 @@ KEPT_BYTES = 32 << 20  # codes of files up to this size stay in memory after the
 
 
 class Table(CodedRows):
-    """Rows of people, seen through a schema. Offers counts only; see :class:`nabladp.tables.Counts`."""
+    """Rows of people, seen through a schema. Offers counts only; see :class:`nabladp.tables.Counts`.
+
+    A column is encoded when something that reads it is counted, and not before: what a column holds that nobody reads
+    makes nothing fail.
+    """
 
     def __init__(self, source: Source, schema: Schema, rows: int | None = None) -> None:
         self.schema = schema
         self._source = source
         self._declared_rows = rows
-        self._codes: list[pa.RecordBatch] | None = None
+        self._codes: dict[str, Codes] = {}  # of the columns that are kept, whole
+        self._expected: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Table({len(self.schema)} attributes)"
@@ -49,25 +55,77 @@ class Table(CodedRows):
             raise DataError("The table has no rows.", fix="Give a table with at least one row.")
         return rows
 
-    def check_places(self) -> None:
-        """Refuses a table whose rows may stand elsewhere in another pass; here they never do."""
+    def check_rows(self, rows: int) -> None:
+        """Refuses a number of rows that is known to be another."""
+        known = self.known_rows
+        if known not in (None, rows):
+            raise other_number_of_rows(rows, known)
+
+    def check_places(self, names: Sequence[str] = ()) -> None:
+        """Refuses a table whose rows may stand elsewhere in another pass over these columns (default: all).
+
+        Two runs of a grouping query return its rows in different orders. Only if its codes are kept are there no two.
+        """
+        if not self._source.keeps_order and not self._can_keep(tuple(names) or self.schema.names):
+            raise DataError(
+                "The rows of this query have no fixed order, and they are too many to keep in memory; a holdout and "
+                "randomized labels need one.",
+                fix="Write its result to a file and release from that: copy (select …) to 'people.parquet'.",
+            )
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Columns that will be read. Where codes are kept, the next pass that reads rows encodes all of them.
+
+        So a column that breaks its rules is met before any noise is drawn, and all come from one pass.
+        """
+        wanted = frozenset(names)
+        self._expected = tuple(name for name in self.schema.names if name in wanted)
 
     def raw_batches(self) -> Batches:
         """The rows themselves, for checking them against the schema."""
         return self._source.batches(self.schema.names)
 
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
-        if self._codes is None and self._keeps_codes():
-            kept = []
-            for batch in self._encoded(self.schema.names, ordered=True):  # later passes may ask for it
-                kept.append(batch)
-                yield batch.select(list(names))
-            self._codes = kept
-        elif self._codes is not None:
-            for batch in self._codes:
-                yield batch.select(list(names))
-        else:
-            yield from self._encoded(names, ordered)
+        if not names:
+            return self._no_columns()
+        if all(name in self._codes for name in names):
+            return self._kept(names)
+        wanted = tuple(dict.fromkeys((*names, *self._expected)))
+        if self._source.in_memory:  # a copy that nobody changes: columns of different passes belong together
+            return self._keeping(names, tuple(name for name in wanted if name not in self._codes))
+        for together in (tuple(dict.fromkeys((*self._codes, *wanted))), wanted, names):
+            if self._can_keep(together):
+                return self._keeping(names, together)
+        return self._encoded(names, ordered)
+
+    def _no_columns(self) -> Batches:
+        """Rows of which nothing is read but that they are there."""
+        rows = self._source.count()
+        for start in range(0, rows, BATCH_ROWS):
+            yield pa.RecordBatch.from_arrays([pa.nulls(min(BATCH_ROWS, rows - start))], names=["none"]).select([])
+
+    def _kept(self, names: tuple[str, ...]) -> Batches:
+        rows = batch_rows(len(names))
+        for start in range(0, self.n, rows):
+            yield _batch({name: self._codes[name][start : start + rows] for name in names})
+
+    def _keeping(self, names: tuple[str, ...], read: tuple[str, ...]) -> Batches:
+        """A pass that keeps the codes it reads. In a file or query these replace the others: rows of a query may come
+        in another order, and a file may have changed."""
+        held = self._codes if self._source.in_memory else {}
+        fresh = {name: np.empty(self.n, code_type(self.schema[name].size)) for name in read}
+        start = 0
+        with closing(self._encoded(read, ordered=True)) as batches:  # later passes may ask for the order
+            for batch in batches:
+                end = start + batch.num_rows
+                if end > self.n:
+                    raise wrong_number_of_rows()
+                for name in read:
+                    fresh[name][start:end] = batch.column(name).to_numpy()
+                yield _batch({name: (fresh if name in fresh else held)[name][start:end] for name in names})
+                start = end
+        if start == self.n:
+            self._codes = {**held, **fresh}
 
     def _encoded(self, names: tuple[str, ...], ordered: bool) -> Batches:
         encoder = Encoder(self.schema, names)
@@ -75,8 +133,12 @@ class Table(CodedRows):
             for batch in batches:
                 yield encoder.encode(batch)
 
-    def _keeps_codes(self) -> bool:
-        return self._source.in_memory or self.n * Encoder(self.schema).bytes_per_row() <= KEPT_BYTES
+    def _can_keep(self, names: tuple[str, ...]) -> bool:
+        return self.n * Encoder(self.schema, names).bytes_per_row() <= KEPT_BYTES
+
+
+def _batch(columns: Mapping[str, Codes]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(codes) for codes in columns.values()], names=list(columns))
 
 
 def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
@@ -93,15 +155,21 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
     opened = open_source(source, frozenset(schema.names), str(folder))
     for what, columns, is_text in opened.headers():
         _check_columns(what, columns, is_text, schema)
-    if rows is not None and opened.known_count() not in (None, rows):
-        raise DataError(
-            "The table does not have the number of rows it was said to have.", fix="Correct or remove 'rows'."
-        )
+    if rows is not None and (known := opened.known_count()) not in (None, rows):
+        raise other_number_of_rows(rows, known)
     if isinstance(opened, SparkFrame):
         from nabladp.tables.spark.table import SparkTable  # which builds on this module
 
         return SparkTable(opened, schema, rows)
     return Table(opened, schema, rows)
+
+
+def other_number_of_rows(declared: int, known: int | None) -> DataError:
+    return DataError(
+        f"The table has {known:,} rows, but the number of rows is given as {declared:,}.",
+        fix=f"Write rows = {known}, or remove 'rows'.",
+        rows=known,
+    )
 
 
 def column_types(source: Any) -> list[tuple[str, str]]:

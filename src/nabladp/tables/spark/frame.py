@@ -31,6 +31,7 @@ def is_spark(source: Any) -> bool:
 class SparkFrame:
     frame: DataFrame
     in_memory = False
+    keeps_order = True  # what has none is refused by `check_places`
 
     def __post_init__(self) -> None:
         if ".connect." in type(self.frame).__module__:
@@ -82,6 +83,10 @@ class SparkFrame:
         """Told by their positions: names may hold anything."""
         places = {name: i for i, name in enumerate(self.frame.columns)}
         return self._bare.select(*(f"c{places[name]}" for name in names))
+
+    def no_columns(self) -> DataFrame:
+        """Its rows, of which nothing is read."""
+        return self.frame.selectExpr("true as c0")
 
     @property
     def _bare(self) -> DataFrame:

@@ -35,11 +35,14 @@ class Keeper:
         """A data frame, and how a task comes by the codes of these columns in it."""
         wanted = frozenset(names)
         if self._frame is None or not wanted <= self._names:
-            again, self._read = wanted <= self._read, self._read | wanted
-            if not again or not self._fits(n):
+            if not wanted <= self._read or not self._fits(n):
                 return self._source.columns(names), tasks.FromValues(Encoder(self._schema, names))
             self._frame = self._keep()
         return self._frame, tasks.FromKept(names)
+
+    def note(self, names: tuple[str, ...]) -> None:
+        """These columns were read and broke no rule; one that does must not stop who reads others."""
+        self._read |= frozenset(names)
 
     def _fits(self, n: int) -> bool:
         needed = n * Encoder(self._schema, self._read).bytes_per_row()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING
@@ -46,7 +47,7 @@ class SparkTable(Table):
         self._spark = source.frame.sparkSession
         self._keeper = Keeper(source, schema)
 
-    def check_places(self) -> None:
+    def check_places(self, names: Sequence[str] = ()) -> None:
         self._frame.check_places()
 
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
@@ -54,12 +55,12 @@ class SparkTable(Table):
 
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
         """As for any table. The kernel is first called here, with no rows, to learn the shape of its result."""
-        names = tuple(getattr(kernel, "attributes", self.schema.names)) or self.schema.names[:1]
+        names = tuple(getattr(kernel, "attributes", self.schema.names))
         by_position = bool(getattr(kernel, "by_position", False))
         n, nothing = self.n, self._no_rows(names)
         shape = whole(kernel(nothing, 0) if by_position else kernel(nothing)).shape
         cells = math.prod(shape)
-        frame, rows = self._in_place(names) if by_position else self._keeper.rows(names, n)
+        frame, rows = self._in_place(names) if by_position else self._rows(names, n)
         if not by_position:
             codes = n * Encoder(self.schema, names).bytes_per_row()
             frame = frame.coalesce(most_tasks(self._cores, codes, cells))
@@ -68,7 +69,13 @@ class SparkTable(Table):
         total, seen = self._summed(frame, fold, cells, None if progress is None else _in_rows(progress, n))
         if seen != n:
             raise wrong_number_of_rows()
+        self._keeper.note(names)
         return total.reshape(shape)
+
+    def _rows(self, names: tuple[str, ...], n: int) -> tuple[DataFrame, tasks.Rows]:
+        if not names:
+            return self._frame.no_columns(), tasks.FromValues(Encoder(self.schema, ()), ("c0",))
+        return self._keeper.rows(names, n)
 
     def _in_place(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
         """Always the same columns, whichever are asked for, so that every pass meets every row in the same place."""
