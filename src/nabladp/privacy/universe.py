@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
-from nabladp.errors import GuaranteeError, UnknownAttribute
+from nabladp import checks
+from nabladp.errors import GuaranteeError, UnknownAttribute, shown
+
+
+_ATTRIBUTES = "The attributes of a guarantee"
+_FIX = 'Give a Schema, or a list of names such as ["age", "sex"].'
 
 
 @runtime_checkable
@@ -29,11 +34,21 @@ class Universe:
     public: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "roots", checks.names(self.roots, _ATTRIBUTES, _FIX))
+        object.__setattr__(self, "derived", _derived(self.derived))
+        object.__setattr__(self, "public", frozenset(checks.names(self.public, "The public attributes", _FIX)))
         if len(set(self.roots)) != len(self.roots):
             raise GuaranteeError("An attribute is named twice.", fix="Give every attribute one name.")
         for name in (*self.public, *(s for sources in self.derived.values() for s in sources)):
             if name not in self.roots:
                 raise UnknownAttribute.named(name, self.roots)
+        for name, sources in self.derived.items():
+            if not sources or name in self.roots:  # a column derived from nothing would cost nothing
+                raise GuaranteeError(
+                    f"The derived column {name!r} needs a name of its own and at least one source.",
+                    fix="Name the attributes that it is computed from.",
+                    attribute=name,
+                )
 
     @classmethod
     def of(cls, attributes: HasAttributes | Iterable[str]) -> Universe:
@@ -41,8 +56,8 @@ class Universe:
         if isinstance(attributes, Universe):
             return attributes
         if isinstance(attributes, HasAttributes):
-            return cls(tuple(attributes.roots), dict(attributes.derived), frozenset(attributes.public))
-        return cls(tuple(attributes))
+            return cls(attributes.roots, attributes.derived, attributes.public)
+        return cls(checks.names(attributes, _ATTRIBUTES, _FIX))
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -58,7 +73,7 @@ class Universe:
 
     def sources(self, names: Iterable[str] | str) -> frozenset[str]:
         """The source attributes behind these names; a derived column is its sources."""
-        names = [names] if isinstance(names, str) else list(names)
+        names = checks.name_or_names(names)
         if self._root_set.issuperset(names):
             return frozenset(names)
         found: set[str] = set()
@@ -83,5 +98,11 @@ class Universe:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Universe:
-        derived = {name: tuple(sources) for name, sources in data.get("derived", {}).items()}
-        return cls(tuple(data["attributes"]), derived, frozenset(data.get("public", ())))
+        body = checks.mapping(data, "The attributes of a guarantee", "Do not edit stored guarantees.")
+        return cls(body.get("attributes"), body.get("derived", {}), body.get("public", ()))
+
+
+def _derived(given: Any) -> dict[str, tuple[str, ...]]:
+    held = checks.mapping(given, "The derived attributes", 'Write {"age_band": ("age",)}.')
+    checks.names(held, "The derived attributes", _FIX)
+    return {name: checks.names(sources, f"The sources of {shown(name)}", _FIX) for name, sources in held.items()}

@@ -6,11 +6,10 @@ databases, rights.py the roles on a server; history.py follows the chain, readin
 
 from __future__ import annotations
 
-from nabladp.privacy.ledger.entry import Entry
+from nabladp.privacy.ledger.entry import Entry, NoLedger, no_ledger
 from nabladp.privacy.ledger.history import Problem
 from nabladp.privacy.ledger.ledger import Ledger
 from nabladp.privacy.ledger.limits import Spending
 from nabladp.privacy.ledger.reading import Head
-from nabladp.privacy.ledger.state import NoLedger, no_ledger
 
 __all__ = ["Entry", "Head", "Ledger", "NoLedger", "Problem", "Spending", "no_ledger"]

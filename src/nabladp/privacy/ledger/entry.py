@@ -1,4 +1,4 @@
-"""One line of the ledger, and the hash that chains it to the line before."""
+"""One line of the ledger, the hash that chains it to the line before, and the refusals that all modules share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from nabladp.errors import LedgerError
+from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy.guarantee import Guarantee
 
 FORMAT = 3  # of the tables, the triggers and the entries; another format is refused, never guessed at
@@ -143,3 +143,48 @@ def digest_of(previous: str, *body: str | int | None) -> str:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def checked_name(name: Any, what: str = "name") -> str:
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
+        raise LedgerError(f"The {what} must be a short printable text.", fix=f"Give a {what} such as 'census-2026'.")
+    return name
+
+
+def checked_text(text: Any, what: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise LedgerError(f"A {what} is needed and goes on record.", fix=f"Give the {what} in a few words.")
+    return text
+
+
+def check_format(written: int, label: str, *, older: bool) -> None:
+    """Refuse another format; ``older`` allows those that we can read and bring up to date."""
+    if written == FORMAT or (older and 0 < written < FORMAT):
+        return
+    age = "newer" if written > FORMAT else "older"
+    if written > FORMAT:
+        fix = "Update nabladp."
+    elif written > 0:
+        fix = "Run `nabladp ledger migrate` on it, once; nothing that is booked changes."
+    else:
+        fix = "Use the version that wrote it."
+    raise LedgerError(f"The ledger {label!r} has the {age} format {written}, not {FORMAT}.", fix=fix, format=written)
+
+
+def broken(label: str) -> LedgerError:
+    return LedgerError(
+        f"The chain of the ledger {label!r} is broken: an entry was changed or is missing.",
+        fix="Run `nabladp ledger verify` to see which, and restore the ledger from a backup.",
+    )
+
+
+class NoLedger(SourceError):
+    """There is no ledger where one was expected. None is ever created on the way."""
+
+
+def no_ledger(label: str) -> NoLedger:
+    return NoLedger(
+        f"There is no ledger {label!r}.",
+        fix="Check the path, and that its disk is mounted. For a new one run `nabladp ledger create plan.toml` "
+        "(in Python Ledger.create).",
+    )

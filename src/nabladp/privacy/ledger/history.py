@@ -1,32 +1,35 @@
 """Following a ledger entry by entry: for every use, up to its last entry; for ``verify``, past every problem.
 
-Each process checks each entry once, by the rules of state.py. Whoever can rewrite the whole file can also recompute
-every hash after the change; only a hash kept elsewhere (each release keeps its entry's) shows that.
+Each entry is checked by the rules of state.py when it is first met. How far a user has come in a long ledger is noted
+in a small file of that user's own, outside the ledger, so that the next process starts from there. ``verify`` never
+looks at that note.
+
+Whoever can rewrite the whole file can also recompute every hash after the change; only a hash kept elsewhere (each
+release keeps its entry's) shows that.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabladp.errors import LedgerError
-from nabladp.privacy.ledger.entry import ENDING, SPENDING, Entry, Row
+from nabladp.errors import LedgerError, NablaDPError
+from nabladp.privacy.ledger.entry import ENDING, SPENDING, Entry, Row, broken, check_format
 from nabladp.privacy.ledger.limits import Totals
-from nabladp.privacy.ledger.state import (
-    IllegalEntry,
-    Past,
-    State,
-    broken,
-    check_format,
-    link_problem,
-    next_state,
-    recorded_state,
-)
+from nabladp.privacy.ledger.state import IllegalEntry, Past, State, judged, link_problems, next_state, wrong_totals
 
 if TYPE_CHECKING:
     from nabladp.privacy.ledger.store import Transaction
+
+_LONG = 1_000  # entries after which a note is worth its file
 
 
 class Follower:
@@ -35,6 +38,7 @@ class Follower:
     def __init__(self, label: str, ledger: str) -> None:
         self._label = label
         self._checked = State(ledger)
+        self._noted = 0
 
     def state(self, transaction: Transaction, *, lock: bool = False) -> State:
         """The books at the last entry. ``lock`` keeps other writers out until the transaction ends."""
@@ -47,6 +51,9 @@ class Follower:
             raise LedgerError(
                 f"The ledger {self._label!r} was replaced by another one while in use.", fix="Open it again."
             )
+        if not state.seq and seq >= _LONG:
+            state = _noted_state(transaction, ledger) or state
+            self._noted = state.seq
         last = transaction.at(seq)
         if last is None or last.hash != hash_ or not last.intact() or transaction.highest() != seq or seq < state.seq:
             raise broken(self._label)
@@ -64,6 +71,38 @@ class Follower:
         """Entries up to here need no second look, also where this process has just written them."""
         if state.seq > self._checked.seq:
             self._checked = state
+        if state.seq >= self._noted + _LONG:
+            self._noted = state.seq
+            _note(state)
+
+
+# ---- how far this user has come --------------------------------------------------------------------------------------
+
+
+def _note(state: State) -> None:
+    """Best effort: without the note, the next process checks every entry again."""
+    path = _note_path(state.ledger)
+    with suppress(OSError, RuntimeError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        draft.write_text(json.dumps(state.to_json()), encoding="utf-8")
+        os.replace(draft, path)
+
+
+def _noted_state(transaction: Transaction, ledger: str) -> State | None:
+    """The books at the noted entry, if that entry is still what it was."""
+    try:
+        state = State.from_json(json.loads(_note_path(ledger).read_text(encoding="utf-8")))
+        row = transaction.at(state.seq)
+        same = row is not None and row.intact() and row.hash == state.hash and state.ledger == ledger
+        return state if same and row is not None and Totals.from_json(row.entry().totals) == state.totals else None
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError, AttributeError, NablaDPError):
+        return None
+
+
+def _note_path(ledger: str) -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "nabladp" / "ledgers" / hashlib.sha256(ledger.encode()).hexdigest()[:32]
 
 
 def _pages(transaction: Transaction, after: int) -> Iterator[list[Row]]:
@@ -138,6 +177,10 @@ def problems(transaction: Transaction) -> Iterator[Problem]:
     """Every problem, in order of the entries."""
     written, ledger = transaction.identity()
     head, state = transaction.head(), State(ledger)
+    first = transaction.at(1)
+    if first is not None and (stated := _identity(first)) not in (None, ledger):
+        yield Problem(1, "changed", "The ledger's identity was changed after it was written.")
+        state = State(str(stated))
     for rows in _pages(transaction, 0):
         past = PagePast(transaction, rows)
         for row in rows:
@@ -154,21 +197,33 @@ def problems(transaction: Transaction) -> Iterator[Problem]:
 
 def _passed(state: State, row: Row, past: Past) -> tuple[State, list[Problem]]:
     """The books after this row whatever it is, and what is wrong with it."""
-    found = [link_problem(state, row)]
+    found = link_problems(state, row)
     try:
-        after = recorded_state(replace(state, seq=row.seq - 1), row, past)
+        after, recorded = judged(replace(state, seq=row.seq - 1), row, past)
+        if after.totals != recorded:
+            found.append(wrong_totals(row))
     except IllegalEntry as error:
         found.append(error)
-        after = replace(state, seq=row.seq, hash=row.hash, totals=_recorded_totals(state, row))
-    return after, [Problem(error.seq, error.what, error.message) for error in found if error is not None]
+        after, recorded = replace(state, seq=row.seq, hash=row.hash), _recorded_totals(state, row)
+    # The entries after it are judged by what it states, so that each reports its own fault
+    return replace(after, totals=recorded), [Problem(error.seq, error.what, error.message) for error in found]
 
 
 def _recorded_totals(state: State, row: Row) -> Totals:
-    """What an illegal entry states: the entries after it are judged by that, so that each reports its own fault."""
+    """What an illegal entry states, where that can be read."""
     try:
         return Totals.from_json(row.entry().totals)
     except (LedgerError, KeyError, TypeError, ValueError, AttributeError):
         return state.totals
+
+
+def _identity(opening: Row) -> str | None:
+    """The ledger's identity as its opening states it, where that can be read."""
+    try:
+        stated = opening.entry().payload.get("ledger")
+    except LedgerError:
+        return None
+    return stated if isinstance(stated, str) else None
 
 
 def _problems_at_the_end(state: State, head: tuple[int, str], written: int) -> Iterator[Problem]:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget
-from nabladp.privacy.ledger.entry import FORMAT, Draft, now
+from nabladp.privacy.ledger.entry import FORMAT, Draft, NoLedger, check_format, no_ledger, now
 from nabladp.privacy.ledger.history import Follower
 from nabladp.privacy.ledger.limits import check_same_budget, widened
-from nabladp.privacy.ledger.state import NoLedger, State, check_format, no_ledger
+from nabladp.privacy.ledger.state import State
 from nabladp.privacy.ledger.writing import Book, Pen, budget_payload
 from nabladp.privacy.universe import HasAttributes, Universe
 

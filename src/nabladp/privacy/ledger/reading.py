@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Figure, Guarantee
-from nabladp.privacy.ledger.entry import Entry, Row
+from nabladp.privacy.ledger.entry import Entry, Row, broken
 from nabladp.privacy.ledger.history import Follower, Problem, problems
 from nabladp.privacy.ledger.limits import Spending
-from nabladp.privacy.ledger.state import State, broken, standing_guarantees
+from nabladp.privacy.ledger.state import State, standing_guarantees
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:

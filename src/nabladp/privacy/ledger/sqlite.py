@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from nabladp.errors import LedgerError, NablaDPError, SourceError
-from nabladp.privacy.ledger.state import NoLedger, no_ledger
+from nabladp.privacy.ledger.entry import NoLedger, no_ledger
 from nabladp.privacy.ledger.store import WAIT, WRITE, Database, locked, refused
 
 _ONLY_GROWS = "the ledger only grows"

@@ -24,10 +24,10 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from nabladp.errors import LedgerError, NablaDPError, SourceError
+from nabladp.errors import LedgerError, NablaDPError
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.ledger.entry import FIRST, FORMAT, Entry, Row, canonical
+from nabladp.privacy.ledger.entry import FIRST, FORMAT, Entry, Row, canonical, checked_name, checked_text
 from nabladp.privacy.ledger.limits import (
     Keys,
     Spending,
@@ -86,6 +86,22 @@ class State:
         keys = keys_of(universe, limits)
         return replace(self, budget=budget, limits=limits, universe=universe, keys=keys, costs={})
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **{name: getattr(self, name) for name in ("ledger", "seq", "hash", "format", "test")},
+            "universe": self.universe.to_json(),
+            "budget": None if self.budget is None else self.budget.to_json(),
+            "limits": [limit.to_json() for limit in self.limits],
+            "totals": self.totals.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> State:
+        plain = {name: data[name] for name in ("ledger", "seq", "hash", "format", "test")}
+        universe = Universe.from_json(data["universe"])
+        state = cls(**plain, totals=Totals.from_json(data["totals"]))
+        return state.under(*stated_limits(data, universe), universe)
+
     @property
     def spending(self) -> list[Spending]:
         return spending(self.limits, self.keys, self.totals)
@@ -119,22 +135,26 @@ _FIX = "Run `nabladp ledger verify` to see every problem, and restore the ledger
 
 def next_state(state: State, row: Row, past: Past) -> State:
     """The books after this row, which must be the next one, unchanged and legal."""
-    if problem := link_problem(state, row):
+    for problem in link_problems(state, row):
         raise problem
-    return recorded_state(state, row, past)
+    after, recorded = judged(state, row, past)
+    if after.totals != recorded:
+        raise wrong_totals(row)
+    return after
 
 
-def link_problem(state: State, row: Row) -> IllegalEntry | None:
+def link_problems(state: State, row: Row) -> list[IllegalEntry]:
     """Whether the row follows the last one in the chain of hashes."""
+    found = []
     if row.seq != state.seq + 1 or row.previous != state.hash:
-        return IllegalEntry(f"Entry {row.seq} does not follow the entry before it.", seq=row.seq, what="order")
+        found.append(IllegalEntry(f"Entry {row.seq} does not follow the entry before it.", seq=row.seq, what="order"))
     if not row.intact():
-        return IllegalEntry(f"Entry {row.seq} was changed after it was written.", seq=row.seq, what="changed")
-    return None
+        found.append(IllegalEntry(f"Entry {row.seq} was changed after it was written.", seq=row.seq, what="changed"))
+    return found
 
 
-def recorded_state(state: State, row: Row, past: Past) -> State:
-    """The books after this row, by the rules; its totals must be the ones that follow."""
+def judged(state: State, row: Row, past: Past) -> tuple[State, Totals]:
+    """The books after this row, by the rules, and the totals that it states, which must be the same."""
     try:
         entry = row.entry()
         after = apply(state, entry, past)
@@ -143,11 +163,12 @@ def recorded_state(state: State, row: Row, past: Past) -> State:
         raise IllegalEntry(f"Entry {row.seq} is not allowed: {error.message}", seq=row.seq) from None
     except _UNREADABLE:
         raise IllegalEntry(f"Entry {row.seq} cannot be read.", seq=row.seq) from None
-    if after.totals != recorded:
-        raise IllegalEntry(
-            f"The totals of entry {row.seq} do not follow from what was booked.", seq=row.seq, what="totals"
-        )
-    return replace(after, seq=row.seq, hash=row.hash)
+    return replace(after, seq=row.seq, hash=row.hash), recorded
+
+
+def wrong_totals(row: Row) -> IllegalEntry:
+    text = f"The totals of entry {row.seq} do not follow from what was booked."
+    return IllegalEntry(text, seq=row.seq, what="totals")
 
 
 def apply(state: State, entry: Entry, past: Past) -> State:
@@ -348,51 +369,3 @@ def _refers_to_nothing(entry: Entry) -> None:
 
 def _kind(seeded: bool) -> str:
     return "seeded" if seeded else "private"
-
-
-def checked_name(name: Any, what: str = "name") -> str:
-    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
-        raise LedgerError(f"The {what} must be a short printable text.", fix=f"Give a {what} such as 'census-2026'.")
-    return name
-
-
-def checked_text(text: Any, what: str) -> str:
-    if not isinstance(text, str) or not text.strip():
-        raise LedgerError(f"A {what} is needed and goes on record.", fix=f"Give the {what} in a few words.")
-    return text
-
-
-# ---- refusals ------------------------------------------------------------------------------------------------------
-
-
-def check_format(written: int, label: str, *, older: bool) -> None:
-    """Refuse another format; ``older`` allows those that we can read and bring up to date."""
-    if written == FORMAT or (older and 0 < written < FORMAT):
-        return
-    age = "newer" if written > FORMAT else "older"
-    if written > FORMAT:
-        fix = "Update nabladp."
-    elif written > 0:
-        fix = "Run `nabladp ledger migrate` on it, once; nothing that is booked changes."
-    else:
-        fix = "Use the version that wrote it."
-    raise LedgerError(f"The ledger {label!r} has the {age} format {written}, not {FORMAT}.", fix=fix, format=written)
-
-
-def broken(label: str) -> LedgerError:
-    return LedgerError(
-        f"The chain of the ledger {label!r} is broken: an entry was changed or is missing.",
-        fix="Run `nabladp ledger verify` to see which, and restore the ledger from a backup.",
-    )
-
-
-class NoLedger(SourceError):
-    """There is no ledger where one was expected. None is ever created on the way."""
-
-
-def no_ledger(label: str) -> NoLedger:
-    return NoLedger(
-        f"There is no ledger {label!r}.",
-        fix="Check the path, and that its disk is mounted. For a new one run `nabladp ledger create plan.toml` "
-        "(in Python Ledger.create).",
-    )

@@ -28,8 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from nabladp.errors import LedgerError, NablaDPError, SourceError
-from nabladp.privacy.ledger.entry import FIRST, FORMAT, Row
-from nabladp.privacy.ledger.state import broken, check_format
+from nabladp.privacy.ledger.entry import FIRST, FORMAT, Row, broken, check_format
 
 T = TypeVar("T")
 PAGE = 500  # rows or names in one statement

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.ledger.entry import SPENDING, TEST, Draft, Entry, Row, canonical, now
+from nabladp.privacy.ledger.entry import SPENDING, TEST, Draft, Entry, Row, canonical, checked_name, checked_text, now
 from nabladp.privacy.ledger.limits import Tally, cost_of, same_budget, total_of, widened
 from nabladp.privacy.ledger.reading import LedgerView, Which
-from nabladp.privacy.ledger.state import Past, State, apply, checked_name, checked_text, ended, exceeded_limits
+from nabladp.privacy.ledger.state import Past, State, apply, ended, exceeded_limits
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:
