@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,13 @@ PROGRAMS = {
 }
 POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
 ON_SPARK = ("tests/engines/test_spark.py", "tests/engines/test_spark_plans.py", "tests/contract/test_engines.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Nothing is written to the cache of whoever runs the tests, nor read from it; subprocesses inherit this."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="nabladp-cache-")
+        config.add_cleanup(lambda: shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True))
 
 
 @pytest.hookimpl(optionalhook=True)

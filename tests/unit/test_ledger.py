@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger(path: Path) -> Ledger:
-    return Ledger.open(path, PEOPLE, BUDGET)
+    return Ledger.create(path, PEOPLE, BUDGET)
 
 
 def spent(ledger: Ledger) -> dict[str, int | None]:
@@ -62,7 +62,7 @@ def test_a_reservation_is_on_record(ledger: Ledger, path: Path) -> None:
 
 
 def test_a_limit_is_met_to_the_unit(path: Path) -> None:
-    ledger = Ledger.open(path, PEOPLE, Budget(person=Rho(Fraction(10, UNIT))))
+    ledger = Ledger.create(path, PEOPLE, Budget(person=Rho(Fraction(10, UNIT))))
     ledger.reserve(touch("age", cost=Rho(Fraction(7, UNIT))), "seven")
     with pytest.raises(BudgetExceeded) as caught:
         ledger.reserve(touch("age", cost=Rho(Fraction(4, UNIT))), "four")
@@ -88,7 +88,7 @@ def test_the_refusal_names_limit_requested_spent_left(ledger: Ledger) -> None:
 
 
 def test_a_shortage_below_display_precision_is_shown_in_full(path: Path) -> None:
-    ledger = Ledger.open(path, PEOPLE, Budget(person=Rho(1)))
+    ledger = Ledger.create(path, PEOPLE, Budget(person=Rho(1)))
     with pytest.raises(BudgetExceeded, match=r"requested ρ = 1\.0000000000000002 .*left 1\.0 of 1\.0"):
         ledger.reserve(touch("age", cost=Rho(1 + Fraction(1, UNIT))), "a unit too many")
 
@@ -108,7 +108,7 @@ def test_a_plan_is_reserved_whole_or_not_at_all(ledger: Ledger) -> None:
 
 
 def test_a_pure_limit_refuses_what_has_no_pure_bound(path: Path) -> None:
-    ledger = Ledger.open(path, PEOPLE, Budget(attributes={"age": Pure(1)}, person=Rho(1)))
+    ledger = Ledger.create(path, PEOPLE, Budget(attributes={"age": Pure(1)}, person=Rho(1)))
     with pytest.raises(BudgetExceeded, match="no bound in pure ε on the attributes of the limit 'age'") as caught:
         ledger.reserve(touch("age"), "gaussian")
     assert caught.value.fields["requested"] is None and "Laplace" in caught.value.fix
@@ -119,11 +119,15 @@ def test_a_pure_limit_refuses_what_has_no_pure_bound(path: Path) -> None:
 
 
 def test_two_limits_on_one_set_are_both_enforced(path: Path) -> None:
-    ledger = Ledger.open(path, PEOPLE, Budget(attributes={"age": Rho(1)}, sets={"age": Rho(0.1), ("age",): Pure(9)}))
+    ledger = Ledger.create(path, PEOPLE, Budget(attributes={"age": Rho(1)}, sets={"age": Rho(0.1), "age+age": Pure(9)}))
     with pytest.raises(BudgetExceeded) as caught:
         ledger.reserve(touch("age", cost=Rho(0.5)), "x")
-    assert caught.value.fields["limits"] == ["age", "age"]
+    assert sorted(caught.value.fields["limits"]) == ["age", "age+age"]
     ledger.reserve(touch("age", cost=Pure(0.1)), "y")
+    ledger.change_budget(Budget(sets={"age": Pure(0.25)}), "a pure limit")
+    with pytest.raises(BudgetExceeded) as caught:
+        ledger.reserve(touch("age", cost=Pure(0.2)), "z")
+    assert caught.value.fields["measure"] == "pure ε" and ledger.verify() == []
 
 
 def test_names_are_unique_and_a_free_one_is_suggested(ledger: Ledger) -> None:
@@ -212,7 +216,7 @@ def test_the_ledger_owns_its_budget(ledger: Ledger, path: Path) -> None:
 
 def test_a_fraction_as_a_limit_reopens(path: Path) -> None:
     third = Budget(person=Rho(Fraction(1, 3)))
-    Ledger.open(path, PEOPLE, third)
+    Ledger.create(path, PEOPLE, third)
     (line,) = Ledger.open(path, PEOPLE, third).spent()
     assert line.limit.units == UNIT // 3
 
@@ -222,7 +226,7 @@ def test_seeded_releases_need_a_test_ledger(ledger: Ledger, path: Path, tmp_path
         ledger.reserve(touch("age"), "seeded", seeded=True)
     with pytest.raises(LedgerError, match="private ledger"):
         Ledger.open(path, PEOPLE, BUDGET, test=True)
-    trial = Ledger.open(tmp_path / "test.db", PEOPLE, BUDGET, test=True)
+    trial = Ledger.create(tmp_path / "test.db", PEOPLE, BUDGET, test=True)
     entry = trial.reserve(touch("age"), "seeded", seeded=True)
     trial.bind(entry, "digest", seeded=True)
     trial.void(trial.reserve(touch("age"), "unseeded"), "no need")

@@ -26,7 +26,7 @@ def touch(*names: str, cost: Rho | Pure = SMALL) -> Guarantee:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(tmp_path / "ledger.db", PEOPLE, BUDGET)
+    return Ledger.create(tmp_path / "ledger.db", PEOPLE, BUDGET)
 
 
 def spent(ledger: Ledger) -> dict[str, int | None]:
@@ -61,7 +61,7 @@ def test_bind_all_is_one_step(ledger: Ledger) -> None:
 
 
 def test_the_seeded_flag_must_agree(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path / "test.db", PEOPLE, BUDGET, test=True)
+    ledger = Ledger.create(tmp_path / "test.db", PEOPLE, BUDGET, test=True)
     seeded, plain = ledger.reserve(touch("age"), "s", seeded=True), ledger.reserve(touch("age"), "p")
     for entry, flag in ((seeded, False), (plain, True)):
         with pytest.raises(LedgerError, match="was reserved as"):
@@ -70,7 +70,7 @@ def test_the_seeded_flag_must_agree(tmp_path: Path) -> None:
 
 
 def test_an_entry_of_another_ledger_is_noticed(ledger: Ledger, tmp_path: Path) -> None:
-    other = Ledger.open(tmp_path / "other.db", PEOPLE, BUDGET)
+    other = Ledger.create(tmp_path / "other.db", PEOPLE, BUDGET)
     foreign = other.reserve(touch("age"), "first")
     ledger.reserve(touch("age"), "first")
     with pytest.raises(LedgerError, match="another ledger"):
@@ -101,7 +101,7 @@ def test_a_void_needs_a_reason(ledger: Ledger, reason: str) -> None:
 
 
 def test_voiding_takes_back_the_missing_pure_bound(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path / "l.db", PEOPLE, Budget(person=Rho(1)))
+    ledger = Ledger.create(tmp_path / "l.db", PEOPLE, Budget(person=Rho(1)))
     ledger.reserve(touch("age"), "gaussian")
     ledger.reserve(touch("age", cost=Pure(0.5)), "laplace")
     ledger.void("gaussian", "not run")
@@ -211,7 +211,7 @@ BUDGETS = [
 @given(steps=STEPS)
 def test_totals_always_equal_the_composed_guarantee(tmp_path_factory: pytest.TempPathFactory, steps) -> None:  # type: ignore[no-untyped-def]
     """Whatever happens, each limit's running total is the composed guarantee's exact figure on that set."""
-    ledger = Ledger.open(tmp_path_factory.mktemp("walk") / "l.db", PEOPLE, BUDGET)
+    ledger = Ledger.create(tmp_path_factory.mktemp("walk") / "l.db", PEOPLE, BUDGET)
     for number, (kind, names, size, pure) in enumerate(steps):
         guarantee = touch(*names, cost=(Pure if pure else Rho)(size / 1000))
         waiting = ledger.unfinished()

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from first_format import write_file
+from earlier_formats import EARLIER, LENGTH, write_file
 
 from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy import Budget, Guarantee, Rho
-from nabladp.privacy.ledger import Ledger
-from nabladp.privacy.ledger.dialect import SQLite
-from nabladp.privacy.ledger.entry import FORMAT, canonical, now
-from nabladp.privacy.ledger.formats import check_format, statements_from
-from nabladp.privacy.ledger.pen import Pen, checked_name
+from nabladp.privacy.ledger import Ledger, NoLedger
+from nabladp.privacy.ledger.entry import FORMAT, canonical, check_format, checked_name, now
+from nabladp.privacy.ledger.sqlite import SQLite
+from nabladp.privacy.ledger.state import State
+from nabladp.privacy.ledger.writing import Pen
 from nabladp.privacy.universe import Universe
 
 AGE, BUDGET = Guarantee.touch(("age",), "age", Rho(0.01)), Budget(person=Rho(1))
@@ -25,26 +25,29 @@ AGE, BUDGET = Guarantee.touch(("age",), "age", Rho(0.01)), Budget(person=Rho(1))
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.db"
-    with Ledger.open(path, ("age",), BUDGET) as ledger:
+    with Ledger.create(path, ("age",), BUDGET) as ledger:
         ledger.reserve(AGE, "a")
     return path
 
 
-def test_only_with_a_schema_and_a_budget_is_a_ledger_made(tmp_path: Path) -> None:
+def test_a_ledger_is_made_by_creating_it_only(tmp_path: Path) -> None:
     where = tmp_path / "none.db"
     for call in (
         lambda: Ledger.open(where, ("age",)),
+        lambda: Ledger.open(where, ("age",), BUDGET),
+        lambda: Ledger.open(where, ("age",), BUDGET, test=True),
         lambda: Ledger.open(where, budget=BUDGET),
         lambda: Ledger.migrate(where),
         lambda: Ledger.read(where),
     ):
-        with pytest.raises(SourceError, match="There is no ledger"):
+        with pytest.raises(NoLedger, match="There is no ledger") as caught:
             call()
+        assert isinstance(caught.value, SourceError) and "nabladp ledger create plan.toml" in caught.value.fix
     assert not Ledger.exists(where) and list(tmp_path.iterdir()) == []
 
 
 def test_only_a_test_ledger_may_lie_where_commits_can_be_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Ledger.open(path.with_name("test.db"), ("age",), BUDGET, test=True)
+    made = Ledger.create(path.with_name("test.db"), ("age",), BUDGET, test=True)
     made.close()
     monkeypatch.setattr(SQLite, "shared", True)
     monkeypatch.setattr(SQLite, "switched_off", lambda *_: ["fsync"])
@@ -67,7 +70,7 @@ def test_private_and_test_ledgers_are_told_apart(path: Path) -> None:
     with pytest.raises(LedgerError, match="is a private ledger and cannot serve as a test one"):
         Ledger.open(path, test=True)
     other = path.with_name("test.db")
-    Ledger.open(other, ("age",), BUDGET, test=True).close()
+    Ledger.create(other, ("age",), BUDGET, test=True).close()
     with pytest.raises(LedgerError, match="is a test ledger and cannot serve as a private one"):
         Ledger.open(other)
 
@@ -78,20 +81,22 @@ def test_another_budget_is_refused_on_opening(path: Path) -> None:
     Ledger.open(path, ("age",), BUDGET).close()
 
 
-def test_bringing_it_up_to_date_is_on_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_bringing_it_up_to_date_is_on_record(tmp_path: Path, earlier: int) -> None:
     old = tmp_path / "old.db"
-    write_file(old)
-    assert (Ledger.migrate(old), Ledger.migrate(old)) == (1, FORMAT)
+    write_file(old, earlier)
+    assert (Ledger.migrate(old), Ledger.migrate(old)) == (earlier, FORMAT)
     with Ledger.read(old) as ledger:
         *_, last = ledger.entries()
-        assert (last.seq, last.kind, last.name, last.ref) == (9, "format", "format", None)
-        assert {name: last.payload[name] for name in last.payload if name != "ticket"} == {"from": 1, "format": FORMAT}
+        assert (last.seq, last.kind, last.name, last.ref) == (LENGTH[earlier] + 1, "format", "format", None)
+        payload = {name: last.payload[name] for name in last.payload if name != "ticket"}
+        assert payload == {"from": earlier, "format": FORMAT}
 
 
 def test_a_format_is_ours_or_refused() -> None:
-    assert statements_from(1) == statements_from(FORMAT) == []
     check_format(FORMAT, "books", older=False)
-    check_format(1, "books", older=True)
+    for older in range(1, FORMAT):
+        check_format(older, "books", older=True)
     for written, older, age, fix in (
         (1, False, "older", "Run `nabladp ledger migrate` on it, once; nothing that is booked changes."),
         (0, True, "older", "Use the version that wrote it."),
@@ -99,7 +104,8 @@ def test_a_format_is_ours_or_refused() -> None:
         (FORMAT + 1, True, "newer", "Update nabladp."),
         (FORMAT + 1, False, "newer", "Update nabladp."),
     ):
-        with pytest.raises(LedgerError, match=f"^The ledger 'books' has the {age} format {written}, not 2") as error:
+        told = f"^The ledger 'books' has the {age} format {written}, not {FORMAT}"
+        with pytest.raises(LedgerError, match=told) as error:
             check_format(written, "books", older=older)
         assert error.value.fix == fix and error.value.fields == {"format": written}
 
@@ -174,4 +180,4 @@ def test_the_next_free_name_is_suggested_and_none_is_left_out(path: Path) -> Non
 
 def test_nothing_that_was_not_written_stands(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        assert not ledger._store.read(lambda transaction: Pen(transaction, None, test=False).stands(transaction))
+        assert not ledger._store.read(lambda transaction: Pen(transaction, State("x"), test=False).stands(transaction))

@@ -17,7 +17,8 @@ from sqlalchemy.engine import Engine
 from nabladp.errors import LedgerError, NablaDPError, SourceError
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.ledger import Ledger
+from nabladp.privacy.ledger import Ledger, NoLedger
+from nabladp.privacy.ledger.entry import FORMAT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Rho
 
@@ -29,12 +30,12 @@ COST = Guarantee.touch(PEOPLE, ["age"], Rho(0.01))
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.db"
-    with Ledger.open(path, PEOPLE, BUDGET) as ledger:
+    with Ledger.create(path, PEOPLE, BUDGET) as ledger:
         ledger.reserve(COST, "first")
     return path
 
 
-def both(path: Path) -> list[Callable[[], Ledger]]:
+def both(path: Path | str) -> list[Callable[[], Ledger]]:
     return [lambda: Ledger.open(path, PEOPLE, BUDGET), lambda: Ledger.read(path)]
 
 
@@ -63,7 +64,7 @@ def test_a_database_of_something_else(tmp_path: Path) -> None:
         assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(("written", "text"), [(0, "older format 0"), (3, "newer format 3")])
+@pytest.mark.parametrize(("written", "text"), [(0, "older format 0"), (FORMAT + 1, f"newer format {FORMAT + 1}")])
 def test_another_format_is_refused(path: Path, written: int, text: str) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("DROP TRIGGER meta_no_UPDATE")
@@ -77,43 +78,54 @@ def test_another_format_is_refused(path: Path, written: int, text: str) -> None:
 
 
 def test_reading_never_creates(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="There is no ledger"):
-        Ledger.read(tmp_path / "none.db")
-    with pytest.raises(SourceError, match="There is no ledger"):
-        Ledger.open(tmp_path / "none.db")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "empty.db").touch()
-    with pytest.raises(LedgerError, match="holds no ledger yet"):
-        Ledger.read(tmp_path / "empty.db")
-    with pytest.raises(LedgerError, match="holds no ledger yet"):
-        Ledger.open(tmp_path / "empty.db", PEOPLE)
-    assert (tmp_path / "empty.db").stat().st_size == 0
-    Ledger.open(tmp_path / "empty.db", PEOPLE, BUDGET)  # a creation that was cut short is completed
+    """Nor does opening: a mistyped path or an unmounted disk must not bring a fresh budget."""
+    for path in (tmp_path / "none.db", tmp_path / "no folder" / "ledger.db", tmp_path / "empty.db"):
+        if path.stem == "empty":  # what a creation leaves behind that was cut short
+            path.touch()
+        before = sorted(tmp_path.rglob("*"))
+        for call in (*both(path), lambda path=path: Ledger.open(path), lambda path=path: Ledger.migrate(path)):
+            with pytest.raises(NoLedger, match=r"There is no ledger|does not exist") as caught:
+                call()
+            assert "Check the path, and that its disk is mounted" in caught.value.fix
+        assert not Ledger.exists(path) and sorted(tmp_path.rglob("*")) == before
+    assert path.stat().st_size == 0
+    Ledger.create(path, PEOPLE, BUDGET).reserve(COST, "first")
+
+
+def test_creating_never_opens(path: Path) -> None:
+    before = path.read_bytes()
+    for budget in (BUDGET, Budget(person=Rho(2))):
+        with pytest.raises(LedgerError, match=r"There is a ledger .* already") as caught:
+            Ledger.create(path, PEOPLE, budget)
+        assert "--new-ledger" in caught.value.fix
+    assert path.read_bytes() == before
 
 
 def test_a_budget_that_does_not_fit_creates_no_file(tmp_path: Path) -> None:
     with pytest.raises(NablaDPError):
-        Ledger.open(tmp_path / "l.db", PEOPLE, Budget(attributes={"height": Rho(1)}))
+        Ledger.create(tmp_path / "l.db", PEOPLE, Budget(attributes={"height": Rho(1)}))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_folders(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="is a folder"):
-        Ledger.open(tmp_path, PEOPLE, BUDGET)
-    with pytest.raises(SourceError, match="does not exist"):
-        Ledger.open(tmp_path / "no" / "l.db", PEOPLE, BUDGET)
+    for make in (Ledger.create, Ledger.open):
+        with pytest.raises(SourceError, match="is a folder"):
+            make(tmp_path, PEOPLE, BUDGET)
+        with pytest.raises(SourceError, match="does not exist"):
+            make(tmp_path / "no" / "l.db", PEOPLE, BUDGET)
     assert not (tmp_path / "no").exists()
 
 
 @pytest.mark.parametrize("where", ["", ":memory:"])
 def test_a_ledger_must_outlive_the_process(where: str) -> None:
-    with pytest.raises(LedgerError, match="outlive"):
-        Ledger.open(where, PEOPLE, BUDGET)
+    for make in (Ledger.create, Ledger.open):
+        with pytest.raises(LedgerError, match="outlive"):
+            make(where, PEOPLE, BUDGET)
 
 
 @pytest.mark.parametrize("name", ["a b.db", "100%.db", "what?mode=memory", "#1.db", "ünïcode.db"])
 def test_odd_file_names(tmp_path: Path, name: str) -> None:
-    Ledger.open(str(tmp_path / name), PEOPLE, BUDGET).reserve(COST, "x")
+    Ledger.create(str(tmp_path / name), PEOPLE, BUDGET).reserve(COST, "x")
     assert [p.name for p in tmp_path.iterdir()] == [name]
     assert Ledger.read(tmp_path / name).entry("x").seq == 2
 
@@ -146,7 +158,7 @@ def test_a_ledger_removed_while_in_use_does_not_come_back_empty(path: Path) -> N
     with pytest.raises(SourceError, match="cannot be opened"):
         ledger.reserve(COST, "x")
     assert not path.exists()
-    Ledger.open(path, PEOPLE, BUDGET)
+    Ledger.create(path, PEOPLE, BUDGET)
     with pytest.raises(LedgerError, match="replaced by another"):
         ledger.reserve(COST, "x")
 
@@ -182,8 +194,8 @@ def test_a_full_disk(path: Path, tmp_path: Path) -> None:
         ledger.reserve(COST, "x" * 200, {"note": "y" * 20000})
     assert path.read_bytes() == before and ledger.verify() == []
     with on_connect("PRAGMA max_page_count = 1"), pytest.raises(SourceError, match="full"):
-        Ledger.open(tmp_path / "new.db", PEOPLE, BUDGET)
-    Ledger.open(tmp_path / "new.db", PEOPLE, BUDGET).reserve(COST, "x")
+        Ledger.create(tmp_path / "new.db", PEOPLE, BUDGET)
+    Ledger.create(tmp_path / "new.db", PEOPLE, BUDGET).reserve(COST, "x")
 
 
 LIMITED = """
@@ -226,7 +238,8 @@ if os.geteuid() == 0:
 print(len(list(Ledger.read(sys.argv[1]).entries())))
 for place in sys.argv[1:]:
     try:
-        ledger = Ledger.open(place, ["age", "race"], Budget(person=Rho(1)))
+        make = Ledger.open if place == sys.argv[1] else Ledger.create
+        ledger = make(place, ["age", "race"], Budget(person=Rho(1)))
         ledger.reserve(Guarantee.touch(["age", "race"], ["age"], Rho(0.01)), "x")
     except NablaDPError as error:
         print(type(error).__name__, error)
@@ -241,7 +254,7 @@ def test_read_only(what: str) -> None:
     folder = Path(tempfile.mkdtemp())  # pytest's own folders are closed to other users
     path = folder / "ledger.db"
     try:
-        Ledger.open(path, PEOPLE, BUDGET).reserve(COST, "first")
+        Ledger.create(path, PEOPLE, BUDGET).reserve(COST, "first")
         before = path.read_bytes()
         path.chmod(0o444 if what == "file" else 0o666)
         folder.chmod(0o777 if what == "file" else 0o555)
@@ -273,7 +286,7 @@ def test_read_only(what: str) -> None:
     ],
 )
 def test_passwords_never_appear(address: str) -> None:
-    for call in (lambda: Ledger.open(address, PEOPLE, BUDGET), lambda: Ledger.read(address)):
+    for call in (*both(address), lambda: Ledger.create(address, PEOPLE, BUDGET)):
         with pytest.raises(NablaDPError) as caught:
             call()
         shown = f"{caught.value} {caught.value.to_json()} {caught.value.__cause__} {caught.value.__suppress_context__}"

@@ -10,14 +10,13 @@ from nabladp.errors import BudgetExceeded, LedgerError
 from nabladp.privacy import Budget, Guarantee, Pure, Rho
 from nabladp.privacy.budget import Limit
 from nabladp.privacy.ledger import Ledger
-from nabladp.privacy.ledger.rules import Spending, check_limits, check_same_budget
-from nabladp.privacy.ledger.totals import Tally
+from nabladp.privacy.ledger.limits import Spending, Tally, check_limits, check_same_budget
 from nabladp.privacy.units import UNIT
 
 ALL = frozenset("abcde")
-A = Limit.of("a", "a", Rho(1))
+A = Limit.of("a", ["a"], Rho(1))
 PERSON, PURE = Limit.of("person", ALL, Rho(1)), Limit.of("person", ALL, Pure(1))
-OTHERS = [Spending(Limit.of(name, name, Rho(1)), UNIT) for name in "bcde"]
+OTHERS = [Spending(Limit.of(name, [name], Rho(1)), UNIT) for name in "bcde"]
 UNBOUNDED = Tally(unbounded_rho=1, unbounded_pure=1)
 LEAVE_A = "Ask for at most what is left, or leave out 'a'."
 LEAVE_SOME = "Ask for at most what is left, or leave out some attributes of this limit."
@@ -94,7 +93,7 @@ def test_a_limit_is_reached_to_the_last_unit_and_no_further(spent: int | None) -
 
 
 def test_another_budget_is_told_by_the_first_limit_that_differs() -> None:
-    ours = [A, Limit.of("two", "a", Rho(2)), PERSON]
+    ours = [A, Limit.of("two", ["a"], Rho(2)), PERSON]
     check_same_budget(ours, [PERSON, *ours[:2][::-1]])  # in any order
     for given, told in (
         ([PERSON], "the limit 'a' is Rho(rho=1) and Rho(rho=2) in the ledger and absent in the budget given."),
@@ -111,8 +110,8 @@ def test_another_budget_is_told_by_the_first_limit_that_differs() -> None:
 
 
 def test_what_has_ended_or_came_out_otherwise_is_told_apart(tmp_path: Path) -> None:
-    cost = Guarantee.touch("a", "a", Rho(0.1))
-    with Ledger.open(tmp_path / "ledger.db", "a", Budget(person=Rho(1)), test=True) as ledger:
+    cost = Guarantee.touch(["a"], "a", Rho(0.1))
+    with Ledger.create(tmp_path / "ledger.db", ["a"], Budget(person=Rho(1)), test=True) as ledger:
         ledger.reserve(cost, "bound")
         ledger.bind("bound", "digest")
         ledger.reserve(cost, "voided")
@@ -122,7 +121,7 @@ def test_what_has_ended_or_came_out_otherwise_is_told_apart(tmp_path: Path) -> N
         for write, told in (
             (
                 lambda: ledger.bind("bound", "other"),
-                "'bound' is already bound to a release (entry 3). What got out stays spent.",
+                "'bound' is already bound to a release (entry 3). A published release stays spent.",
             ),
             (
                 lambda: ledger.bind("voided", "digest"),
@@ -149,8 +148,8 @@ def test_what_has_ended_or_came_out_otherwise_is_told_apart(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("count", "what"), [(1, "The release 'x0'"), (2, "The plan of 2 releases")])
 def test_a_plan_is_told_as_one(tmp_path: Path, count: int, what: str) -> None:
-    plan = [(Guarantee.touch("a", "a", Rho(2)), f"x{i}", {}) for i in range(count)]
-    with Ledger.open(tmp_path / "ledger.db", "a", Budget(person=Rho(1))) as ledger:
+    plan = [(Guarantee.touch(["a"], "a", Rho(2)), f"x{i}", {}) for i in range(count)]
+    with Ledger.create(tmp_path / "ledger.db", ["a"], Budget(person=Rho(1))) as ledger:
         with pytest.raises(BudgetExceeded, match=f"^{what} would break"):
             ledger.reserve_all(plan)
         with pytest.raises(BudgetExceeded, match=f"^{what} would break"):

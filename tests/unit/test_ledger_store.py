@@ -12,22 +12,25 @@ from sqlalchemy.exc import OperationalError
 
 from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy.ledger import store as module
-from nabladp.privacy.ledger.dialect import WRITE
-from nabladp.privacy.ledger.store import Store
+from nabladp.privacy.ledger.store import WRITE, Store
 
 
 class Line:
     """A server of which it is written down when it breaks: at each attempt while connecting, at work or at the
-    commit, and whether it was "busy", was "lost", or refused for some "other" reason. It is its own place, too."""
+    commit, and whether it was "busy", was "lost", or refused for some "other" reason. It is its own database, too."""
 
     label, shared = "books", True
 
     def __init__(self, *steps: str) -> None:
         self.steps, self.step = list(steps), ""
+        self.checks: list[dict[str, Any]] = []
         self.engines: list[dict[str, Any]] = []
         self.options: list[dict[str, Any]] = []
         self.pauses: list[float] = []
         self.clock = 0.0
+
+    def check(self, **options: Any) -> None:
+        self.checks.append(options)
 
     def engine(self, **options: Any) -> Line:
         self.engines.append(options)
@@ -142,10 +145,17 @@ def test_a_ledger_is_created_under_the_lock_of_writers(monkeypatch: pytest.Monke
     monkeypatch.setattr(store, "present", lambda _: True)
     assert store.create("id", "now", line.work) is None and line.options == [{WRITE: True}]
     Store(line, read_only=True, patience=3.0)  # type: ignore[arg-type]
+    Store(line, read_only=False, patience=3.0, create=True)  # type: ignore[arg-type]
+    assert line.checks == [
+        {"write": True, "create": False},
+        {"write": False, "create": False},
+        {"write": True, "create": True},
+    ]
     assert line.engines == [
         {"patience": 7.0, "read_only": False},
         {"patience": 7.0, "create": True},
         {"patience": 3.0, "read_only": True},
+        {"patience": 3.0, "read_only": False},
     ]
 
 

@@ -15,7 +15,7 @@ COST = Guarantee.touch(NAMES, ["age"], Rho(0.25))
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(tmp_path / "ledger.db", NAMES, Budget(per_attribute=Rho(1)))
+    return Ledger.create(tmp_path / "ledger.db", NAMES, Budget(per_attribute=Rho(1)))
 
 
 def test_asked_again_it_is_booked_once(ledger: Ledger, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_name_that_someone_else_has_taken(ledger: Ledger) -> None:
 
 def test_a_ticket_stands_for_one_request(ledger: Ledger) -> None:
     ledger.reserve(COST, "job", ticket="t")
-    with pytest.raises(LedgerError, match="something else"):
+    with pytest.raises(LedgerError, match="for another release"):
         ledger.reserve(Guarantee.touch(NAMES, ["income"], Rho(0.25)), "job", ticket="t")
     ledger.reserve(COST, "next", ticket="t")  # another name is another request
     assert ledger.spent_on(["age"]).rho == 0.5

@@ -29,7 +29,7 @@ def touch(name: str, cost: float = 0.01) -> Guarantee:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """open, reserve a, reserve b, bind a, void b, budget, external c, reserve d."""
     path = tmp_path_factory.mktemp("whole") / "ledger.db"
-    with Ledger.open(path, PEOPLE, Budget(per_attribute=Rho(1))) as ledger:
+    with Ledger.create(path, PEOPLE, Budget(per_attribute=Rho(1))) as ledger:
         ledger.reserve(touch("age"), "a")
         ledger.reserve(touch("race"), "b")
         ledger.bind("a", "digest")
@@ -176,5 +176,7 @@ def test_the_database_refuses_to_rewrite(copy: Path, statement: str) -> None:
 def test_problems_read_well(copy: Path) -> None:
     tamper(copy, "UPDATE entries SET name = 'x' WHERE seq = 3")
     with Ledger.read(copy) as ledger:
-        (problem,) = ledger.verify()
+        problem, void = ledger.verify()
     assert problem.to_json() == {"seq": 3, "what": "changed", "text": "Entry 3 was changed after it was written."}
+    text = "Entry 5 is not allowed: 'void' must refer to a reservation of the same name."
+    assert void.to_json() == {"seq": 5, "what": "illegal", "text": text}
