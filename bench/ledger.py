@@ -4,6 +4,9 @@
                               in turns in one process, with everything on disk as in earnest
 ``overspent``                 units booked beyond the limit after the race
 ``lost``                      reservations that a worker was told were made and that the ledger does not have
+``illegal_entries``           entries that break a rule of the ledger, appended with right hashes to a SQLite and to a
+                              PostgreSQL ledger (past the triggers where those refuse): how many stop every use, and how
+                              many ``verify`` reports
 """
 
 from __future__ import annotations
@@ -11,11 +14,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -29,6 +36,7 @@ from nabladp.privacy.values import CDP, Rho
 SECONDS = {"full": 120, "quick": 25}
 ATTRIBUTES = [f"attribute{i}" for i in range(12)]
 PROCESSES = 32
+HELPERS = Path(__file__).resolve().parent.parent / "tests" / "helpers"
 UNITS = 12345  # what one reservation of the race costs
 
 
@@ -36,7 +44,8 @@ def run(quick: bool) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         growth = _growth(Path(folder), large=10_000 if quick else 100_000, rounds=100 if quick else 300)
         race = _race(Path(folder), fits=200 if quick else 1000)
-    return {**growth, **race}
+        illegal = _illegal(Path(folder))
+    return {**growth, **race, "illegal_entries": illegal}
 
 
 # ---- growth ----
@@ -65,7 +74,7 @@ def _marginal(number: int) -> Guarantee:
 
 
 def _filled(path: Path, entries: int, batch: int = 5_000) -> Ledger:
-    ledger = Ledger.open(path, ATTRIBUTES, Budget(per_attribute=CDP(10), person=Rho(100)))
+    ledger = Ledger.create(path, ATTRIBUTES, Budget(per_attribute=CDP(10), person=Rho(100)))
     kinds = [_marginal(number) for number in range(60)]
     for start in range(1, entries, batch):
         numbers = range(start, min(start + batch, entries))
@@ -80,6 +89,7 @@ def _race(folder: Path, fits: int) -> dict[str, object]:
     """Workers reserve until the budget is gone, while some of them are killed and replaced at random moments."""
     path = folder / "race.db"
     budget = Budget(person=Rho(Fraction(fits * UNITS, UNIT)))
+    Ledger.create(path, ATTRIBUTES, budget).close()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bench.ledger", "nabladp.privacy.ledger.store", "nabladp.privacy.index"])
     chance = random.Random(2)
@@ -141,3 +151,43 @@ def _work(path: Path, budget: Budget, number: int, told: Path) -> None:
             return
         os.write(line, f"{name}\n".encode())  # one write: whole or not at all, even if killed
         attempt += 1
+
+
+# ---- illegal entries ----
+
+
+def _illegal(folder: Path) -> dict[str, int]:
+    """Every forgery of the tests, on both kinds of database, each in a fresh copy of the same ledger."""
+    sys.path.insert(0, str(HELPERS))
+    from illegal_entries import FORGERIES, LARGE, PEOPLE, append_to_file, append_to_server, fill
+    from postgres_server import find_postgres, running_server
+
+    program = find_postgres()
+    if program is None:
+        raise RuntimeError("PostgreSQL is not installed")
+    count = {"kinds": len(FORGERIES), "tried": 0, "refused_by_database": 0}
+    count |= {"stopped_when_used": 0, "reported_by_verify": 0}
+    with running_server(program) as server:
+        server.run("CREATE DATABASE filled")
+        for where in (folder / "filled.db", server.address("filled")):
+            with Ledger.create(where, PEOPLE, LARGE) as ledger:
+                fill(ledger)
+        for number, forge in enumerate(FORGERIES.values()):
+            path, name = folder / f"illegal-{number}.db", f"illegal{number}"
+            shutil.copy(folder / "filled.db", path)
+            _try_entry(path, partial(append_to_file, path, forge), count)
+            server.run(f"CREATE DATABASE {name} TEMPLATE filled")
+            with server.connect(name) as owner:
+                _try_entry(server.address(name), partial(append_to_server, owner, forge), count)
+    return count
+
+
+def _try_entry(where: str | Path, append: Callable[[], bool], count: dict[str, int]) -> None:
+    from illegal_entries import is_reported, uses_that_go_on
+
+    with Ledger.open(where) as opened:
+        opened.spent()
+        count["tried"] += 1
+        count["refused_by_database"] += append()
+        count["stopped_when_used"] += not uses_that_go_on(where, opened)
+    count["reported_by_verify"] += is_reported(where)
