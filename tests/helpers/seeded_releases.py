@@ -1,0 +1,67 @@
+"""``python tests/helpers/seeded_releases.py ROOT [OTHER_ROOT]``: are the seeded outputs of two versions the same?
+
+For every instance of every mechanism in ROOT/tests/mechanisms: digests of the parameters, the guarantee, the expected
+error and the output under a fixed seed. With one root they are printed as JSON; with two, the differences are, and the
+exit code says whether there are any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def digests(root: Path) -> dict[str, str]:
+    """Of this version; the process must have been started for it."""
+    sys.path[:0] = [str(root / "src"), str(root / "tests" / "helpers")]
+    from every_mechanism import INSTANCES, SCHEMA, codes, values  # type: ignore[import-not-found,unused-ignore]
+
+    from nabladp.noise import NoiseSource
+    from nabladp.tables import CodedTable
+
+    table = CodedTable(SCHEMA, codes())
+    found: dict[str, str] = {}
+    for number, mechanism in enumerate(INSTANCES):
+        name = f"{number} {type(mechanism).__name__}"
+        found[f"{name} parameters"] = _digest(mechanism.to_json())
+        found[f"{name} guarantee"] = _digest(mechanism.guarantee(SCHEMA, table.n).to_json())
+        found[f"{name} expected error"] = _digest(_plain(mechanism.expected_error(SCHEMA, table.n)))
+        found[f"{name} output"] = _digest(json.loads(values(mechanism.run(table, NoiseSource.seeded(7)))))
+    return found
+
+
+def _plain(error: Any) -> Any:
+    return [_plain(part) for part in error] if isinstance(error, tuple) else error.to_json()
+
+
+def _digest(value: Any) -> str:
+    """Floats to ten digits: a sum may be taken in another order."""
+    return hashlib.sha256(json.dumps(_rounded(value), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
+    if isinstance(value, dict):
+        return {str(key): _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _of_another(root: str) -> dict[str, str]:
+    done = subprocess.run([sys.executable, __file__, root], check=True, capture_output=True, text=True)
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        print(json.dumps(digests(Path(sys.argv[1]).resolve())))
+    else:
+        before, after = map(_of_another, sys.argv[1:3])
+        differ = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+        print(json.dumps({"compared": len(before), "differ": differ}))
+        sys.exit(bool(differ))
