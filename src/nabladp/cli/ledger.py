@@ -131,7 +131,7 @@ def verify(
         if problems:
             raise typer.Exit(1)
         if not json:
-            say(f"The chain holds: {head.seq} entries, head")
+            say(f"The chain holds: {head.seq} {'entry' if head.seq == 1 else 'entries'}, head")
             say_command(head.hash)
 
 

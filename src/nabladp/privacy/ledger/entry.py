@@ -185,6 +185,6 @@ class NoLedger(SourceError):
 def no_ledger(label: str) -> NoLedger:
     return NoLedger(
         f"There is no ledger {label!r}.",
-        fix="Check the path, and that its disk is mounted. For a new one run `nabladp ledger create plan.toml` "
-        "(in Python Ledger.create).",
+        fix="Check the path, and that its disk is mounted. To create one, run `nabladp ledger create plan.toml` or add "
+        "--new-ledger to `nabladp release`; in Python, use Ledger.create or Session(…, new_ledger=True).",
     )

@@ -72,7 +72,7 @@ class Ledger(Book):
         if store.create(ledger, now(), first) is None:
             raise LedgerError(
                 f"There is a ledger {store.label!r} already.",
-                fix="Open it (Ledger.open; leave out new_ledger and --new-ledger), or choose another path.",
+                fix="Leave out --new-ledger (in Python new_ledger) to use it, or choose another path for a new one.",
             )
         created = cls(store, ledger)
         created._given = universe
