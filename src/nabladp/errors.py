@@ -21,7 +21,9 @@ class NablaDPError(Exception):
         self.fields = fields
 
     def __str__(self) -> str:
-        return f"{self.message} {self.fix}".strip()
+        note, commands = self.fields.get("note", ""), self.fields.get("commands", ())  # how a failed release stands
+        said = (self.message, self.fix, note, *(f"`{command}`" for command in commands))
+        return " ".join(text for text in said if text)
 
     def __reduce__(self) -> Any:  # keyword-only fields survive pickling between processes
         return _rebuild, (type(self), self.message, self.fix, self.fields)
@@ -30,8 +32,28 @@ class NablaDPError(Exception):
         return {"error": type(self).__name__, "message": self.message, "fix": self.fix, **self.fields}
 
 
+def shown(value: object, most: int = 80) -> str:
+    """Something given as an error repeats it: names and numbers where they are short, anything else by its kind."""
+    if isinstance(value, str):
+        return repr(str(value)) if len(value) <= most else f"{str(value)[:most]!r}…"
+    if value is None or isinstance(value, (bool, float)):
+        return repr(value)
+    if isinstance(value, int) and abs(value) < 10**most:
+        return repr(int(value))
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
 def _rebuild(kind: type[NablaDPError], message: str, fix: str, fields: dict[str, Any]) -> NablaDPError:
     return kind(message, fix=fix, **fields)
+
+
+class WrongType(NablaDPError, TypeError):
+    """An argument of a kind that the function does not take."""
+
+
+class OutOfRange(NablaDPError, IndexError):
+    """A position beyond the last one, such as a code that the attribute does not have."""
 
 
 class SchemaError(NablaDPError, ValueError):
@@ -42,11 +64,12 @@ class UnknownAttribute(NablaDPError, KeyError):
     """A name that the schema does not have; suggests the nearest one it does."""
 
     @classmethod
-    def named(cls, name: str, known: Iterable[str]) -> UnknownAttribute:
-        known = list(known)
-        near = difflib.get_close_matches(str(name), known, n=1)
-        fix = f"Did you mean {near[0]!r}?" if near else f"Known attributes: {_listing(known)}."
-        return cls(f"There is no attribute {name!r}.", fix=fix, attribute=str(name), nearest=near[0] if near else None)
+    def named(cls, name: object, known: Iterable[str]) -> UnknownAttribute:
+        known = [text for text in known if isinstance(text, str)]
+        near = nearest(name, known)
+        fix = suggestion(name, known, f"Known attributes: {_listing(known)}.")
+        told = name if isinstance(name, str) else shown(name)
+        return cls(f"There is no attribute {shown(name)}.", fix=fix, attribute=told, nearest=near)
 
 
 class DataError(NablaDPError, ValueError):
@@ -91,6 +114,18 @@ class ReleaseError(NablaDPError, RuntimeError):
 
 class AuditError(NablaDPError, ValueError):
     """An audit cannot be carried out on this mechanism or instance."""
+
+
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """Which of some known words was probably meant. A long text was none of them, and comparing it takes long."""
+    near = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) and len(word) < 200 else []
+    return near[0] if near else None
+
+
+def suggestion(word: object, known: Iterable[str], otherwise: str) -> str:
+    """``Did you mean …?``, or something else to do where nothing is near."""
+    near = nearest(word, known)
+    return f"Did you mean {near!r}?" if near else otherwise
 
 
 def _listing(names: list[str], most: int = 12) -> str:

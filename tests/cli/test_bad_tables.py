@@ -4,10 +4,13 @@ that names the column and the fix, never a value; nothing is spent unless it was
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from nabladp.privacy import Ledger
 
 NAMES = ["region", "age", "income", "health"]
 SECRET = "CANARY-7391"
@@ -103,9 +106,10 @@ FOUND_WHILE_READING: dict[str, tuple[list[list[str]], str, str]] = {
 
 @pytest.mark.parametrize("case", FOUND_WHILE_READING)
 def test_values_that_break_a_rule(desk: Any, case: str) -> None:
-    """Rows are read after the reservation, which therefore stays spent; the error says so and names it."""
+    """Rows are read after the reservation, which is voided as no noise was drawn; the error says so."""
     rows, column, rule = FOUND_WHILE_READING[case]
     table(desk, rows)
+    desk.plan(('["health"]]', '["health"], ["age"]]'))
     checked = desk.run("check", "people.csv", "--json")
     assert checked.code == 1 and checked.err == ""
     found = checked.json
@@ -119,13 +123,24 @@ def test_values_that_break_a_rule(desk: Any, case: str) -> None:
     answer = said.json
     assert said.code == 1 and answer["error"] == "DataError"
     assert answer["column"] == column and rule in answer["rule"] and answer["fix"]
-    assert answer["reserved"] == desk.unfinished() and desk.spent()["person"] == 0.04
+    assert answer["spent"] is False and answer["reserved"] == desk.unfinished() == [] and desk.spent() == {}
+    assert "Nothing was spent" in answer["note"] and answer["commands"] == []
+    (voided,) = answer["voided"]
+    with Ledger.read(desk.ledger) as ledger:
+        last = list(ledger.entries())[-1]
+    assert (last.kind, last.name) == ("void", voided) and repr(column) in (last.reason or "")
+    assert "7391" not in (last.reason or "")
     assert desk.names() == {"people.csv", "schema.toml", "plan.toml", "ledger.db"}
     assert SECRET not in said.words + checked.words + shown.words and "7391" not in said.words.replace("-7391", "")
 
-    desk.run("ledger", "void", "ledger.db", answer["reserved"][0], "--reason", "a typo in the table")
     table(desk, [NAMES, *[GOOD] * 60])
-    assert desk.spent() == {} and desk.run("release", "plan.toml").code == 0
+    assert desk.run("release", "plan.toml").code == 0
+
+
+def test_a_column_that_the_plan_does_not_read_makes_nothing_fail(desk: Any) -> None:
+    table(desk, changed("age", SECRET))
+    assert desk.run("check", "people.csv").code == 1
+    assert desk.run("release", "plan.toml").code == 0
 
 
 @pytest.mark.parametrize(
@@ -145,20 +160,39 @@ def test_a_csv_that_breaks_halfway(desk: Any, content: bytes, message: str) -> N
         assert said.code == 1 and said.json["error"] == "SourceError" and said.json["fix"]
         assert message in said.json["message"] and SECRET not in said.words
     assert desk.hidden() == [] and "plan-release" not in desk.names()
-    if desk.ledger.exists():
-        assert bool(desk.spent()) == bool(said.json.get("reserved"))
+    assert desk.spent() == {} and not said.json.get("reserved")
 
 
-def test_the_note_for_people_names_what_stays_spent(desk: Any) -> None:
+def test_the_note_for_people_says_that_nothing_was_spent(desk: Any) -> None:
     table(desk, changed("region", SECRET))
     said = desk.run("release", "plan.toml")
-    assert said.code == 1 and said.out == "" and f"note: {desk.unfinished()[0]} stays spent" in said.words
+    assert said.code == 1 and said.out == "" and "note: Nothing was spent: reading failed" in said.words
+    assert "nabladp ledger void" not in said.words and desk.unfinished() == []
+
+
+def test_the_note_for_people_names_the_command_that_voids(desk: Any) -> None:
+    """An error after noise was drawn: what was reserved counts on, and its owner is told what to type."""
+    broken = """
+from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+whole = NoisyMarginals.run
+def run(*arguments):
+    whole(*arguments)
+    raise ZeroDivisionError
+NoisyMarginals.run = run
+"""
+    said = desk.process("release", "plan.toml", "--new-ledger", before=broken)
+    (name,) = desk.unfinished()
+    assert said.code == 1 and f"'{name}' stays reserved" in said.words
+    command = next(line.strip() for line in said.err.splitlines() if line.strip().startswith("nabladp ledger void"))
+    assert shlex.split(command)[3:5] == [str(desk.ledger), name]
+    assert desk.run(*shlex.split(command)[1:]).code == 0 and desk.spent() == {}
 
 
 def test_a_wrong_number_of_rows(desk: Any) -> None:
     desk.plan(('schema = "schema.toml"', 'schema = "schema.toml"\nrows = 61'))
     said = desk.run("release", "plan.toml", "--json")
-    assert said.code == 1 and "number of rows" in said.json["message"] and said.json["reserved"] == desk.unfinished()
+    assert said.code == 1 and "number of rows" in said.json["message"]
+    assert said.json["spent"] is False and desk.unfinished() == [] and desk.spent() == {}
 
 
 def test_a_single_row(desk: Any) -> None:

@@ -95,8 +95,8 @@ def answering(as_json: bool, afterwards: str = "") -> Iterator[None]:
         raise
     except NablaDPError as error:
         _fail(error.to_json(), as_json, 1)
-    except KeyboardInterrupt:
-        _fail({"error": "Interrupted", "message": "Interrupted.", "fix": afterwards}, as_json, 130)
+    except KeyboardInterrupt as error:
+        _fail({"error": "Interrupted", "message": "Interrupted.", **_left_behind(error, afterwards)}, as_json, 130)
     except BrokenPipeError:  # nobody reads on: what is left to print goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -112,8 +112,15 @@ def _unexpected(error: Exception, afterwards: str) -> dict[str, Any]:
         said = f"The system refused: {os.strerror(error.errno)}."
     else:
         said = f"Something unexpected went wrong ({type(error).__name__})."
-    fix = f"{afterwards} Set NABLADP_DEBUG=1 to see the details; they may show data."
-    return {"error": "Unexpected", "message": said, "fix": fix.strip()}
+    left = _left_behind(error, afterwards)
+    fix = f"{left['fix']} Set NABLADP_DEBUG=1 to see the details; they may show data."
+    return {"error": "Unexpected", "message": said, **left, "fix": fix.strip()}
+
+
+def _left_behind(error: BaseException, afterwards: str) -> dict[str, Any]:
+    """How the ledger's entries stand where the session knows it, otherwise the words of the command."""
+    standing = getattr(error, "standing", None)
+    return {"fix": afterwards} if standing is None else {"fix": "", **standing.to_json()}
 
 
 def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
@@ -124,15 +131,11 @@ def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
         _complain("error:", body["message"], "bold red")
         if body["fix"]:
             _complain("fix:  ", body["fix"])
-        if body.get("reserved"):
-            _complain("note: ", _how_it_stands(body["reserved"], body.get("folder")))
+        if body.get("note"):
+            _complain("note: ", body["note"])
+        for command in body.get("commands", ()):  # to be copied: never broken
+            err.print(Text(f"  {printable(command)}"), soft_wrap=True)
     sys.exit(code)
-
-
-def _how_it_stands(reserved: list[str], folder: str | None) -> str:
-    if folder is not None:
-        return f"The release is complete in {folder}; `nabladp ledger recover` publishes it."
-    return f"{', '.join(reserved)} stays spent until it is voided with a reason."
 
 
 def _complain(label: str, text: str, style: str = "bold") -> None:

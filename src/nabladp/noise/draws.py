@@ -32,8 +32,10 @@ class Draws:
     def __init__(self, bits: BitSource, slack: float = SLACK) -> None:
         self.bits = bits
         self.slack = slack
+        self.asked = 0  # how often words were asked for; every draw begins here
 
     def words(self, count: int) -> Words:
+        self.asked += 1  # before they are handed out: a draw that fails half-way counts
         return self.bits.words(count)
 
     def coins(self, count: int) -> Truths:

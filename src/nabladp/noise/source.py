@@ -57,6 +57,11 @@ class NoiseSource:
         """What every release drawn from this source must carry: a warning if seeded, else nothing."""
         return TEST_STAMP if self.is_seeded else None
 
+    @property
+    def draws(self) -> int:
+        """How often random bits were asked for so far. While it stays the same, nothing was drawn."""
+        return self._draws.asked
+
     def __repr__(self) -> str:
         return f"NoiseSource({self.stamp or 'operating system'})"
 

@@ -22,7 +22,8 @@ from nabladp.privacy.ledger.limits import check_limits, check_same_budget, cost_
 from nabladp.release.books import open_existing
 from nabladp.release.cost import DELTA, Cost, limit_lines, price, without_rows
 from nabladp.release.record import Release
-from nabladp.release.session import Session, Stage
+from nabladp.release.session import Session
+from nabladp.release.watched import Stage
 from nabladp.schema import Schema
 from nabladp.tables import Table, check_spark, open_table
 

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nabladp.errors import BudgetError, DataError, LedgerError, NablaDPError
+from nabladp.errors import BudgetError, DataError, LedgerError
 from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
+from nabladp.release.attempt import Attempt
 from nabladp.release.cost import DELTA, Cost, error_json, limit_lines, price, waits_for_rows, without_rows
 from nabladp.release.publish import Pending
 from nabladp.release.record import Release, versions
+from nabladp.release.watched import RowMarks, Stage, Watched
 from nabladp.schema import Schema
-from nabladp.tables import Counts, Kernel, Progress, Table, open_table
+from nabladp.tables import Table, open_table
 
-Stage = Callable[[str, int, int], None]  # what is going on, how much is done, how much there is (0: not known)
 Part = tuple[str, str, Mechanism]  # name in the ledger, place in the folder, mechanism
 _BYTES_PER_CELL, _SPARE_BYTES = 64, 1 << 20
 
@@ -155,12 +151,16 @@ class Session:
             ],
             seeded=self.noise.is_seeded,
         )
-        with _spent(entries, pending):
+        attempt = Attempt(self.ledger, entries, self.noise, pending)
+        with attempt.watched():
             limits = [line.to_json() for line in self.ledger.spent()]
-            self.table.expect(column for *_, mechanism in parts for column in mechanism.reads(self.schema))
+            with attempt.reading():  # before any noise is drawn, where that costs nothing
+                columns = (column for *_, mechanism in parts for column in mechanism.reads(self.schema))
+                self.table.load(columns, RowMarks(tell, "reading rows"))
             releases = []
             for (name, place, mechanism), guarantee, error, entry in zip(parts, promises, errors, entries, strict=True):
-                output = mechanism.run(Watched(self.table, place or name, tell), self.noise)
+                with attempt.running(entry):
+                    output = mechanism.run(Watched(self.table, place or name, tell, attempt.faults), self.noise)
                 booked = {"ledger": self.ledger.id, "entry": entry.seq, "name": entry.name, "hash": entry.hash}
                 releases.append(self._record(name, mechanism, guarantee, error, output, booked, limits))
             tell("writing", 0, 0)
@@ -233,56 +233,6 @@ def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, 
     if budget is None:
         raise BudgetError("A new ledger needs a budget.", fix="Give one, e.g. Budget(per_attribute=CDP(0.5)).")
     return Ledger.create(ledger, schema, budget, test=test)
-
-
-@dataclass(frozen=True)
-class Watched:
-    """The counts of a table, as a mechanism sees them, for someone who waits."""
-
-    table: Counts
-    name: str
-    tell: Stage
-
-    @property
-    def n(self) -> int:
-        return self.table.n
-
-    @property
-    def schema(self) -> Schema:
-        return self.table.schema
-
-    @property
-    def one_process(self) -> bool:
-        return bool(getattr(self.table, "one_process", False))
-
-    def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
-        counts = self.table.marginals(sets, progress or self._counting)
-        self.tell(f"{self.name}: adding noise", 0, 0)
-        return counts
-
-    def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
-        counts = self.table.fold(kernel, progress or self._counting)
-        self.tell(f"{self.name}: adding noise", 0, 0)
-        return counts
-
-    def working(self, what: str, done: int, total: int) -> None:
-        """How far a mechanism is with work of its own; ``what`` names the unit, e.g. "round"."""
-        self.tell(f"{self.name}: {what}", done, total)
-
-    def _counting(self, done: int, rows: int) -> None:
-        self.working("counting rows", done, rows)
-
-
-@contextmanager
-def _spent(entries: Sequence[Entry], pending: Pending | None) -> Iterator[None]:
-    """An error that comes after the reservation names what stays spent, and where a finished release waits."""
-    try:
-        yield
-    except NablaDPError as error:
-        error.fields["reserved"] = [entry.name for entry in entries]
-        if pending is not None and pending.is_complete:
-            error.fields["folder"] = pending.folder.name
-        raise
 
 
 def _bytes_needed(errors: Sequence[Any]) -> int:

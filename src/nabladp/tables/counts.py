@@ -88,6 +88,7 @@ def wrong_number_of_rows() -> DataError:
         "The table does not have the number of rows it was said to have.",
         fix="Correct or remove 'rows'; do not change the table while it is read; give a query that always "
         "returns the same rows.",
+        rule="does not have the number of rows it was said to have",
     )
 
 

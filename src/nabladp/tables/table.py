@@ -6,16 +6,18 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from nabladp.errors import DataError
 from nabladp.schema import Schema
-from nabladp.tables.counts import CodedRows, wrong_number_of_rows
+from nabladp.tables.counts import CodedRows, Progress, wrong_number_of_rows
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
 from nabladp.tables.encode import Codes, Encoder, code_type
 from nabladp.tables.sources import Source, open_source
@@ -36,7 +38,6 @@ class Table(CodedRows):
         self._source = source
         self._declared_rows = rows
         self._codes: dict[str, Codes] = {}  # of the columns that are kept, whole
-        self._expected: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Table({len(self.schema)} attributes)"
@@ -73,13 +74,15 @@ class Table(CodedRows):
                 fix="Write its result to a file and release from that: copy (select …) to 'people.parquet'.",
             )
 
-    def expect(self, names: Iterable[str]) -> None:
-        """Columns that will be read. Where codes are kept, the next pass that reads rows encodes all of them.
+    def load(self, names: Iterable[str], progress: Progress | None = None) -> None:
+        """Encode these columns now, in one pass, if their codes are kept; a larger table is read when it is counted.
 
-        So a column that breaks its rules is met before any noise is drawn, and all come from one pass.
+        So a column that breaks its rules is met before any noise is drawn.
         """
         wanted = frozenset(names)
-        self._expected = tuple(name for name in self.schema.names if name in wanted)
+        chosen = tuple(name for name in self.schema.names if name in wanted and name not in self._codes)
+        if chosen and (self._source.in_memory or self._can_keep(chosen)):
+            self.fold(_Nothing(chosen), progress)
 
     def raw_batches(self) -> Batches:
         """The rows themselves, for checking them against the schema."""
@@ -90,10 +93,9 @@ class Table(CodedRows):
             return self._no_columns()
         if all(name in self._codes for name in names):
             return self._kept(names)
-        wanted = tuple(dict.fromkeys((*names, *self._expected)))
         if self._source.in_memory:  # a copy that nobody changes: columns of different passes belong together
-            return self._keeping(names, tuple(name for name in wanted if name not in self._codes))
-        for together in (tuple(dict.fromkeys((*self._codes, *wanted))), wanted, names):
+            return self._keeping(names, tuple(name for name in names if name not in self._codes))
+        for together in (tuple(dict.fromkeys((*self._codes, *names))), names):
             if self._can_keep(together):
                 return self._keeping(names, together)
         return self._encoded(names, ordered)
@@ -135,6 +137,16 @@ class Table(CodedRows):
 
     def _can_keep(self, names: tuple[str, ...]) -> bool:
         return self.n * Encoder(self.schema, names).bytes_per_row() <= KEPT_BYTES
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """A kernel that only has its columns read."""
+
+    attributes: tuple[str, ...]
+
+    def __call__(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+        return np.zeros(0, np.int64)
 
 
 def _batch(columns: Mapping[str, Codes]) -> pa.RecordBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING
@@ -49,6 +49,9 @@ class SparkTable(Table):
 
     def check_places(self, names: Sequence[str] = ()) -> None:
         self._frame.check_places()
+
+    def load(self, names: Iterable[str], progress: Progress | None = None) -> None:
+        """Nothing: what Spark keeps, it keeps when rows are counted."""
 
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
         return self._frame.batches(names, ordered)

@@ -1,0 +1,140 @@
+"""A reservation under way: for which of its entries noise was drawn, and what becomes of them when it fails."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from nabladp.errors import NablaDPError
+from nabladp.noise import NoiseSource
+from nabladp.privacy import Ledger
+from nabladp.privacy.ledger import Entry
+from nabladp.release.publish import Pending
+from nabladp.release.watched import noting
+
+_FAILED_READ = "reading failed before any noise was drawn"
+_UNSEEN = "stopped before any output was seen"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How entries stand after a failure: voided ones cost nothing, the others still count."""
+
+    voided: tuple[str, ...]
+    failed: tuple[str, ...]  # no noise was drawn for these, but this user may not void them
+    reserved: tuple[str, ...]
+    commands: tuple[str, ...]  # what voids those that still count
+    folder: str | None = None  # where a finished release waits instead
+
+    @property
+    def note(self) -> str:
+        if self.folder is not None:
+            return f"The release is complete in {self.folder}; `nabladp ledger recover` publishes it."
+        if not self.failed and not self.reserved:
+            subject = "the reservation was" if len(self.voided) == 1 else "the reservations were"
+            return f"Nothing was spent: reading failed before any noise was drawn, and {subject} voided."
+        said = []
+        if self.voided:
+            said.append(f"Nothing was spent on {_listing(self.voided)}: no noise was drawn, and it was voided.")
+        if self.failed:
+            said.append(
+                f"No noise was drawn for {_listing(self.failed)}, but only a grantor can void: it is recorded as "
+                "failed and counts towards the budget until a grantor voids it."
+            )
+        if self.reserved:
+            said.append(
+                f"{_listing(self.reserved)} stays reserved and counts towards the budget. If nobody has seen any "
+                "output of it, the ledger's owner can void it."
+            )
+        return " ".join(said)
+
+    def to_json(self) -> dict[str, Any]:
+        counting = [*self.failed, *self.reserved]
+        body: dict[str, Any] = {"spent": bool(counting), "reserved": counting, "voided": list(self.voided)}
+        body |= {"note": self.note, "commands": list(self.commands)}
+        return body if self.folder is None else body | {"folder": self.folder}
+
+
+class Attempt:
+    """The entries of one reservation, from reserving to binding.
+
+    Use :meth:`watched` around all that happens in between, :meth:`running` around each mechanism's run, and
+    :meth:`reading` around what reads rows outside of one.
+    """
+
+    def __init__(self, ledger: Ledger, entries: Sequence[Entry], noise: NoiseSource, pending: Pending | None) -> None:
+        self._ledger, self._entries, self._noise, self._pending = ledger, entries, noise, pending
+        self._touched: set[int] = set()  # noise was drawn for these, or may have been
+        self.faults: list[BaseException] = []
+
+    @contextmanager
+    def running(self, entry: Entry) -> Iterator[None]:
+        before = self._noise.draws
+        try:
+            yield
+        except BaseException:
+            if self._noise.draws != before:
+                self._touched.add(entry.seq)
+            raise
+        self._touched.add(entry.seq)  # there is an output, with noise or without
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with noting(self.faults):
+            yield
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """An error that comes out of here says which entries still count, and how their owner can void them."""
+        try:
+            yield
+        except BaseException as error:
+            standing = self._standing(error)
+            if isinstance(error, NablaDPError):
+                error.fields |= standing.to_json()
+            else:
+                error.add_note(" ".join((standing.note, *standing.commands)))
+            with suppress(AttributeError):  # an exception of a class with slots
+                error.standing = standing  # type: ignore[attr-defined]
+            raise
+
+    def _standing(self, error: BaseException) -> Standing:
+        names = {entry.seq: entry.name for entry in self._entries}
+        if self._pending is not None and self._pending.is_complete:
+            return Standing((), (), tuple(names.values()), (), self._pending.folder.name)
+        ended = self._void_untouched(error)
+        voided, failed = (tuple(e.name for e in ended if e.kind == kind) for kind in ("void", "failed"))
+        over = {*voided, *failed}
+        reserved = tuple(name for name in names.values() if name not in over)
+        commands = [self._command(name, _FAILED_READ) for name in failed]
+        commands += [self._command(name, _UNSEEN) for name in reserved]
+        return Standing(voided, failed, reserved, tuple(commands))
+
+    def _void_untouched(self, error: BaseException) -> list[Entry]:
+        """Only a failed read shows that nothing was published; everything else leaves the entries as they are."""
+        untouched = [entry for entry in self._entries if entry.seq not in self._touched]
+        if not untouched or not isinstance(error, NablaDPError) or not any(error is fault for fault in self.faults):
+            return []
+        try:
+            return self._ledger.fail_all([entry.seq for entry in untouched], f"{_FAILED_READ}: {_rule(error)}")
+        except BaseException:  # the ledger may be out of reach: then they stay reserved, and the first error matters
+            return []
+
+    def _command(self, name: str, reason: str) -> str:
+        return shlex.join(("nabladp", "ledger", "void", self._ledger.label, name, "--reason", reason))
+
+
+def _rule(error: NablaDPError) -> str:
+    """What was broken, for the record: the column and the rule, never a value or a path."""
+    rule, column = error.fields.get("rule"), error.fields.get("column")
+    if rule is None:
+        return type(error).__name__
+    return f"{rule}" if column is None else f"column {column!r} {rule}"
+
+
+def _listing(names: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
