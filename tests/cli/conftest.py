@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +131,22 @@ class Desk:
     # ---- running ----------------------------------------------------------------------------------------------
 
     def run(self, *arguments: str) -> Said:
-        """The command in this process, from this folder."""
+        """The command in this process, from this folder. A first release is asked for with --new-ledger."""
+        return self.typed(*self.with_ledger(arguments))
+
+    def with_ledger(self, arguments: Sequence[str]) -> Sequence[str]:
+        if arguments[:1] != ("release",) or "--new-ledger" in arguments or len(arguments) < 2:
+            return arguments
+        plan = self.folder / arguments[1]
+        try:
+            ledger = tomllib.loads(plan.read_text(encoding="utf-8"))["budget"]["ledger"]
+            missing = "://" not in ledger and not os.path.lexists(plan.parent / ledger)
+        except (OSError, ValueError, LookupError, TypeError):
+            return arguments  # which the command has to say something about
+        return (*arguments, "--new-ledger") if missing else arguments
+
+    def typed(self, *arguments: str) -> Said:
+        """The command exactly so."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
@@ -173,7 +189,7 @@ class Desk:
     def start(self, *arguments: str, before: str = "", options: Sequence[str] = ()) -> subprocess.Popen[str]:
         """The command in a process of its own; ``before`` is Python that runs first there."""
         return subprocess.Popen(
-            [sys.executable, *options, *self.program(before), *arguments],
+            [sys.executable, *options, *self.program(before), *self.with_ledger(arguments)],
             cwd=self.folder,
             env=dict(os.environ, COLUMNS="80"),
             stdin=subprocess.DEVNULL,

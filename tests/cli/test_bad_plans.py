@@ -174,12 +174,14 @@ def test_unknown_attributes_in_python_suggest_the_near_name(desk: Any) -> None:
     schema = nd.Schema.load(desk.folder / "schema.toml")
     table, ledger = desk.folder / "people.csv", desk.folder / "python.db"
     budget = nd.Budget(per_attribute=nd.CDP(1))
-    session = nd.Session(table, schema, budget, ledger)
+    session = nd.Session(table, schema, budget, ledger, new_ledger=True)
     asked = (
         lambda: session.release(nd.NoisyMarginals(nd.CDP(0.1), sets=[("helth",)])),
         lambda: session.cost(nd.NoisyMarginals(nd.CDP(0.1), k=1, over=("helth",))),
         lambda: nd.Session(table, schema, budget, ledger, adversaries={"someone": ["helth"]}),
-        lambda: nd.Session(table, schema, nd.Budget(attributes={"helth": nd.CDP(1)}), desk.folder / "other.db"),
+        lambda: nd.Session(
+            table, schema, nd.Budget(attributes={"helth": nd.CDP(1)}), desk.folder / "other.db", new_ledger=True
+        ),
         lambda: schema["helth"],
     )
     for ask in asked:

@@ -178,7 +178,8 @@ def test_places_that_cannot_be_written(desk: Any) -> None:
     assert desk.spent() == {} and desk.names() <= FILES
     desk.ledger.unlink(missing_ok=True)
     desk.plan(('"ledger.db"', '"people.csv/ledger.db"'))
-    desk.refused("release", "plan.toml", error="SourceError")
+    desk.refused("release", "plan.toml", error="NoLedger")
+    desk.refused("ledger", "create", "plan.toml", error="NoLedger")
     assert desk.names() == FILES - {"ledger.db"}
 
 
@@ -190,7 +191,7 @@ def run(*arguments):
     except SystemExit as left: print("exit", left.code, arguments[0])
 for first in (["cost", "plan.toml"], ["check", "people.csv"], ["init", "people.csv", "--schema", "draft.toml"]):
     run(*first)  # whatever is loaded on the way may be closed to others
-run("release", "plan.toml", "--to", "first")
+run("release", "plan.toml", "--to", "first", "--new-ledger")
 os.chmod(".", 0o555)
 if os.geteuid() == 0: os.setuid(65534)  # root may write everywhere
 if os.access(".", os.W_OK): sys.exit("writable")
@@ -261,6 +262,7 @@ def test_a_ledger_that_fails_at_the_last_step(desk: Any, monkeypatch: pytest.Mon
 
 def test_two_at_once_with_budget_for_one(desk: Any) -> None:
     desk.plan(("person = { rho = 1.0 }", "person = { rho = 0.05 }"))
+    assert desk.run("ledger", "create", "plan.toml").code == 0
     racing = [desk.start("release", "plan.toml", "--to", f"out{i}", "--json") for i in range(2)]
     answers = [_finished(process) for process in racing]
     assert sorted(answer.code for answer in answers) == [0, 1]

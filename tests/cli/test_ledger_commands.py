@@ -18,8 +18,9 @@ def stopped(desk: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patch:
         patch.setattr("nabladp.tables.Table.marginals", fail)
         said = desk.run("release", "plan.toml", "--json")
-    assert said.code == 1 and said.json["error"] == "Unexpected" and "nabladp ledger" in said.json["fix"]
     [name] = desk.unfinished()
+    assert said.code == 1 and said.json["error"] == "Unexpected"
+    assert any(f"nabladp ledger void {desk.ledger} {name} " in command for command in said.json["commands"])
     assert desk.spent() and desk.hidden() == []
     return str(name)
 
@@ -123,8 +124,58 @@ def test_verify_reports_what_was_changed(desk: Any) -> None:
     assert answer.code == 1 and not answer.json["ok"] and answer.json["problems"][0]["seq"] == 2
 
 
+def test_a_missing_ledger_is_never_created_on_the_way(desk: Any) -> None:
+    """A mistyped path or an unmounted disk must not bring a fresh budget."""
+    before = desk.names()
+    commands: list[list[str]] = [
+        ["release", "plan.toml"],
+        ["release", "plan.toml", "--test-seed", "1"],
+        ["ledger"],
+        ["ledger", "verify"],
+        ["ledger", "migrate", "ledger.db"],
+        ["ledger", "void", "ledger.db", "x", "--reason", "y"],
+        ["ledger", "recover", "ledger.db", "x"],
+        ["ledger", "change-budget", "plan.toml", "--reason", "y"],
+        ["ledger", "record-external", "ledger.db", "x", "--who", "y", "--attribute", "age", "--rho", "0.1"],
+    ]
+    for arguments in commands:
+        for style in ([], ["--json"]):
+            said = desk.typed(*arguments, *style)
+            assert said.code == 1 and "There is no ledger" in said.words, arguments
+            assert "nabladp ledger create plan.toml" in said.words
+    assert desk.run("cost", "plan.toml").code == 0 and desk.names() == before
+
+
+@pytest.mark.parametrize("command", [["ledger", "create", "plan.toml"], ["release", "plan.toml", "--new-ledger"]])
+def test_creating_is_an_act_of_its_own(desk: Any, command: list[str]) -> None:
+    assert desk.typed(*command).code == 0
+    spent = desk.spent()
+    assert bool(spent) == (command[0] == "release")
+    for again in (["ledger", "create", "plan.toml"], ["release", "plan.toml", "--to", "x", "--new-ledger"]):
+        answer = desk.refused(*again, error="LedgerError")
+        assert "There is a ledger" in answer["message"] and "--new-ledger" in answer["fix"]
+    assert desk.spent() == spent and "x" not in desk.names()
+    assert desk.typed("release", "plan.toml", "--to", "next").code == 0
+
+
+def test_a_test_ledger_is_created_for_seeded_releases(desk: Any) -> None:
+    said = desk.run("ledger", "create", "plan.toml", "--test", "--json")
+    assert said.code == 0 and said.json["test"] and said.json["head"]["entry"] == 1
+    assert "test ledger" in desk.refused("release", "plan.toml", error="LedgerError")["message"]
+    assert desk.typed("release", "plan.toml", "--test-seed", "1").code == 0
+    assert "TEST" in desk.run("ledger").words
+
+
+def test_a_plan_beyond_its_budget_creates_no_ledger(desk: Any) -> None:
+    """Which would put that budget on record for good."""
+    desk.plan(("person = { rho = 1.0 }", "person = { rho = 0.01 }"))
+    for command in (["ledger", "create", "plan.toml"], ["release", "plan.toml", "--new-ledger"]):
+        assert desk.refused(*command, error="BudgetExceeded")["limit"] == "person"
+    assert not desk.ledger.exists()
+
+
 def test_ledgers_that_are_none(desk: Any) -> None:
-    assert "'none.db'" in desk.refused("ledger", "none.db", error="SourceError")["message"]
+    assert "'none.db'" in desk.refused("ledger", "none.db", error="NoLedger")["message"]
     for command in (["show"], ["verify"], ["void", "x", "--reason", "y"], ["recover", "x"]):
         arguments = ["ledger", command[0], "people.csv", *command[1:]]
         assert "not a ledger" in desk.refused(*arguments, error="LedgerError")["message"]

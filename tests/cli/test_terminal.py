@@ -24,7 +24,7 @@ def on_a_terminal(desk: Any, *arguments: str, until: str = "", stdout: int | Non
     """Exit code and everything a terminal gets; Ctrl-C is typed once ``until`` is seen."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, *desk.program(), *arguments],
+        [sys.executable, *desk.program(), *desk.with_ledger(arguments)],
         cwd=desk.folder,
         env=dict(os.environ, COLUMNS="80", TERM="xterm"),
         stdin=subprocess.DEVNULL,
