@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from nabladp import display as display  # registers how values look in a notebook; loads nothing heavy
+
 __version__ = "0.6.0"
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ HOME = {  # a name that lives in the room of mechanisms is a mechanism: plans an
     "NablaDPError": "nabladp.errors",
 }
 _ROOMS = ("audit",)  # modules that can be called
-__all__ = [*sorted((*HOME, *_ROOMS)), "__version__"]
+__all__ = [*sorted((*HOME, *_ROOMS, "display")), "__version__"]
 
 
 def __getattr__(name: str) -> Any:

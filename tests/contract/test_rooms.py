@@ -23,7 +23,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "release": FOUNDATION | {"mechanisms"},
     "audit": FOUNDATION | {"mechanisms"},
     "report": {"schema", "privacy", "release"},
-    "cli": {"release", "report", "audit"},
+    "display": FOUNDATION | {"mechanisms", "release", "audit", "report"},
+    "cli": {"release", "report", "audit", "display"},
 }
 HEAVY = (
     "opendp",

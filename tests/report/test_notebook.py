@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from report_pages import MARGINALS, SCHEMA, session
 
-from nabladp.fragments import MOST_ROWS, table
+from nabladp.display import show
+from nabladp.display.html import MOST_ROWS, table
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.release import Release
-from nabladp.report.notebook import show
 from nabladp.schema import Attribute, Schema
 from nabladp.workloads import Marginals
 
@@ -96,7 +96,7 @@ def test_a_ledger_shows_every_limit(tmp_path: Path) -> None:
         assert name in text, name
     assert "TEST" not in text
     made.ledger.close()
-    with Ledger.open(tmp_path / "test.db", SCHEMA, Budget(person=Rho(1)), test=True) as ledger:
+    with Ledger.create(tmp_path / "test.db", SCHEMA, Budget(person=Rho(1)), test=True) as ledger:
         assert "TEST LEDGER" in read(ledger).text
 
 

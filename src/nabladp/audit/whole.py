@@ -15,6 +15,7 @@ from nabladp.audit.results import StatisticalAudit, StatisticalRow
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit
 from nabladp.audit.tiny import tiny_schema
+from nabladp.displayed import drawn
 from nabladp.errors import AuditError, NablaDPError
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -118,9 +119,8 @@ class Audit:
 
     def plot(self) -> altair.LayerChart:
         """Claimed against found, a line for each set. Needs ``nabladp[plot]``."""
-        from nabladp.audit.picture import draw
-
-        return draw([(self.mechanism, self)])
+        chart: altair.LayerChart = drawn("audit", self)
+        return chart
 
 
 def audit(

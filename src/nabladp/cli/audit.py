@@ -27,13 +27,13 @@ def audit(
 ) -> None:
     """Check what a plan's releases claim, on tiny made-up tables. Reads no table, spends nothing."""
     with answering(json):
-        from nabladp.audit.picture import draw
+        from nabladp.display.plots import audit_plot
         from nabladp.release import Plan
 
         loaded = Plan.load(plan)
         found = _audited(loaded, sets, seconds, beta)
         if picture is not None:
-            draw(found).save(str(picture), format="html", inline=True)  # needs no network to be looked at
+            audit_plot(found).save(str(picture), format="html", inline=True)  # needs no network to be looked at
         passed = all(one.passed for _, one in found)
         if json:
             print_json({"passed": passed, "releases": {name: one.to_json() for name, one in found}})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from nabladp.errors import BudgetError, UnknownAttribute
+from nabladp import checks
+from nabladp.errors import BudgetError, UnknownAttribute, shown, suggestion
 from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, limit_units
 
@@ -26,12 +27,14 @@ class Limit:
 
     @classmethod
     def of(cls, name: str, attributes: Iterable[str], value: BudgetValue) -> Limit:
-        units = limit_units(value)
+        checks.expect(name, str, "The name of a limit", "Give it as text.")
+        typed = as_value(value, f"The limit {shown(name)}")
+        units = limit_units(typed)
         if units < 1:
             raise BudgetError(
-                f"The limit {name!r} is too small to be counted.", fix="Leave out what must not be released."
+                f"The limit {shown(name)} is too small to be counted.", fix="Leave out what must not be released."
             )
-        return cls(name, frozenset(attributes), value, value.pure, units)
+        return cls(name, frozenset(checks.names(attributes)), typed, typed.pure, units)
 
     @property
     def measure(self) -> str:
@@ -44,8 +47,12 @@ class Limit:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Limit:
-        value = as_value(data["value"])
-        return cls(data["name"], frozenset(data["attributes"]), value, value.pure, int(data["units"]))
+        fix = "Do not edit stored limits."
+        body = checks.mapping(data, "A stored limit", fix)
+        value, units = as_value(body.get("value"), "A stored limit"), body.get("units")
+        name = checks.expect(body.get("name"), str, "The name of a stored limit", fix)
+        attributes = frozenset(checks.names(body.get("attributes"), "The attributes of a stored limit", fix))
+        return cls(name, attributes, value, value.pure, _read_units(units))
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,9 @@ class Budget:
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else as_value(value, name))
         object.__setattr__(self, "attributes", _values(self.attributes, "attributes"))
+        checks.names(self.attributes, "'attributes' of a budget", "Name each attribute by a text.")
         object.__setattr__(self, "sets", {_set_name(k): v for k, v in _values(self.sets, "sets").items()})
+        _check_spelled_once(self.sets)
         if self.per_attribute is None and self.person is None and not self.attributes and not self.sets:
             raise BudgetError(
                 "A budget needs at least one limit.",
@@ -109,9 +118,8 @@ class Budget:
             raise BudgetError("A budget must be a table of limits.", fix=f"Known entries: {', '.join(known)}.")
         for name in data:
             if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                fix = f"Did you mean {near[0]!r}?" if near else f"Known entries: {', '.join(known)}."
-                raise BudgetError(f"A budget has no entry {name!r}.", fix=fix)
+                fix = suggestion(name, known, f"Known entries: {', '.join(known)}.")
+                raise BudgetError(f"A budget has no entry {shown(name)}.", fix=fix)
         return cls(**data)
 
     def __hash__(self) -> int:
@@ -122,7 +130,17 @@ class Budget:
 def _values(given: Any, what: str) -> dict[Any, BudgetValue]:
     if not isinstance(given, Mapping):
         raise BudgetError(f"{what} must map names to budget values.", fix=f"Write {what} = {{'age': CDP(0.5)}}.")
-    return {name: as_value(value, f"{what}[{name!r}]") for name, value in given.items()}
+    return {name: as_value(value, f"{what}[{_shown_key(name)}]") for name, value in given.items()}
+
+
+def _shown_key(name: Any) -> str:
+    return "+".join(map(shown, name)) if isinstance(name, tuple) else shown(name)
+
+
+def _read_units(text: Any) -> int:
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,4000}", text):
+        raise BudgetError("The units of a stored limit must be a decimal string.", fix="Do not edit stored limits.")
+    return int(text)
 
 
 def _set_name(key: Any) -> SetName:
@@ -133,6 +151,15 @@ def _set_name(key: Any) -> SetName:
     raise BudgetError(
         "A set of attributes is named by its members.", fix='Write "race+ethnicity" or ("race", "ethnicity").'
     )
+
+
+def _check_spelled_once(sets: Iterable[SetName]) -> None:
+    """As a text and as a tuple the same set would be one in the plan-file form, and a limit be lost."""
+    seen: set[str] = set()
+    for text in (key if isinstance(key, str) else "+".join(key) for key in sets):
+        if text in seen:
+            raise BudgetError(f"The set {shown(text)} is limited twice.", fix="Keep one of the two limits.")
+        seen.add(text)
 
 
 def members(universe: Universe, key: SetName) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from nabladp.errors import BudgetError
+from nabladp.checks import is_number, is_share
+from nabladp.errors import BudgetError, shown
 
 CONVERSIONS = ("tight", "paper")
 _SLACK = 1e-12  # relative: covers the rounding of the few floating-point operations below
@@ -18,21 +19,28 @@ _SLACK = 1e-12  # relative: covers the rounding of the few floating-point operat
 
 def epsilon_from_rho(rho: float, delta: float, conversion: str = "tight") -> float:
     """ε such that ρ-zCDP implies (ε, δ)-DP, rounded up. ρ = ∞ gives ∞."""
-    if conversion not in CONVERSIONS:
-        raise BudgetError(
-            f"There is no conversion {conversion!r}.",
-            fix="Use 'tight' or 'paper'; a guarantee also knows 'discrete_gaussian'.",
-        )
+    check_conversion(conversion, CONVERSIONS)
     check_delta(delta)
+    if isinstance(rho, float) and rho == math.inf:
+        return math.inf
+    if not is_number(rho) or rho < 0:
+        raise BudgetError("ρ must be a number, at least zero.", fix="Give rho as a float; infinity means no bound.")
     if rho == 0:
         return 0.0
-    if math.isinf(rho):
-        return math.inf
+    rho, delta = float(rho), float(delta)
     return _paper(rho, delta) if conversion == "paper" else _tight(rho, delta)
 
 
+def check_conversion(conversion: str, known: tuple[str, ...] = (*CONVERSIONS, "discrete_gaussian")) -> None:
+    if not isinstance(conversion, str) or conversion not in known:
+        raise BudgetError(
+            f"There is no conversion {shown(conversion)}.",
+            fix="Use 'tight' or 'paper'; a guarantee also knows 'discrete_gaussian'.",
+        )
+
+
 def check_delta(delta: float) -> None:
-    if not (isinstance(delta, (int, float)) and 0 < delta < 1):
+    if not is_share(delta):
         raise BudgetError("delta must lie between 0 and 1.", fix="Try delta = 1e-6.")
 
 

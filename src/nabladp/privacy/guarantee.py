@@ -11,13 +11,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from nabladp.errors import GuaranteeError
+from nabladp import checks
+from nabladp.displayed import Displayed
+from nabladp.errors import GuaranteeError, shown
 from nabladp.privacy.capped import CappedTerm, sorted_caps
-from nabladp.privacy.conversion import check_delta, epsilon_from_rho
+from nabladp.privacy.conversion import check_conversion, check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm
 from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, is_whole, sorted_weights
 from nabladp.privacy.units import exact, half_square, root_double, rounded, to_float, units_up
@@ -32,7 +35,9 @@ Attributes = HasAttributes | Universe | Iterable[str]
 Names = Iterable[str] | str
 FORMAT = 1
 MOST_ROWS = 10**6
+MOST_COLUMNS = 4096  # of a curve: all pairs of its values are compared
 _SHOWN = 8  # attributes in a repr
+TERMS = (WeightTerm, CurveTerm, CappedTerm, GraphTerm)
 
 
 def _float(units: int | None) -> float:
@@ -72,13 +77,17 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
-class Guarantee:
+class Guarantee(Displayed):
     """An immutable set function. Build it with the class methods, add with ``+``; never subtract."""
+
+    displayed_as = "guarantee"
 
     universe: Universe
     terms: tuple[tuple[Term, int], ...] = ()  # each with how often it occurs, in a canonical order
 
     def __post_init__(self) -> None:
+        checks.expect(self.universe, Universe, "The universe of a guarantee", "Build it with Guarantee.touch, …")
+        object.__setattr__(self, "terms", _pairs(self.terms))
         for term, count in self.terms:
             if not is_whole(count) or count < 1:
                 raise GuaranteeError(
@@ -142,14 +151,13 @@ class Guarantee:
         of a cap's attributes at most that cap. The mechanism enforces both, from past outputs only."""
         universe = Universe.of(attributes)
         weights: Counter[str] = Counter()
-        for name, value in each.items():
+        for name, value in checks.mapping(each, "'each'", "Write {'age': CDP(0.5)}.").items():
             for source in universe.sources(name):
                 weights[source] += _rho_cost(value, f"the limit of {name!r}")
         if not weights:
             return cls(universe)
-        held = [
-            (universe.sources(on) & weights.keys(), _rho_cost(value, "a cap")) for on, value in (caps or {}).items()
-        ]
+        capped = checks.mapping({} if caps is None else caps, "'caps'", "Write {('age', 'sex'): CDP(0.5)}.")
+        held = [(universe.sources(on) & weights.keys(), _rho_cost(value, "a cap")) for on, value in capped.items()]
         kept = sorted_caps((on, units) for on, units in held if on)
         return cls(universe, ((CappedTerm(sorted_weights(weights), kept), 1),))
 
@@ -158,10 +166,15 @@ class Guarantee:
         """ρ = ``table[c]`` where c counts the columns held by T's attributes."""
         universe = Universe.of(attributes)
         held: Counter[str] = Counter()
-        for name, count in columns.items():
+        for name, count in checks.mapping(columns, "'columns'", "Write {'age': 1}.").items():
+            if not is_whole(count):
+                raise GuaranteeError("A number of columns is a whole number.", fix="Write columns = {'age': 1}.")
             for source in universe.sources(name):
                 held[source] += count
-        return cls(universe, ((CurveTerm(sorted_weights(held), tuple(units_up(exact(v, up=True)) for v in table)), 1),))
+        values = checks.members(table, "The table of a curve", "Give its value for 0, 1, 2, … columns.", MOST_COLUMNS)
+        return cls(
+            universe, ((CurveTerm(sorted_weights(held), tuple(units_up(exact(v, up=True)) for v in values)), 1),)
+        )
 
     @classmethod
     def from_graph(
@@ -178,14 +191,14 @@ class Guarantee:
         them). A value that no edge reaches has no bound against the others.
         """
         universe = Universe.of(attributes)
-        names = (on,) if isinstance(on, str) else tuple(on)
+        names = checks.name_or_names(on, "'on'")
         if derived := [name for name in names if name not in universe.position]:
             universe.sources(derived)
             raise GuaranteeError(
                 f"A graph speaks of source attributes; {derived[0]!r} is derived.", fix="Name its source."
             )
         domains = tuple(_domain(attributes, name, values) for name in names)
-        listed = [(u, v, as_value(weight, "an edge's weight")) for u, v, weight in edges]
+        listed = [(u, v, as_value(weight, "an edge's weight")) for u, v, weight in _edges(edges)]
         if len({weight.pure for *_, weight in listed}) > 1:
             raise GuaranteeError("A graph's edges must all be pure or all concentrated.", fix="Use two graphs and add.")
         drawn = tuple(sorted((_node(u, names), _node(v, names), _eps_units(weight)) for u, v, weight in listed))
@@ -229,7 +242,8 @@ class Guarantee:
         """Adaptive sequential composition (`lem:composition`): costs add per T. The only place where they do."""
         universe = Universe.of(attributes)
         counted: Counter[Term] = Counter()
-        for part in parts:
+        for part in checks.members(parts, "The parts of a guarantee", "Give a list of guarantees."):
+            checks.expect(part, Guarantee, "A part of a guarantee", "Give a list of guarantees.")
             if part.universe is not universe and part.universe != universe:
                 raise GuaranteeError(
                     "Guarantees over different attributes cannot be added.", fix="Build both from the same schema."
@@ -304,6 +318,7 @@ class Guarantee:
         if delta is None:
             return _float(self.pure_units(attributes))
         check_delta(delta)
+        check_conversion(conversion)
         sources = self._promised(attributes)
         if sources is None:
             return math.inf
@@ -319,7 +334,7 @@ class Guarantee:
         return min(through_rho, math.nextafter(apart, math.inf))
 
     def figure(self, attributes: Names) -> Figure:
-        names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        names = checks.name_or_names(attributes)
         self.universe.sources(names)
         return Figure(names, self)
 
@@ -336,11 +351,15 @@ class Guarantee:
 
     def epsilon_between(self, one: Mapping[str, Any], other: Mapping[str, Any], notion: str = "cdp") -> float:
         """The paper's ε(x, x') for two records: √(2ρ) for ``"cdp"``, the max-divergence bound for ``"pure"``."""
-        if notion not in ("cdp", "pure"):
-            raise GuaranteeError(f"There is no notion {notion!r}.", fix="Use 'cdp' or 'pure'.")
+        if not isinstance(notion, str) or notion not in ("cdp", "pure"):
+            raise GuaranteeError(f"There is no notion {shown(notion)}.", fix="Use 'cdp' or 'pure'.")
+        for record in (one, other):
+            checks.mapping(record, "A record", "Write {'age': 30, 'sex': 'f'}.")
         if set(one) != set(other):
             raise GuaranteeError("The two records must name the same attributes.", fix="Give both in full.")
         self.universe.sources(one)
+        for value in (*one.values(), *other.values()):
+            _check_value(value)
         sources = self._promised([name for name in one if one[name] != other[name]])
         if sources is None:
             return math.inf
@@ -377,13 +396,14 @@ class Guarantee:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Guarantee:
         try:
-            if data["format"] != FORMAT or data["unit"] != "2^-60":
+            checks.mapping(data, "A stored guarantee", "Read it from a release or a ledger.")
+            if not is_whole(data["format"]) or (data["format"], str(data["unit"])) != (FORMAT, "2^-60"):
                 raise GuaranteeError(
                     "This guarantee was written in another format.", fix="Use the version that wrote it."
                 )
             universe = Universe.from_json(data["universe"])
             parts = [cls(universe, ((_read_term(body), body.get("count", 1)),)) for body in data["terms"]]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, GuaranteeError):
                 raise
             raise GuaranteeError("This is not a guarantee.", fix="Read it from a release or a ledger.") from None
@@ -392,11 +412,6 @@ class Guarantee:
     def __repr__(self) -> str:
         person = self.per_person()
         return f"Guarantee({len(self.universe.roots)} attributes, {len(self.terms)} terms, person ρ = {person.rho:.6g})"
-
-    def _repr_html_(self) -> str:
-        from nabladp.privacy.notebook import guarantee_html
-
-        return guarantee_html(self)
 
 
 def _read_term(body: Mapping[str, Any]) -> Term:
@@ -411,9 +426,9 @@ def _costs(on: Names | Mapping[str, BudgetValue], cost: BudgetValue | None) -> d
     if isinstance(on, Mapping):
         if cost is not None:
             raise GuaranteeError("Costs are given twice.", fix="Give a mapping, or names and one cost.")
-        return {name: as_value(value, f"the cost of {name!r}") for name, value in on.items()}
+        return {name: as_value(value, f"the cost of {shown(name)}") for name, value in on.items()}
     value = as_value(cost, "the cost")
-    return dict.fromkeys([on] if isinstance(on, str) else on, value)
+    return dict.fromkeys(checks.name_or_names(on, "'on'"), value)
 
 
 def _rho_cost(value: BudgetValue, what: str) -> int:
@@ -428,9 +443,45 @@ def _eps_units(value: BudgetValue) -> int:
     return cost_units(value) if value.pure else root_double(cost_units(value))
 
 
+def _pairs(terms: Any) -> tuple[tuple[Term, int], ...]:
+    fix = "Build it with Guarantee.touch, …"
+    listed = checks.members(terms, "The terms of a guarantee", fix)
+    for pair in listed:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], TERMS):
+            raise GuaranteeError("A term of a guarantee is given with how often it occurs.", fix=fix)
+    return listed
+
+
+def _edges(edges: Any) -> tuple[tuple[Any, Any, Any], ...]:
+    fix = "Write [('young', 'old', CDP(0.5))]."
+    listed = checks.members(edges, "The edges of a graph", fix)
+    for edge in listed:
+        if not isinstance(edge, (tuple, list)) or len(edge) != 3:
+            raise GuaranteeError("An edge has two ends and a weight.", fix=fix)
+    return listed
+
+
+def _check_value(value: Any) -> None:
+    """A value of an attribute is a text, a number or the like: what can be compared, and has a short text."""
+    if value is not None and not isinstance(value, (str, int, float, Fraction, date)):
+        raise GuaranteeError("A value in a record or graph is a text or a number.", fix="Use the labels of the schema.")
+
+
+def _label(value: Any) -> str:
+    _check_value(value)
+    try:
+        return str(value)
+    except ValueError:  # an integer of thousands of digits
+        raise GuaranteeError("A value of a graph is too long.", fix="Use the labels of the schema.") from None
+
+
 def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | None) -> tuple[str, ...]:
-    if values is not None and name in values:
-        return tuple(str(value) for value in values[name])
+    if values is not None and name in checks.mapping(values, "'values'", "Write {'region': ['north', 'south']}."):
+        given = values[name]
+        listed = (
+            given if isinstance(given, str) else checks.members(given, f"The domain of {name!r}", "List its values.")
+        )
+        return tuple(_label(value) for value in listed)
     if hasattr(attributes, "sizes"):  # a schema: it knows the labels
         return tuple(attributes[name].labels)
     raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
@@ -438,5 +489,10 @@ def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | No
 
 def _node(value: Any, names: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(value, Mapping):
-        return tuple(str(value[name]) for name in names)
-    return (str(value),) if len(names) == 1 and not isinstance(value, tuple) else tuple(str(part) for part in value)
+        missing = [name for name in names if name not in value]
+        if missing:
+            raise GuaranteeError(f"An end of an edge lacks {missing[0]!r}.", fix="Give a value for each attribute.")
+        return tuple(_label(value[name]) for name in names)
+    if len(names) == 1 and not isinstance(value, tuple):
+        return (_label(value),)
+    return tuple(_label(part) for part in checks.members(value, "An end of an edge", "Give a value per attribute."))

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nabladp.checks import expect, is_share, members
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.guarantee import Guarantee, Names
@@ -32,11 +33,13 @@ def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta
     adversary, the odds move by a factor of at most e^ε(T). With ``delta`` the loss is bounded by the paper's tail bound
     and the statement fails with probability at most δ; the tight conversion bounds (ε, δ) only and would overstate it.
     """
-    if not 0 < prior < 1:
+    _check(guarantee)
+    if not is_share(prior):
         raise GuaranteeError("A prior belief lies strictly between 0 and 1.", fix="Try prior=0.5.")
+    prior = float(prior)
     epsilon = guarantee.epsilon(attributes, delta, "paper")
     after = 1.0 if math.isinf(epsilon) else prior / (prior + (1 - prior) * math.exp(-epsilon))
-    except_with = "" if delta is None else f", except with probability {delta:g}"
+    except_with = "" if delta is None else f", except with probability {float(delta):g}"
     return Statement(
         after,
         f"A belief of {100 * prior:.4g}% rises to at most {_percent_up(after)}{except_with}.",
@@ -51,7 +54,7 @@ def total_variation(guarantee: Guarantee, attributes: Names) -> Statement:
     The proposition as printed blanks the whole record, which is false when rows are correlated; this form holds for
     every prior. Pure ε only.
     """
-    epsilon = guarantee.epsilon(attributes)
+    epsilon = _check(guarantee).epsilon(attributes)
     value = 1.0 if epsilon > 1 else min(1.0, math.expm1(2 * epsilon))
     return Statement(
         value,
@@ -62,7 +65,8 @@ def total_variation(guarantee: Guarantee, attributes: Names) -> Statement:
 
 def mutual_information(guarantee: Guarantee, groups: Iterable[Names]) -> Statement:
     """The most the release tells about a person, in nats: Σ ρ(s_j) over groups of attributes that are independent."""
-    listed = [tuple(sorted(guarantee.universe.sources(group))) for group in groups]
+    universe = _check(guarantee).universe
+    listed = [tuple(sorted(universe.sources(group))) for group in members(groups, "The groups", "Write [['age']].")]
     if sum(map(len, listed)) != len({name for group in listed for name in group}):
         raise GuaranteeError("The groups overlap.", fix="Put every source attribute into one group only.")
     value = math.fsum(guarantee.rho(group) for group in listed)
@@ -76,10 +80,14 @@ def mutual_information(guarantee: Guarantee, groups: Iterable[Names]) -> Stateme
 def several_rows(guarantee: Guarantee, attributes: Names, rows: int, delta: float) -> Statement:
     """ε at δ for a person who has up to ``rows`` rows."""
     check_delta(delta)
-    value = guarantee.for_rows(rows).epsilon(attributes, delta)
+    value = _check(guarantee).for_rows(rows).epsilon(attributes, delta)
     return Statement(
         value, f"A person with {rows} rows is protected at ε = {_up(value)}.", f"At most {rows} rows each."
     )
+
+
+def _check(guarantee: Guarantee) -> Guarantee:
+    return expect(guarantee, Guarantee, "What is explained", "Give a Guarantee.")
 
 
 def _up(bound: float) -> str:

@@ -15,6 +15,7 @@ from nabladp.errors import BudgetError
 
 UNIT = 1 << 60
 _DOUBLE = Decimal("1e-12")
+_LONGEST = 1000  # digits before or after the point: a Decimal may claim to have billions
 Number = int | float | Fraction | Decimal
 
 
@@ -25,8 +26,12 @@ def exact(number: Number, what: str = "a number", *, up: bool = False) -> Fracti
     """
     if isinstance(number, bool) or not isinstance(number, (int, float, Rational, Decimal)):
         raise BudgetError(f"{what} must be a number, not {type(number).__name__}.", fix="Give a plain number.")
-    if isinstance(number, (float, Decimal)) and not math.isfinite(number):
+    if (isinstance(number, float) and not math.isfinite(number)) or (
+        isinstance(number, Decimal) and not number.is_finite()
+    ):
         raise BudgetError(f"{what} must be finite.", fix="Give a plain finite number.")
+    if isinstance(number, Decimal) and not -_LONGEST <= number.adjusted() <= _LONGEST:
+        raise BudgetError(f"{what} is too small or too large to be exact.", fix="Give a plain number.")
     if not isinstance(number, float):
         return Fraction(number)
     written = Fraction(str(float(number)))

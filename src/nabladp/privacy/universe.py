@@ -10,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 from nabladp import checks
 from nabladp.errors import GuaranteeError, UnknownAttribute, shown
 
-
 _ATTRIBUTES = "The attributes of a guarantee"
 _FIX = 'Give a Schema, or a list of names such as ["age", "sex"].'
 

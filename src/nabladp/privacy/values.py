@@ -84,7 +84,8 @@ class Approx:
 
     def __post_init__(self) -> None:
         _positive(self.eps, "Approx(eps, …)")
-        if not 0 < exact(self.delta, "Approx(…, delta)") < 1:
+        delta = exact(self.delta, "Approx(…, delta)")
+        if not (0 < delta < 1 and 0 < float(delta) < 1):  # also once it is a double
             raise BudgetError("Approx(…, delta) must lie between 0 and 1.", fix="Try delta = 1e-6.")
 
     def amount(self, *, up: bool = False) -> Fraction:
@@ -106,17 +107,17 @@ def as_value(value: Any, what: str = "a budget") -> BudgetValue:
     if isinstance(value, (Pure, CDP, Rho, Approx)):
         return value
     if isinstance(value, Mapping):
-        match sorted(value):
-            case ["pure"]:
+        match frozenset(value):
+            case keys if keys == {"pure"}:
                 return Pure(value["pure"])
-            case ["rho"]:
+            case keys if keys == {"rho"}:
                 return Rho(value["rho"])
-            case ["cdp"]:
+            case keys if keys == {"cdp"}:
                 return CDP(value["cdp"])
-            case ["delta", "epsilon"]:
+            case keys if keys == {"delta", "epsilon"}:
                 return Approx(value["epsilon"], value["delta"])
     raise BudgetError(
-        f"{what} must say what it measures.",
+        f"{what if isinstance(what, str) else 'a budget'} must say what it measures.",
         fix="Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, "
         "{ rho = … } or { epsilon = …, delta = … }.",
     )

@@ -8,7 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nabladp.errors import GuaranteeError
+from nabladp.checks import is_whole
+from nabladp.errors import GuaranteeError, shown
 from nabladp.privacy.units import root_double, to_float
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ class WorstSubset:
 def worst_subset(guarantee: Guarantee, size: int, most: int | None = None) -> WorstSubset:
     """Looks at every set of this size if there are at most ``most``, otherwise searches and says how sure that is."""
     names = guarantee.universe.protected
-    if not 1 <= size <= len(names):
-        raise GuaranteeError(f"There is no set of {size} protected attributes.", fix=f"Choose from 1 to {len(names)}.")
+    if not is_whole(size, 1, len(names)):
+        raise GuaranteeError(
+            f"There is no set of {shown(size)} protected attributes.", fix=f"Choose from 1 to {len(names)}."
+        )
+    size = int(size)
     if math.comb(len(names), size) <= (MOST_SUBSETS if most is None else most):
         best = max(itertools.combinations(names, size), key=lambda chosen: _units(guarantee, chosen))
         rho = _units(guarantee, best)

@@ -21,6 +21,7 @@ from nabladp.privacy.ledger import Entry, Spending, no_ledger
 from nabladp.privacy.ledger.limits import check_limits, check_same_budget, cost_of, keys_of, widened
 from nabladp.release.books import open_existing
 from nabladp.release.cost import DELTA, Cost, limit_lines, price, without_rows
+from nabladp.release.names import check_names
 from nabladp.release.record import Release
 from nabladp.release.session import Session
 from nabladp.release.watched import Stage
@@ -188,23 +189,22 @@ class Plan:
 
 
 def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mechanism], ...]:
-    found: dict[str, Mechanism] = {}
-    for number, options in enumerate(_listed(data, "release"), 1):
-        kind = options.get("mechanism")
-        if not isinstance(kind, str):
-            raise PlanError(f"[[release]] number {number} names no mechanism.", fix='Add mechanism = "NoisyMarginals".')
-        name = options.get("name", f"{number:02d}-{kind}")
-        if not _is_folder_name(name):
-            raise PlanError(
-                f"The name of [[release]] number {number} is no folder name.", fix="Use letters and digits."
-            )
-        if name in found:
-            raise PlanError(f"Two releases have the name {name!r}.", fix="Give each [[release]] a name of its own.")
-        given = {key: value for key, value in options.items() if key not in ("mechanism", "name")}
-        found[name] = _mechanism(kind, given, schema, number)
-    if not found:
+    listed = list(enumerate(_listed(data, "release"), 1))
+    if not listed:
         raise PlanError("The plan releases nothing.", fix='Add a [[release]] with mechanism = "NoisyMarginals".')
-    return tuple(found.items())
+    for number, options in listed:
+        if not isinstance(options.get("mechanism"), str):
+            raise PlanError(f"[[release]] number {number} names no mechanism.", fix='Add mechanism = "NoisyMarginals".')
+    names = [options.get("name", f"{number:02d}-{options['mechanism']}") for number, options in listed]
+    check_names(names, PlanError)
+    return tuple(
+        (name, _mechanism(options["mechanism"], _own_options(options), schema, number))
+        for name, (number, options) in zip(names, listed, strict=True)
+    )
+
+
+def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in ("mechanism", "name")}
 
 
 def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, number: int) -> Mechanism:
@@ -240,12 +240,6 @@ def _mistyped(kind: str, options: Mapping[str, Any], schema: Schema) -> str | No
             continue
         return name
     return None
-
-
-def _is_folder_name(name: Any) -> bool:
-    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 100:
-        return False
-    return name == name.strip() and not name.startswith(".") and not set(name) & set('/\\:*?"<>|')
 
 
 def _adversaries(data: Mapping[str, Any], schema: Schema) -> dict[str, tuple[str, ...]]:

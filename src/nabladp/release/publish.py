@@ -6,11 +6,13 @@ one rename makes it visible. A crash before the rename leaves the hidden folder,
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -144,6 +146,12 @@ def _is_booked(release: Release, ledger: Ledger) -> bool:
     )
 
 
+def refuse_published(goal: Path) -> None:
+    """A page or a certificate never takes the place of a file that a release consists of."""
+    if goal.name in (RECORD, DIGESTS) or (goal.suffix == ".parquet" and (goal.parent / RECORD).exists()):
+        raise ReleaseError(f"{goal.name!r} is a file of a release.", fix="Choose another name, such as 'page.html'.")
+
+
 def _refuse_taken(goal: Path, fix: str) -> None:
     if os.path.lexists(goal):
         raise ReleaseError(f"{goal.name!r} exists already.", fix=fix)
@@ -164,7 +172,7 @@ def _refuse_forgotten(goal: Path) -> None:
 
 def _show(hidden: Path, goal: Path) -> None:
     try:
-        os.rename(hidden, goal)
+        rename_new(hidden, goal)
     except OSError:
         raise ReleaseError(
             f"The release is complete and booked, but {goal.name!r} cannot be put into its place.",
@@ -172,6 +180,40 @@ def _show(hidden: Path, goal: Path) -> None:
             folder=hidden.name,
         ) from None
     _sync_folder(goal.parent)
+
+
+def rename_new(old: Path, new: Path) -> None:
+    """Rename a folder; fails where there is anything of the new name, even an empty folder, as two may race for it.
+
+    A plain rename replaces an empty folder. Where the system has no call that does not, the name is taken first.
+    """
+    if _renamed_by_linux(old, new):
+        return
+    if os.name != "nt":  # which never replaces one
+        os.mkdir(new)
+    try:
+        os.rename(old, new)
+    except BaseException:
+        with suppress(OSError):
+            os.rmdir(new)
+        raise
+
+
+def _renamed_by_linux(old: Path, new: Path) -> bool:
+    """Whether Linux's own call did it; False where there is none, or the file system does not know it."""
+    if not sys.platform.startswith("linux"):
+        return False
+    here, no_replace = -100, 1  # AT_FDCWD, RENAME_NOREPLACE
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    if call(here, os.fsencode(old), here, os.fsencode(new), no_replace) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.EPERM):
+        return False
+    raise OSError(code, os.strerror(code))
 
 
 def _write_synced(path: Path, content: bytes) -> None:

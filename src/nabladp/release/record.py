@@ -15,10 +15,13 @@ from platform import python_version
 from typing import TYPE_CHECKING, Any
 
 from nabladp import __version__
-from nabladp.errors import NablaDPError, ReleaseError
+from nabladp.displayed import Displayed
+from nabladp.checks import as_path, read_file
+from nabladp.errors import NablaDPError, ReleaseError, SourceError
 from nabladp.mechanisms import Output, mechanism_class
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
+from nabladp.release.stored import MOST_BYTES, check_record, check_same_attributes, read_adversaries
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
@@ -28,12 +31,15 @@ FORMAT = 1
 KIND = "nabladp release"
 RECORD, VALUES = "release.json", "values.parquet"
 TABLE = re.compile(r"[a-z]+\.parquet")  # the values, and what else an output offers
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 DIGESTS = "digests.txt"  # digest, ledger entry and place of every record of a published folder
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release:
+class Release(Displayed):
     """One mechanism's output. ``stamp`` is "TEST — NOT PRIVATE" when the noise was seeded, otherwise None."""
+
+    displayed_as = "release"
 
     name: str
     mechanism: str
@@ -63,11 +69,6 @@ class Release:
         return (
             f"Release({self.name!r}, {self.mechanism} of {self.n:,} rows, ledger entry {self.ledger['entry']}{stamp})"
         )
-
-    def _repr_html_(self) -> str:
-        from nabladp.release.notebook import release_html
-
-        return release_html(self)
 
     def __getitem__(self, names: Any) -> Any:
         """A part of the output, e.g. ``release["region", "income"]``."""
@@ -137,21 +138,24 @@ class Release:
     @classmethod
     def load(cls, where: str | Path) -> Release:
         """From its folder or its release.json; refuses a record or a file beside it that was changed or cut short."""
-        path = Path(where)
+        path = as_path(where, "The release")
         record = path / RECORD if path.is_dir() else path
         try:
-            text = record.read_bytes()
+            text = read_file(record, f"The record {record.name!r}", MOST_BYTES)
             data = json.loads(text)
             if _listed_digest(record) not in (None, hashlib.sha256(text).hexdigest()):
                 raise ReleaseError(f"{RECORD} is not the record that {DIGESTS} names.", fix="Fetch it again.")
+            check_record(data)
             _check_files(record.parent, data["files"])
             release = cls._of(data)
             # As written: a table that was drawn, or packed by another version, need not come out the same again.
             vars(release)["hashes"] = data["files"]
             return release
+        except SourceError:
+            raise
         except OSError:
             raise ReleaseError(f"There is no readable release at {str(where)!r}.", fix="Give its folder.") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except _UNREADABLE as error:
             if isinstance(error, NablaDPError):
                 raise
             raise ReleaseError(
@@ -162,20 +166,21 @@ class Release:
     def _of(cls, data: Mapping[str, Any]) -> Release:
         if data["kind"] != KIND or data["format"] != FORMAT:
             raise ReleaseError("This release was written in another format.", fix="Use the version that wrote it.")
-        schema = Schema.from_json(data["schema"])
+        schema, guarantee = Schema.from_json(data["schema"]), Guarantee.from_json(data["guarantee"])
+        check_same_attributes(schema, guarantee)
         return cls(
             name=data["name"],
             mechanism=data["mechanism"],
             parameters=data["parameters"],
             schema=schema,
             n=data["n"],
-            guarantee=Guarantee.from_json(data["guarantee"]),
+            guarantee=guarantee,
             output=mechanism_class(data["mechanism"]).read_output(data["values"], schema),
             expected_error=data["expected_error"],
             ledger=data["ledger"],
             created=data["created"],
             stamp=data["stamp"],
-            adversaries={a["name"]: a["attributes"] for a in data["figures"]["adversaries"]},
+            adversaries=read_adversaries(data, guarantee),
             delta=data["figures"]["delta"],
             rows_per_person=data["rows_per_person"],
             versions=data["versions"],
@@ -199,6 +204,8 @@ def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
     for name, expected in listed.items():
         path = folder / name
         if path.exists():
+            if not path.is_file():  # a pipe would never end
+                raise ReleaseError(f"{name} is not a regular file.", fix="Fetch it again.")
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != expected:
                     raise ReleaseError(f"{name} is not the file that {RECORD} names.", fix="Fetch both again.")
@@ -208,7 +215,7 @@ def _listed_digest(record: Path) -> str | None:
     """What the list of digests beside the record, or beside its folder, says of it."""
     for folder, place in ((record.parent, ""), (record.parent.parent, record.parent.name)):
         with suppress(OSError, ValueError):
-            for line in (folder / DIGESTS).read_text(encoding="utf-8").removesuffix("\n").split("\n"):
+            for line in read_file(folder / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n"):
                 digest, _, listed = line.split(" ", 2)
                 if listed == place:
                     return digest

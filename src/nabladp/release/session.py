@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import BudgetError, DataError, LedgerError
+from nabladp.errors import BudgetError, DataError, LedgerError, ReleaseError
 from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
@@ -17,6 +17,7 @@ from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
 from nabladp.release.attempt import Attempt
 from nabladp.release.cost import DELTA, Cost, error_json, limit_lines, price, waits_for_rows, without_rows
+from nabladp.release.names import check_names
 from nabladp.release.publish import Pending
 from nabladp.release.record import Release, versions
 from nabladp.release.watched import RowMarks, Stage, Watched
@@ -111,6 +112,9 @@ class Session:
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None
     ) -> list[Release]:
         """Several mechanisms as one: reserved together or not at all, shown together as subfolders of ``to``."""
+        if not named:
+            raise ReleaseError("There is nothing to release.", fix="Give at least one name with its mechanism.")
+        check_names([name for name, _ in named])
         run = uuid.uuid4().hex[:8]
         goal = Path(os.path.abspath(to))
         parts = [(f"{goal.name}-{run}/{name}", name, mechanism) for name, mechanism in named]

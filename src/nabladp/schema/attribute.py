@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.checks import is_whole
+from nabladp.errors import OutOfRange, shown
 from nabladp.schema.rules import KINDS, bin_label, check, number_label, refuse_unknown_keys
 
 __all__ = ["KINDS", "Attribute"]
@@ -94,8 +96,10 @@ class Attribute:
 
     def label(self, code: int) -> str:
         """The text of one code; cheap for integer ranges of any width."""
-        if not 0 <= code < self.size:
-            raise IndexError(f"attribute {self.name!r} has codes 0 to {self.size - 1}")
+        if not is_whole(code, 0, self.size - 1):
+            raise OutOfRange(
+                f"Attribute {self.name!r} has codes 0 to {self.size - 1}, not {shown(code)}.", fix="Give one of these."
+            )
         if code == self.null_code:
             return NULL_LABEL
         if code == self.other_code:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import SchemaError, SourceError
+from nabladp.checks import as_path, expect, mapping, parse_toml, read_file
+from nabladp.errors import SchemaError, SourceError, shown
 from nabladp.schema.rules import nearest
 
 _SHAPE = "A schema is a list of [[attribute]] blocks, each with a name and a kind."
 
 
 def parse(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SchemaError(f"The schema is not valid TOML: {error}.", fix="Correct that line.") from None
+    return parse_toml(
+        expect(text, str, "The text of a schema", "To read a file use Schema.load."), "The schema", SchemaError
+    )
 
 
 def entries(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The attribute blocks of a parsed file."""
-    for key in data:
-        if key != "attribute":
-            raise SchemaError(f"A schema has no key {key!r}.", fix=nearest(key, ("attribute",)), key=key)
+    for key in mapping(data, "A schema", f"Give a table with a list 'attribute'. {_SHAPE}"):
+        if not isinstance(key, str) or key != "attribute":
+            raise SchemaError(f"A schema has no key {shown(key)}.", fix=nearest(key, ("attribute",)), key=shown(key))
     blocks = data.get("attribute", [])
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         raise SchemaError("'attribute' must be a list of blocks.", fix=f"Write [[attribute]]. {_SHAPE}")
@@ -46,23 +45,27 @@ def _toml(value: Any) -> str:
 
 
 def read(path: str | Path) -> str:
-    shown = str(path)
+    where = as_path(path, "The schema")
+    told = str(where)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_file(where, f"The schema {shown(told)}").decode("utf-8")
     except FileNotFoundError:
         fix = "Check the path, or draft a schema with `nabladp init`."
-        raise SourceError(f"There is no schema file {shown!r}.", fix=fix, path=shown) from None
+        raise SourceError(f"There is no schema file {shown(told)}.", fix=fix, path=told) from None
     except UnicodeDecodeError:
-        raise SchemaError(f"The schema {shown!r} is not UTF-8 text.", fix="Save it as UTF-8.", path=shown) from None
+        raise SchemaError(f"The schema {shown(told)} is not UTF-8 text.", fix="Save it as UTF-8.", path=told) from None
+    except SourceError:
+        raise
     except OSError as error:
         reason = error.strerror or "unreadable"
         fix = "Give the path of a readable TOML file."
-        raise SourceError(f"The schema {shown!r} cannot be read: {reason}.", fix=fix, path=shown) from None
+        raise SourceError(f"The schema {shown(told)} cannot be read: {reason}.", fix=fix, path=told) from None
 
 
 def write(path: str | Path, text: str) -> None:
     """All or nothing: a file that exists is replaced only by a complete one."""
-    shown, target = str(path), Path(path)
+    target = as_path(path, "The schema")
+    told = str(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         try:
@@ -73,4 +76,4 @@ def write(path: str | Path, text: str) -> None:
     except OSError as error:
         reason = error.strerror or "no reason given"
         fix = "Choose a folder that can be written to."
-        raise SourceError(f"The schema {shown!r} cannot be written: {reason}.", fix=fix, path=shown) from None
+        raise SourceError(f"The schema {told!r} cannot be written: {reason}.", fix=fix, path=told) from None

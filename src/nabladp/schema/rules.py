@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from nabladp.errors import SchemaError
+from nabladp.errors import SchemaError, shown, suggestion
 
 if TYPE_CHECKING:
     from nabladp.schema.attribute import Attribute
@@ -23,17 +22,17 @@ _LARGEST = sys.float_info.max
 WIDEST = 2**53 - 1  # beyond it a column of floating-point numbers cannot tell neighbours apart
 
 _NEEDS = {"categorical": ("values",), "ordered": ("values",), "integer": ("low", "high"), "real": ("edges",)}
-_SHAPE_FIELDS = {"values": (), "low": None, "high": None, "edges": ()}
+_SHAPE_FIELDS = ("values", "low", "high", "edges")
 
 
-def refusal(name: str, rule: str, fix: str) -> SchemaError:
-    return SchemaError(f"Attribute {name!r}: {rule}.", fix=fix, attribute=name, rule=rule)
+def refusal(name: object, rule: str, fix: str) -> SchemaError:
+    told = name if isinstance(name, str) else shown(name)
+    return SchemaError(f"Attribute {shown(name)}: {rule}.", fix=fix, attribute=told, rule=rule)
 
 
 def nearest(word: object, known: Sequence[str]) -> str:
     """``Did you mean …?``, or the whole list where nothing is near."""
-    near = difflib.get_close_matches(str(word), known, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"Write one of {', '.join(known)}."
+    return suggestion(word, known, f"Write one of {', '.join(known)}.")
 
 
 def number_label(number: float) -> str:
@@ -47,11 +46,13 @@ def bin_label(edges: Sequence[float], code: int) -> str:
 
 
 def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
+    if not isinstance(data, Mapping):
+        raise SchemaError("An attribute is described by a table.", fix='Write name = "age", kind = "integer", ….')
     for key, value in data.items():
         if key not in known:
-            raise refusal(str(data.get("name", "?")), f"there is no key {key!r}", nearest(key, known))
+            raise refusal(data.get("name", "?"), f"there is no key {shown(key)}", nearest(key, known))
         if _is_marked(value):
-            raise refusal(str(data.get("name", "?")), f"{key!r} is still marked {MARKER}", _FILL_IN)
+            raise refusal(data.get("name", "?"), f"{key!r} is still marked {MARKER}", _FILL_IN)
 
 
 _FILL_IN = "Replace the mark by the domain you know from public sources; never read it off the data."
@@ -75,9 +76,11 @@ def check(attribute: Attribute) -> dict[str, Any]:
     """Refuse what contradicts itself; return the fields in their normal form."""
     name = attribute.name
     if not isinstance(name, str) or not name.strip():
-        raise refusal(str(name), "it has no name", 'Write name = "…", as the column is called in the table.')
-    if attribute.kind not in KINDS:
-        rule = f"there is no kind {attribute.kind!r}" if attribute.kind else "it has no kind"
+        raise refusal(name, "it has no name", 'Write name = "…", as the column is called in the table.')
+    if not isinstance(attribute.kind, str) or attribute.kind not in KINDS:
+        given = attribute.kind
+        named = given is not None and not (isinstance(given, str) and given == "")
+        rule = f"there is no kind {shown(given)}" if named else "it has no kind"
         raise refusal(name, rule, nearest(attribute.kind, KINDS))
     _check_fields_fit_kind(attribute)
     normal: dict[str, Any] = {"derived_from": _names(name, attribute.derived_from)}
@@ -97,15 +100,15 @@ def check(attribute: Attribute) -> dict[str, Any]:
 
 def _check_fields_fit_kind(attribute: Attribute) -> None:
     needs = _NEEDS.get(attribute.kind, ())
-    for field, absent in _SHAPE_FIELDS.items():
+    for field in _SHAPE_FIELDS:
         given = getattr(attribute, field)
         missing = given is None or (_is_list(given) and len(given) == 0)
         if field in needs and missing:
             raise refusal(attribute.name, f"kind {attribute.kind!r} needs {field!r}", _EXAMPLES[field])
-        if field not in needs and not missing and given != absent:
+        if field not in needs and not missing:
             fix = f"Remove {field!r}, or choose the kind it belongs to."
             raise refusal(attribute.name, f"kind {attribute.kind!r} takes no {field!r}", fix)
-    if attribute.kind != "real" and attribute.decode != "midpoint":
+    if attribute.kind != "real" and not (isinstance(attribute.decode, str) and attribute.decode == "midpoint"):
         raise refusal(attribute.name, "only kind 'real' takes 'decode'", "Remove 'decode'.")
 
 
@@ -194,7 +197,7 @@ def _edges(name: str, edges: Any) -> tuple[float, ...]:
 def _decode(name: str, decode: Any, edges: tuple[float, ...]) -> str | tuple[float, ...]:
     if isinstance(decode, str):
         if decode not in DECODES:
-            raise refusal(name, f"there is no decode {decode!r}", nearest(decode, DECODES))
+            raise refusal(name, f"there is no decode {shown(decode)}", nearest(decode, DECODES))
         return decode
     if not _is_list(decode) or not all(_is_number(number) for number in decode):
         raise refusal(name, "'decode' must be a word or a list of numbers", f"Write one of {', '.join(DECODES)}.")
@@ -208,15 +211,14 @@ def _decode(name: str, decode: Any, edges: tuple[float, ...]) -> str | tuple[flo
 
 def _check_missing_and_unknown(attribute: Attribute) -> None:
     name, numeric = attribute.name, attribute.kind in ("integer", "real")
-    if attribute.null not in ("refuse", "category"):
-        raise refusal(
-            name, f"there is no null rule {attribute.null!r}", nearest(attribute.null, ("refuse", "category"))
-        )
+    if not isinstance(attribute.null, str) or attribute.null not in ("refuse", "category"):
+        known = ("refuse", "category")
+        raise refusal(name, f"there is no null rule {shown(attribute.null)}", nearest(attribute.null, known))
+    if not isinstance(attribute.unknown, str) or attribute.unknown not in ("refuse", "other", "clamp"):
+        rules = ("refuse", "other", "clamp") if numeric else ("refuse", "other")
+        raise refusal(name, f"there is no unknown rule {shown(attribute.unknown)}", nearest(attribute.unknown, rules))
     if attribute.unknown == "clamp" and not numeric:
         raise refusal(name, "only integers and reals can be clamped", 'Write unknown = "other" or "refuse".')
-    if attribute.unknown not in ("refuse", "other", "clamp"):
-        rules = ("refuse", "other", "clamp") if numeric else ("refuse", "other")
-        raise refusal(name, f"there is no unknown rule {attribute.unknown!r}", nearest(attribute.unknown, rules))
     if not isinstance(attribute.other, str) or not attribute.other:
         raise refusal(name, "'other' must be text", 'Write other = "other".')
     if attribute.unknown != "other" and attribute.other != "other":

@@ -12,20 +12,30 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+from nabladp import checks
+from nabladp.displayed import Displayed
 from nabladp.errors import SchemaError, UnknownAttribute
 from nabladp.schema import files
 from nabladp.schema.attribute import Attribute
 from nabladp.schema.rules import nearest, refusal, refuse_marks
 
+MOST_ATTRIBUTES = 100_000
+_FIX = 'Write Schema([Attribute("age", "integer", low=0, high=99), …]).'
+
 
 @dataclass(frozen=True)
-class Schema:
+class Schema(Displayed):
     """All attributes, in order. Immutable; the same facts always give the same :meth:`fingerprint`."""
+
+    displayed_as = "schema"
 
     attributes: tuple[Attribute, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", tuple(self.attributes))
+        listed = checks.members(self.attributes, "The attributes of a schema", _FIX, MOST_ATTRIBUTES)
+        for attribute in listed:
+            checks.expect(attribute, Attribute, "An attribute of a schema", _FIX)
+        object.__setattr__(self, "attributes", listed)
         if not self.attributes:
             raise SchemaError("The schema has no attributes.", fix="Add an [[attribute]] for every column to be used.")
         for attribute in self.attributes:
@@ -40,13 +50,12 @@ class Schema:
         return {attribute.name: attribute for attribute in self.attributes}
 
     def __getitem__(self, name: str) -> Attribute:
-        try:
-            return self._by_name[name]
-        except (KeyError, TypeError):
-            raise UnknownAttribute.named(name, self.names) from None
+        if name not in self:
+            raise UnknownAttribute.named(name, self.names)
+        return self._by_name[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._by_name
+        return isinstance(name, str) and name in self._by_name
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -59,7 +68,7 @@ class Schema:
         return tuple(attribute.name for attribute in self.attributes)
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
-        return tuple(self[name].size for name in names)
+        return tuple(self[name].size for name in checks.names(names))
 
     def cells(self, names: Iterable[str]) -> int:
         """How many cells the joint table of these attributes has, exactly."""
@@ -99,11 +108,6 @@ class Schema:
         return {name: tuple(sorted(behind[name], key=position.__getitem__)) for name in direct}
 
     # As text and as files
-
-    def _repr_html_(self) -> str:
-        from nabladp.schema.notebook import schema_html
-
-        return schema_html(self)
 
     def to_json(self) -> dict[str, Any]:
         return {"attribute": [attribute.to_json() for attribute in self.attributes]}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.displayed import drawn
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.distribution_estimate.errors import SquaredError
 from nabladp.schema import Schema
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_BARS = 30  # in a plot
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,9 +86,8 @@ class Distribution:
 
     def plot(self, schema: Schema) -> alt.Chart:
         """The most probable combinations as bars."""
-        from nabladp.mechanisms.heavy_hitters.picture import probability_bars
-
-        return probability_bars(self.names, self.codes[:_BARS], self.probabilities[:_BARS].tolist(), schema)
+        chart: alt.Chart = drawn("probabilities", self, schema)
+        return chart
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from nabladp.mechanisms.distribution_estimate.estimate import Distribution
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, histogram_for, take_checked
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.options import check_asked, plan_options
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.values import BudgetValue
@@ -55,12 +55,15 @@ class DistributionEstimate:
         return histogram_for(self, self.over)  # [one-histogram]
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         return self.histogram.reads(schema)
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         return self.histogram.guarantee(schema, n)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        check_asked(schema, n)
         names = self.reads(schema)
         if not n:
             return ExpectedError(len(names), n, self.failure, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,6 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nabladp.checks import is_number, is_share
 from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.heavy_hitters.engine.finding import check, find
@@ -21,7 +21,7 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import BUYS, by_attribute, plan_options, typed
+from nabladp.mechanisms.options import BUYS, MOST_MEGABYTES, by_attribute, check_asked, choice, plan_options, typed
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -65,8 +65,7 @@ class HeavyHitters:
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.notion not in NOTIONS:
-            raise MechanismError(f"There is no notion {self.notion!r}.", fix="Use 'cdp' or 'pure'.")
+        choice(self.notion, NOTIONS, "notion", "Use 'cdp' or 'pure'.")
         object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
         checked = {
             name: self._fitting(value, f"budget of {name!r}") for name, value in by_attribute(self.budgets).items()
@@ -76,14 +75,15 @@ class HeavyHitters:
             object.__setattr__(self, "over", names_once(self.over))
         for name in ("failure", "frequency", "count_share"):
             value = getattr(self, name)
-            if not (value is None and name != "failure") and not (_is_number(value) and 0 < value < 1):
+            if not (value is None and name != "failure") and not is_share(value):
                 raise MechanismError(f"{name!r} is a share strictly between 0 and 1.", fix="Try 0.05.")
+            object.__setattr__(self, name, None if value is None else float(value))
         if self.count_share is not None and self.notion == "cdp":
             raise MechanismError(
                 "'count_share' goes with notion = 'pure'.", fix="The concentrated tree's counts cost nothing more."
             )
-        if not _is_number(self.memory_mb) or self.memory_mb < 1:
-            raise MechanismError("'memory_mb' is a number of megabytes.", fix="Try 4096.")
+        if not is_number(self.memory_mb) or not 1 <= self.memory_mb <= MOST_MEGABYTES:
+            raise MechanismError(f"'memory_mb' is a number of megabytes, up to {MOST_MEGABYTES:,}.", fix="Try 4096.")
         if not isinstance(self.lists, bool):
             raise MechanismError("'lists' is true or false.", fix="Write lists = true.")
         object.__setattr__(self, "settings", _settings(self.settings, self.notion))
@@ -98,6 +98,7 @@ class HeavyHitters:
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         names = schema.roots if self.over is None else self.over
         schema.sizes(names)
         return names
@@ -132,6 +133,7 @@ class HeavyHitters:
         }
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         names, universe = self.reads(schema), Universe.of(schema)
         if not n and self.settings is None:  # [any-rows]
             least = min(self._column_limits(schema, names).values())  # noise follows the smallest
@@ -147,6 +149,7 @@ class HeavyHitters:
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
         """The certificate; none of it is known before the number of rows is."""
+        check_asked(schema, n)
         names = self.reads(schema)
         settings = self.plan(schema, n) if n else None
         least = float(min(self._column_limits(schema, names).values()))
@@ -202,7 +205,7 @@ def histogram_for(mechanism: Any, over: tuple[str, ...] | None) -> HeavyHitters:
 
 def take_checked(mechanism: Any, checked: HeavyHitters) -> None:
     """The options that another mechanism shares with this one, in the form in which they were checked."""
-    for name in ("budget", "over", "budgets", "settings"):
+    for name in ("budget", "over", "budgets", "settings", "failure", "memory_mb"):
         if hasattr(mechanism, name):
             object.__setattr__(mechanism, name, getattr(checked, name))
 
@@ -247,12 +250,8 @@ def _settings(value: Any, notion: str) -> Settings | None:
     else:
         try:
             found = Settings.from_json(value)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             raise MechanismError("These are no settings of a tree.", fix="Take them from a release's values.") from None
     if found is not None and found.notion != notion:
         raise MechanismError("The settings are of the other notion.", fix=f"Write notion = {found.notion!r}.")
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

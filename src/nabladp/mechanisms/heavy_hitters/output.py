@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.displayed import drawn
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import Found
 from nabladp.mechanisms.heavy_hitters.expectation import certificate
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Integers = NDArray[np.int64]
 LEVEL = 0.95
-_BARS = 30  # in a plot
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +178,5 @@ class HeavyList:
 
     def plot(self, schema: Schema) -> alt.LayerChart:
         """The most frequent combinations as bars with their intervals, and a line at the certified count."""
-        from nabladp.mechanisms.heavy_hitters.picture import bars
-
-        return bars(self.heaviest(_BARS), schema)
+        chart: alt.LayerChart = drawn("combinations", self, schema)
+        return chart

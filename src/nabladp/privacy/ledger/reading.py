@@ -7,6 +7,7 @@ from itertools import takewhile
 from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
+from nabladp.displayed import Displayed
 from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Figure, Guarantee
@@ -27,9 +28,11 @@ class Head(NamedTuple):
     hash: str
 
 
-class LedgerView:
+class LedgerView(Displayed):
     """Every answer is read afresh from the ledger, which other processes may be writing to, and only after all entries
     were found legal. ``verify``, ``head`` and ``format`` also answer for a broken ledger."""
+
+    displayed_as = "ledger"
 
     def __init__(self, store: Store, ledger: str) -> None:
         self._store = store
@@ -38,11 +41,6 @@ class LedgerView:
 
     def close(self) -> None:
         self._store.close()
-
-    def _repr_html_(self) -> str:
-        from nabladp.privacy.notebook import ledger_html
-
-        return ledger_html(self)
 
     @property
     def test(self) -> bool:

@@ -1,4 +1,4 @@
-"""Small pieces of HTML for notebooks. Pure text work: every room may use it, and everything it is given is escaped.
+"""Small pieces of HTML for notebooks. Everything they are given is escaped.
 
 Names come from files. They are shown as they are: no markup, no mathematics (notebooks typeset what stands between two
 dollar signs), and one that is written from right to left does not turn the line around.

@@ -1,0 +1,74 @@
+"""How values look in a notebook or as a plot. This room stands above what it shows, and registers itself there.
+
+Importing it is light: each function loads what it needs when it is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nabladp.displayed import register
+
+if TYPE_CHECKING:
+    from nabladp.display.notebook import Frame
+    from nabladp.release import Release
+
+
+def show(source: Release | Sequence[Release] | str | Path, height: int = 720) -> Frame:
+    """The report of a release, of several, or of a published folder, as a notebook shows it."""
+    from nabladp.display.notebook import framed
+
+    return framed(source, height)
+
+
+def _guarantee(value: Any) -> str:
+    from nabladp.display.notebook import guarantee_html
+
+    return guarantee_html(value)
+
+
+def _ledger(value: Any) -> str:
+    from nabladp.display.notebook import ledger_html
+
+    return ledger_html(value)
+
+
+def _schema(value: Any) -> str:
+    from nabladp.display.notebook import schema_html
+
+    return schema_html(value)
+
+
+def _release(value: Any) -> str:
+    from nabladp.display.notebook import release_html
+
+    return release_html(value)
+
+
+def _audit(value: Any) -> Any:
+    from nabladp.display.plots import audit_plot
+
+    return audit_plot([(value.mechanism, value)])
+
+
+def _combinations(value: Any, schema: Any) -> Any:
+    from nabladp.display.plots import combination_bars
+
+    return combination_bars(value, schema)
+
+
+def _probabilities(value: Any, schema: Any) -> Any:
+    from nabladp.display.plots import probability_bars
+
+    return probability_bars(value, schema)
+
+
+register("guarantee", html=_guarantee)
+register("ledger", html=_ledger)
+register("schema", html=_schema)
+register("release", html=_release)
+register("audit", plot=_audit)
+register("combinations", plot=_combinations)
+register("probabilities", plot=_probabilities)

@@ -1,0 +1,131 @@
+"""How guarantees, ledgers, schemas and releases look in a notebook, and a whole report inside one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from nabladp.display.html import fragment, heading, line, stamp, table
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.ledger.reading import LedgerView
+from nabladp.privacy.units import rounded
+from nabladp.release.record import Release
+from nabladp.report import report
+from nabladp.schema import Attribute, Schema
+
+DELTA = 1e-6
+Sets = Mapping[str, Sequence[str]]
+_SHOWN = 6  # values of an attribute
+
+
+def guarantee_html(guarantee: Guarantee) -> str:
+    universe = guarantee.universe
+    told = [line(f"Public, so not protected: {', '.join(sorted(universe.public))}.")] if universe.public else []
+    told += [line(f"{name} counts as {' and '.join(sources)}.") for name, sources in list(universe.derived.items())[:8]]
+    return fragment(heading("What can be learned"), figures_table(guarantee), *told)
+
+
+def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: float = DELTA) -> str:
+    """Every attribute, named adversaries, and always the whole person."""
+
+    def row(label: str, names: Sequence[str]) -> list[str]:
+        figure = guarantee.figure(names)
+        values = (figure.epsilon(delta), figure.epsilon(delta, "paper"), figure.pure, figure.rho)
+        return [label, *("no bound" if value == float("inf") else rounded(value, 4, up=True) for value in values)]
+
+    rows = [row(name, (name,)) for name in guarantee.universe.protected]
+    rows += [row(f"{name} ({' + '.join(chosen)})", chosen) for name, chosen in (adversaries or {}).items()]
+    heads = ["someone curious about", f"ε tight, δ = {delta:g}", f"ε paper, δ = {delta:g}", "ε pure", "ρ"]
+    return table(heads, rows, last=row("the whole person", guarantee.per_person().attributes))
+
+
+def ledger_html(ledger: LedgerView) -> str:
+    rows = []
+    for spending in ledger.spent():
+        told = spending.to_json()
+        spent = "no bound" if told["spent"] is None else rounded(told["spent"], 4, up=True)
+        left = f"{rounded(told['left'], 4, up=False)}{' (exceeded)' if told['exceeded'] else ''}"
+        rows.append([told["limit"], told["measure"], rounded(told["allowed"], 4, up=False), spent, left])
+    head = ledger.head
+    waiting = ledger.unfinished()
+    return fragment(
+        stamp("TEST LEDGER: nothing in it is private" if ledger.test else None),
+        heading(f"Ledger {ledger.label}", f"{head.seq:,} entries, the last with hash {head.hash[:16]}…"),
+        table(["limit", "measure", "allowed", "spent", "left"], rows, texts=2),
+        *([line(f"Unfinished: {', '.join(entry.name for entry in waiting[:8])}.")] if waiting else []),
+    )
+
+
+def schema_html(schema: Schema) -> str:
+    rows = [[a.name, a.kind, _values(a), _standing(a), a.note, f"{a.size:,}"] for a in schema]
+    return fragment(
+        heading("Schema", f"{len(schema)} attributes, fingerprint {schema.fingerprint()[:16]}…"),
+        table(["attribute", "kind", "values", "standing", "note", "how many"], rows, texts=5),
+    )
+
+
+def _values(attribute: Attribute) -> str:
+    """The first few labels, and the last; ranges are not listed in full."""
+    if attribute.size <= _SHOWN:
+        return ", ".join(attribute.label(code) for code in range(attribute.size))
+    first = ", ".join(attribute.label(code) for code in range(_SHOWN - 2))
+    return f"{first}, … {attribute.label(attribute.size - 1)}"
+
+
+def _standing(attribute: Attribute) -> str:
+    if attribute.derived_from:
+        return f"derived from {', '.join(attribute.derived_from)}"
+    return "public" if attribute.public else "protected"
+
+
+def release_html(release: Release) -> str:
+    entry = release.ledger
+    return fragment(
+        stamp(release.stamp),
+        heading(release.name, f"{release.mechanism} of {release.n:,} rows, ledger entry {entry['entry']}"),
+        figures_table(release.guarantee, release.adversaries, release.delta),
+        _predicted(release.expected_error),
+        line("nabladp.display.show(release) draws what was released."),
+    )
+
+
+def _predicted(error: Any) -> str:
+    if isinstance(error, Mapping):
+        rows = [[str(label), _worded(value)] for label, value in error.get("summary", {}).items()]
+        return table(["predicted error", ""], rows)
+    rows = [
+        [" + ".join(part["attributes"]), f"{part['cells']:,}", _worded(part["scale"]), f"± {part['half_width']:,}"]
+        for part in error
+    ]
+    return table(["marginal", "cells", "noise scale", "95% of counts within"], rows)
+
+
+def _worded(value: Any) -> str:
+    if value is None or isinstance(value, bool | str):
+        return "no bound" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+@dataclass(frozen=True, repr=False)
+class Frame:
+    """Shown by a notebook as the page itself."""
+
+    page: str
+    height: int
+
+    def __repr__(self) -> str:
+        return f"Frame(a report of {len(self.page):,} characters)"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{escape(self.page, quote=True)}" sandbox="allow-scripts allow-downloads" '
+            f'title="Report" width="100%" height="{self.height}" style="border:1px solid #888"></iframe>'
+        )
+
+
+def framed(source: Release | Sequence[Release] | str | Path, height: int = 720) -> Frame:
+    """The report of a release, of several, or of a published folder, as a notebook shows it."""
+    return Frame(report(source), int(height))

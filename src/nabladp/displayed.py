@@ -1,0 +1,34 @@
+"""What can be displayed: classes state under which name, and the room ``display`` registers how.
+
+So a guarantee or a release knows nothing of notebooks and plots, and can still be looked at in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+_HTML: dict[str, Callable[[Any], str]] = {}
+_PLOTS: dict[str, Callable[..., Any]] = {}
+
+
+def register(name: str, *, html: Callable[[Any], str] | None = None, plot: Callable[..., Any] | None = None) -> None:
+    """State how everything that is displayed under this name looks."""
+    if html is not None:
+        _HTML[name] = html
+    if plot is not None:
+        _PLOTS[name] = plot
+
+
+class Displayed:
+    """Shown by notebooks as a table."""
+
+    displayed_as: ClassVar[str]
+
+    def _repr_html_(self) -> str:
+        return _HTML[self.displayed_as](self)
+
+
+def drawn(name: str, *arguments: Any) -> Any:
+    """The plot that is registered under this name. Needs ``nabladp[plot]``."""
+    return _PLOTS[name](*arguments)
