@@ -277,7 +277,7 @@ def release(path: str, notion: str) -> None:
 
     with tempfile.TemporaryDirectory(prefix="nabladp-bench-") as folder:
         budget = Budget(per_attribute=BUDGETS[notion](2 * EPS0))
-        session = Session(path, small_integers(), budget, ledger=os.path.join(folder, "ledger.db"))
+        session = Session(path, small_integers(), budget, ledger=os.path.join(folder, "ledger.db"), new_ledger=True)
         seconds, _ = timed(session.release, mechanism(notion, EPS0), "heavy")
     print(json.dumps({"seconds": seconds, "rss_mib": peak_mib()}))
 

@@ -70,7 +70,7 @@ def one(name: str) -> dict[str, object]:
     start = time.process_time()
     with tempfile.TemporaryDirectory(prefix="nabladp-bench-") as folder:
         budget = Budget(per_attribute=CDP(epsilon))
-        session = Session(people, people.schema, budget, ledger=f"{folder}/ledger.db")
+        session = Session(people, people.schema, budget, ledger=f"{folder}/ledger.db", new_ledger=True)
         released = session.release(mechanism, "wide", to=f"{folder}/wide")
         report(f"{folder}/wide")
     spent, mb = time.process_time() - start, peak_mib() * 1.048576

@@ -60,7 +60,9 @@ def main() -> None:
     )
     score = HalfspaceLearner(CDP(0.7), "returned", over=FEATURES)
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(stays(STAYS, 1), SCHEMA, budget, Path(folder) / "ledger.db", rows_per_person=2)
+        session = Session(
+            stays(STAYS, 1), SCHEMA, budget, Path(folder) / "ledger.db", rows_per_person=2, new_ledger=True
+        )
         cost = session.cost(tables, score)
         for who in (["diagnosis"], ["diagnosis", "smoker"]):
             print(f"ρ of {' and '.join(who)}, for a patient with two stays: {shown(cost.guarantee.rho(who))}")

@@ -62,7 +62,12 @@ def main() -> None:
     budget = Budget(per_attribute=CDP(0.5), attributes={"health": CDP(0.15)}, person=Rho(0.3))
     with tempfile.TemporaryDirectory() as folder:
         session = Session(
-            answers(1), SCHEMA, budget, Path(folder) / "ledger.db", adversaries={"an insurer": ("age", "health")}
+            answers(1),
+            SCHEMA,
+            budget,
+            Path(folder) / "ledger.db",
+            adversaries={"an insurer": ("age", "health")},
+            new_ledger=True,
         )
         cost = session.cost(tables)
         for who in (["income"], ["health"], ["age", "health"]):

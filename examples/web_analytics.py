@@ -45,7 +45,9 @@ def main() -> None:
     common = HeavyHitters(CDP(0.2), over=tuple(PAGES))
     times = NoisyMarginals(CDP(0.2), sets=[("country", "minutes")])
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(visits(), SCHEMA, Budget(per_attribute=CDP(0.3)), Path(folder) / "ledger.db", rows=VISITORS)
+        session = Session(
+            visits(), SCHEMA, Budget(per_attribute=CDP(0.3)), Path(folder) / "ledger.db", rows=VISITORS, new_ledger=True
+        )
         cost = session.cost(common, times)
         for who, named in ((["page00"], "one page"), (PAGES[:3], "three pages"), (PAGES, "all pages")):
             print(f"ε for someone curious about {named}: {shown(cost.guarantee.epsilon(who, delta=1e-6))}")

@@ -120,7 +120,7 @@ def test_rows_without_a_fixed_order_have_no_places_and_cost_nothing(spark: Any, 
     for shuffled in (made.repartition(3), made.repartition("a"), made.orderBy("y")):
         with pytest.raises(DataError, match="fixed order"):
             learner.run(open_table(shuffled, schema), NoiseSource.seeded(1))
-        session = Session(shuffled, schema, Budget(per_attribute=CDP(3)), tmp_path / "ledger.db")
+        session = Session(shuffled, schema, Budget(per_attribute=CDP(3)), tmp_path / "ledger.db", new_ledger=True)
         for mechanism in (learner, held):
             with pytest.raises(DataError, match="fixed order") as caught:
                 session.release(mechanism)
@@ -386,7 +386,9 @@ def test_a_worker_killed_in_the_middle_of_a_pass(cluster: Cluster, spark: Any, t
         assert len(cluster.workers) == alive - 1
         cluster.add_worker()
         assert table.fold(ColumnSums()).tolist() == wanted  # read twice by now: from here on codes are kept
-    session = Session(made, schema, Budget(per_attribute=CDP(1)), tmp_path / "l.db", noise=NoiseSource.seeded(2))
+    session = Session(
+        made, schema, Budget(per_attribute=CDP(1)), tmp_path / "l.db", noise=NoiseSource.seeded(2), new_ledger=True
+    )
     alive = len(cluster.workers)
     done = threading.Timer(0.3, cluster.kill_worker)
     done.start()
@@ -395,7 +397,12 @@ def test_a_worker_killed_in_the_middle_of_a_pass(cluster: Cluster, spark: Any, t
     cluster.add_worker()
     rows = [{"a": i % 7, "b": i % 3} for i in range(1600)]
     here = Session(
-        pa.Table.from_pylist(rows), schema, Budget(per_attribute=CDP(1)), tmp_path / "m.db", noise=NoiseSource.seeded(2)
+        pa.Table.from_pylist(rows),
+        schema,
+        Budget(per_attribute=CDP(1)),
+        tmp_path / "m.db",
+        noise=NoiseSource.seeded(2),
+        new_ledger=True,
     )
     assert released.output.to_json() == here.release(NoisyMarginals(CDP(0.5), k=1)).output.to_json()
 

@@ -60,7 +60,9 @@ def value(attribute: Attribute, code: int) -> Any:
 
 def session(folder: Path, schema: Schema = SCHEMA, budget: Budget = BUDGET, **options: Any) -> Session:
     given = {"adversaries": ADVERSARIES, **options}
-    ledger = Ledger.open(folder / "ledger.db", schema, budget, test="noise" in given)
+    path = folder / "ledger.db"
+    use = Ledger.open if path.exists() else Ledger.create
+    ledger = use(path, schema, budget, test="noise" in given)
     return Session(people(schema), schema, None, ledger, **given)
 
 

@@ -76,7 +76,7 @@ def releases() -> dict[str, list[Release]]:
 
 def _released(folder: Path) -> dict[str, list[Release]]:
     budget = Budget(person=Rho(10**6))
-    session = Session(people(SCHEMA), SCHEMA, budget, folder / "test.db", noise=NoiseSource.seeded(5))
+    session = Session(people(SCHEMA), SCHEMA, budget, folder / "test.db", noise=NoiseSource.seeded(5), new_ledger=True)
     found = {name: [session.release(one) for one in listed] for name, listed in MECHANISMS.items()}
     session.ledger.close()
     return found

@@ -197,7 +197,7 @@ def test_without_rows_and_with_a_refused_budget(tmp_path: Path, open_page: Any) 
 def test_it_spends_nothing_and_counts_what_was_spent(plan: Plan, tmp_path: Path, open_page: Any) -> None:
     write_cost_page(plan, tmp_path / "before.html", "plan")
     assert not (tmp_path / "ledger.db").exists()
-    with Ledger.open(tmp_path / "ledger.db", plan.schema, plan.budget) as ledger:
+    with Ledger.create(tmp_path / "ledger.db", plan.schema, plan.budget) as ledger:
         ledger.reserve(plan.releases[2][1].guarantee(plan.schema, 5000), "earlier")
         spent = ledger.head
     watched = open_page(write_cost_page(plan, tmp_path / "after.html", "plan"))

@@ -222,7 +222,9 @@ def test_many_attributes_are_told_by_how_combinations_differ(tmp_path: Path) -> 
     schema = Schema(tuple(Attribute(f"a{i:02d}", "boolean") for i in range(12)))
     budget, noise = Budget(person=Rho(10**6)), NoiseSource.seeded(1)
     with_few = people(schema).slice(0, 1).take([0] * 400)
-    release = Session(with_few, schema, budget, tmp_path / "l.db", noise=noise).release(HeavyHitters(CDP(3)))
+    release = Session(with_few, schema, budget, tmp_path / "l.db", noise=noise, new_ledger=True).release(
+        HeavyHitters(CDP(3))
+    )
     listed, first = views(release)
     assert "12 attributes" in listed["title"] and len(listed["columns"]) == 4
     assert listed["rows"][0][0] == "the first one, listed below"

@@ -53,7 +53,7 @@ def people(rows: int = 2000) -> pd.DataFrame:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    return Session(people(), SCHEMA, Budget(per_attribute=CDP(2.0)), tmp_path / "ledger.db")
+    return Session(people(), SCHEMA, Budget(per_attribute=CDP(2.0)), tmp_path / "ledger.db", new_ledger=True)
 
 
 def test_fit_releases_from_the_sessions_table(session: Session) -> None:
@@ -167,7 +167,9 @@ def test_without_scikit_learn_the_error_says_what_to_install(session: Session, m
 
 
 def test_a_person_limit_counts_too(tmp_path: Path) -> None:
-    tight = Session(people(), SCHEMA, Budget(per_attribute=CDP(2.0), person=Rho(0.6)), tmp_path / "tight.db")
+    tight = Session(
+        people(), SCHEMA, Budget(per_attribute=CDP(2.0), person=Rho(0.6)), tmp_path / "tight.db", new_ledger=True
+    )
     LEARNER.estimator(tight).fit()
     with pytest.raises(BudgetExceeded):
         LEARNER.estimator(tight).fit()

@@ -68,7 +68,7 @@ def a_mechanism_with_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
     people = pa.table({"a": ["x", "y"] * 50})
-    return Session(people, SCHEMA, Budget(per_attribute=CDP(2.0)), tmp_path / "ledger.db")
+    return Session(people, SCHEMA, Budget(per_attribute=CDP(2.0)), tmp_path / "ledger.db", new_ledger=True)
 
 
 MECHANISM = Sampled(CDP(0.5), k=1)

@@ -492,7 +492,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_what_makes_no_sense_is_refused_before_anything_is_spent(
     options: dict[str, Any], kind: type[Exception], words: str, tmp_path: Path
 ) -> None:
-    session = Session(frame(50), SCHEMA, Budget(per_attribute=CDP(5.0)), tmp_path / "ledger.db")
+    session = Session(frame(50), SCHEMA, Budget(per_attribute=CDP(5.0)), tmp_path / "ledger.db", new_ledger=True)
     given = {"budget": CDP(1), "label": "sick"} | options
     with pytest.raises(kind, match=words) as caught:
         session.release(HalfspaceLearner(**given))
@@ -513,7 +513,7 @@ def test_too_many_features_for_all_halfspaces() -> None:
 
 
 def test_one_row_is_refused(tmp_path: Path) -> None:
-    session = Session(frame(1), SCHEMA, Budget(per_attribute=CDP(5.0)), tmp_path / "ledger.db")
+    session = Session(frame(1), SCHEMA, Budget(per_attribute=CDP(5.0)), tmp_path / "ledger.db", new_ledger=True)
     for learner in METHODS.values():
         with pytest.raises(MechanismError, match="one row"):
             session.release(learner)
@@ -547,7 +547,7 @@ def test_columns_missing_when_predicting_are_named() -> None:
 
 
 def test_in_the_manner_of_scikit_learn(tmp_path: Path) -> None:
-    session = Session(frame(), SCHEMA, Budget(per_attribute=CDP(4.0)), tmp_path / "ledger.db")
+    session = Session(frame(), SCHEMA, Budget(per_attribute=CDP(4.0)), tmp_path / "ledger.db", new_ledger=True)
     estimator = HalfspaceLearner(CDP(1), "sick").estimator(session)
     assert estimator.fit() is estimator and list(estimator.classes_) == ["no", "yes"]
     test = frame(800, 21)
@@ -568,7 +568,7 @@ def keep_frame(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_in_pipelines_with_steps_that_keep_a_frame(tmp_path: Path) -> None:
-    session = Session(frame(), SCHEMA, Budget(per_attribute=CDP(4.0)), tmp_path / "ledger.db")
+    session = Session(frame(), SCHEMA, Budget(per_attribute=CDP(4.0)), tmp_path / "ledger.db", new_ledger=True)
     data = frame(2000, 8)
     features, labels = data.drop(columns="sick"), data["sick"]
     passing = ColumnTransformer([("keep", "passthrough", list(features))], verbose_feature_names_out=False)
@@ -581,7 +581,9 @@ def test_in_pipelines_with_steps_that_keep_a_frame(tmp_path: Path) -> None:
 
 
 def test_released_through_a_session_and_read_again(tmp_path: Path) -> None:
-    session = Session(pa.Table.from_pandas(frame()), SCHEMA, Budget(per_attribute=CDP(2.0)), tmp_path / "ledger.db")
+    session = Session(
+        pa.Table.from_pandas(frame()), SCHEMA, Budget(per_attribute=CDP(2.0)), tmp_path / "ledger.db", new_ledger=True
+    )
     release = session.release(METHODS["gram, holdout"])
     assert release.output.holdout.rows == 600
     assert session.cost(METHODS["gram"]).fits

@@ -123,7 +123,7 @@ def test_all_rows_equal(mechanism: HeavyHitters, d: int) -> None:
 def test_no_rows_are_refused_and_nothing_is_promised_for_them(mechanism: HeavyHitters, tmp_path: Path) -> None:
     table = pa.table({name: pa.array([], pa.bool_()) for name in BITS.names})
     with pytest.raises(NablaDPError, match="no rows"):
-        Session(table, BITS, Budget(per_attribute=CDP(9)), ledger=tmp_path / "l.db").release(mechanism)
+        Session(table, BITS, Budget(per_attribute=CDP(9)), ledger=tmp_path / "l.db", new_ledger=True).release(mechanism)
     assert "nothing" in str(mechanism.expected_error(BITS, 0).to_json()["summary"])
 
 
@@ -259,7 +259,7 @@ def test_a_release_holds_the_certificate(tmp_path: Path) -> None:
     rows = np.random.default_rng(3).integers(0, 2, (N, D)).astype(bool)
     rows[:1000] = True
     table = pa.table({f"a{i}": rows[:, i] for i in range(D)})
-    session = Session(table, BITS, Budget(per_attribute=CDP(1)), ledger=tmp_path / "ledger.db")
+    session = Session(table, BITS, Budget(per_attribute=CDP(1)), ledger=tmp_path / "ledger.db", new_ledger=True)
     mechanism = HeavyHitters(CDP(0.8))
     summary = session.cost(mechanism).to_json()
     certified = mechanism.plan(BITS, N).certified
@@ -327,7 +327,12 @@ def test_more_rows_than_declared_are_told_as_such(tmp_path: Path) -> None:
     lines = [",".join(BITS.names), *(",".join(map(str, row)) for row in rows.tolist())]
     (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
     session = Session(
-        str(tmp_path / "people.csv"), BITS, Budget(per_attribute=Pure(2)), ledger=tmp_path / "l.db", rows=1000
+        str(tmp_path / "people.csv"),
+        BITS,
+        Budget(per_attribute=Pure(2)),
+        ledger=tmp_path / "l.db",
+        rows=1000,
+        new_ledger=True,
     )
     with pytest.raises(DataError, match="number of rows") as caught:
         session.release(HeavyHitters(Pure(1), notion="pure"))
@@ -341,5 +346,5 @@ def test_a_claim_for_any_number_of_rows_refuses_nothing_that_fits(tmp_path: Path
     lines = [",".join(schema.names), *(",".join(map(str, row)) for row in rows.tolist())]
     (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
     budget = Budget(per_attribute=CDP(1), person=Rho(2))
-    session = Session(str(tmp_path / "people.csv"), schema, budget, ledger=tmp_path / "l.db")
+    session = Session(str(tmp_path / "people.csv"), schema, budget, ledger=tmp_path / "l.db", new_ledger=True)
     assert session.release(HeavyHitters(CDP(1))).guarantee.per_person().rho <= 2

@@ -358,7 +358,7 @@ def test_a_session_books_it_and_writes_every_file(tmp_path: Any) -> None:
 
     people = pa.table({f"b{i}": np.random.default_rng(i).integers(0, 2, 300).astype(bool) for i in range(4)})
     budget = Budget(per_attribute=CDP(1), person=Rho(3))
-    session = Session(people, bits(4), budget, ledger=tmp_path / "l.db")
+    session = Session(people, bits(4), budget, ledger=tmp_path / "l.db", new_ledger=True)
     release = session.release(MWEM(CDP(1), Conjunctions(2), rounds=3), to=tmp_path / "out")
     assert release.guarantee.rho("b0") <= 0.5 < release.guarantee.per_person().rho
     for name in ("values", "distribution", "synthetic"):

@@ -13,6 +13,7 @@ from nabladp.errors import BudgetError, BudgetExceeded, DataError, LedgerError, 
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Ledger, Rho
+from nabladp.privacy.ledger import NoLedger
 from nabladp.release import Release, Session, recover
 from nabladp.release.publish import DIGESTS
 from nabladp.schema import Attribute, Schema
@@ -31,7 +32,8 @@ def people(tmp_path: Path) -> Path:
 
 
 def session(people: Path, **options: Any) -> Session:
-    return Session(people, SCHEMA, BUDGET, people.parent / "ledger.db", **options)
+    ledger = people.parent / "ledger.db"
+    return Session(people, SCHEMA, BUDGET, ledger, new_ledger=not ledger.exists(), **options)
 
 
 def test_release_round_trips_through_its_folder(people: Path, tmp_path: Path) -> None:
@@ -122,7 +124,7 @@ def test_another_table_is_paid_from_the_same_ledger(people: Path) -> None:
 
 
 def test_ten_tenths_fit_exactly(people: Path) -> None:
-    s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), people.parent / "tenths.db")
+    s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), people.parent / "tenths.db", new_ledger=True)
     for _ in range(10):
         s.release(NoisyMarginals(Rho(0.1), k=1))
     with pytest.raises(BudgetExceeded):
@@ -144,7 +146,7 @@ def test_seeded_noise_is_stamped_and_needs_a_test_ledger(people: Path, tmp_path:
         private.reserve(PAIRS.guarantee(SCHEMA, 400), "seeded", seeded=True)
     with pytest.raises(LedgerError):
         session(people, noise=NoiseSource.seeded(1))
-    s = Session(people, SCHEMA, BUDGET, tmp_path / "test.db", noise=NoiseSource.seeded(1))
+    s = Session(people, SCHEMA, BUDGET, tmp_path / "test.db", noise=NoiseSource.seeded(1), new_ledger=True)
     release = s.release(PAIRS, to=tmp_path / "out")
     assert release.stamp == "TEST — NOT PRIVATE" and Release.load(tmp_path / "out").stamp == release.stamp
 
@@ -163,19 +165,14 @@ def test_a_crash_after_writing_loses_nothing(
     people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     s = session(people)
-    rename = os.rename
-
     def crash(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
-
-    def crash_at_the_end(old: Path, new: Path) -> None:
-        crash() if new == tmp_path / "out" else rename(old, new)
 
     with monkeypatch.context() as patch:
         if moment == "before bind":
             patch.setattr(Ledger, "bind_all", crash)
         else:
-            patch.setattr(os, "rename", crash_at_the_end)
+            patch.setattr("nabladp.release.publish.rename_new", crash)
         with pytest.raises(KeyboardInterrupt):
             s.release(PAIRS, name="kept", to=tmp_path / "out")
     (hidden,) = tmp_path.glob(".out.pending-*")
@@ -225,16 +222,30 @@ def test_sessions_refuse_what_makes_no_sense(people: Path, tmp_path: Path) -> No
 
     other = Schema((Attribute("a", "categorical", values=("x", "y")),))
     with pytest.raises(DataError, match="another schema"):
-        Session(open_table(people, other), SCHEMA, BUDGET, tmp_path / "l.db")
+        Session(open_table(people, other), SCHEMA, BUDGET, tmp_path / "l.db", new_ledger=True)
     with pytest.raises(DataError):
-        Session(people, SCHEMA, BUDGET, tmp_path / "l2.db", rows=7).release(PAIRS)
+        Session(people, SCHEMA, BUDGET, tmp_path / "l2.db", rows=7, new_ledger=True).release(PAIRS)
+
+
+def test_a_ledger_is_created_only_where_that_is_asked_for(people: Path, tmp_path: Path) -> None:
+    """A mistyped path must not bring a fresh budget, nor an old ledger pass for a new one."""
+    path = tmp_path / "new.db"
+    with pytest.raises(NoLedger, match="There is no ledger"):
+        Session(people, SCHEMA, BUDGET, path)
+    with pytest.raises(BudgetError, match="needs a budget"):
+        Session(people, SCHEMA, None, path, new_ledger=True)
+    assert not path.exists()
+    Session(people, SCHEMA, BUDGET, path, new_ledger=True).release(PAIRS, "first")
+    with pytest.raises(LedgerError, match="already"):
+        Session(people, SCHEMA, BUDGET, path, new_ledger=True)
+    assert Session(people, SCHEMA, None, path).ledger.entry("first").seq == 2
 
 
 def test_an_open_ledger_must_agree_with_the_session(people: Path, tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path / "open.db", SCHEMA, Budget(per_attribute=Rho(100)))
+    ledger = Ledger.create(tmp_path / "open.db", SCHEMA, Budget(per_attribute=Rho(100)))
     with pytest.raises(LedgerError, match="another budget"):
         Session(people, SCHEMA, Budget(per_attribute=Rho(0.01)), ledger)
-    test = Ledger.open(tmp_path / "test.db", SCHEMA, BUDGET, test=True)
+    test = Ledger.create(tmp_path / "test.db", SCHEMA, BUDGET, test=True)
     with pytest.raises(LedgerError, match="test ledger"):
         Session(people, SCHEMA, BUDGET, test)
     assert Session(people, SCHEMA, None, ledger).left()["a"] == 100
@@ -250,7 +261,7 @@ def test_parameters_are_checked_before_anything_is_spent(people: Path, options: 
 
 
 def test_several_rows_per_person_cost_their_square(people: Path, tmp_path: Path) -> None:
-    s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), tmp_path / "rows.db", rows_per_person=3)
+    s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), tmp_path / "rows.db", rows_per_person=3, new_ledger=True)
     mechanism = NoisyMarginals(Rho(0.1), k=1)
     assert s.cost(mechanism).guarantee.rho("a") == pytest.approx(0.9)
     release = s.release(mechanism, to=tmp_path / "out")
@@ -323,10 +334,10 @@ def test_a_wrong_number_of_rows_is_met_before_anything_is_spent_where_it_can_be(
 
     frame = pd.read_csv(people)
     with pytest.raises(DataError, match="remove 'rows'"):
-        Session(frame, SCHEMA, BUDGET, tmp_path / "rows.db", rows=7)
+        Session(frame, SCHEMA, BUDGET, tmp_path / "rows.db", rows=7, new_ledger=True)
     frame.to_parquet(tmp_path / "people.parquet")
     with pytest.raises(DataError, match="remove 'rows'"):
-        Session(tmp_path / "people.parquet", SCHEMA, BUDGET, tmp_path / "rows.db", rows=7)
+        Session(tmp_path / "people.parquet", SCHEMA, BUDGET, tmp_path / "rows.db", rows=7, new_ledger=True)
     assert not (tmp_path / "rows.db").exists()
 
 

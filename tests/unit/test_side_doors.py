@@ -219,7 +219,7 @@ def written(folder: Path) -> Iterator[tuple[str, Any]]:
 
 def session(folder: Path, noise: NoiseSource, mechanism: Any) -> Session:
     limit = Pure(1000) if mechanism.budget is not None and mechanism.budget.pure else CDP(1000)
-    return Session(TABLE, SCHEMA, Budget(per_attribute=limit), folder / "ledger.db", noise=noise)
+    return Session(TABLE, SCHEMA, Budget(per_attribute=limit), folder / "ledger.db", noise=noise, new_ledger=True)
 
 
 def test_canaries_are_many_and_are_found_where_they_are() -> None:

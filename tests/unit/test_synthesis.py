@@ -388,7 +388,9 @@ def frame(rows: int = 800) -> pd.DataFrame:
 
 
 def session(tmp_path: Path, budget: Budget | None = None) -> Session:
-    return Session(frame(), PEOPLE, budget or Budget(per_attribute=CDP(1), person=Rho(4)), tmp_path / "ledger.db")
+    return Session(
+        frame(), PEOPLE, budget or Budget(per_attribute=CDP(1), person=Rho(4)), tmp_path / "ledger.db", new_ledger=True
+    )
 
 
 def test_a_release_books_the_claim_and_writes_the_table(tmp_path: Path) -> None:

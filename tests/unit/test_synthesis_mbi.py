@@ -70,7 +70,7 @@ def session(tmp_path: Path) -> Session:
     draws = np.random.default_rng(2)
     old = draws.random(400) < 0.5
     rows = {"old": old, "sick": draws.random(400) < 0.2 + 0.6 * old}
-    return Session(pa.table(rows), schema, Budget(per_attribute=CDP(2)), ledger=tmp_path / "ledger.db")
+    return Session(pa.table(rows), schema, Budget(per_attribute=CDP(2)), ledger=tmp_path / "ledger.db", new_ledger=True)
 
 
 def test_a_whole_release(tmp_path: Path) -> None:
