@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from one_step import OneStep, scaled
 
+from nabladp.arrays import Integers
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, hinge
 from nabladp.mechanisms.learners.halfspaces.hinge import WEIGHT_GRID, Vectors, hinge_sums
-from nabladp.mechanisms.learners.halfspaces.task import Integers
 from nabladp.mechanisms.learners.halfspaces.whitening import Whitening
 from nabladp.privacy import CDP, Guarantee
 from nabladp.schema import Attribute, Schema

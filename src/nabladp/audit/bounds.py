@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
+from nabladp.arrays import Floats
+
 _ORDERS = 1 + 2.0 ** np.linspace(-9, 9, 55)  # of Rényi divergences: any order gives a valid bound
 _MOST_BET = 0.9  # of what would lose everything
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Branch, Law
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Numbers = tuple[int, ...]  # the parts of a law, equal parts by equal numbers
 _CLOSEST, _FARTHEST, _PER_DOUBLING = -13, 24, 24  # orders 1 + 2^-13 … 1 + 2^24
 _AT_ONCE = 1 << 20  # so many numbers, outcomes times orders, are held at a time

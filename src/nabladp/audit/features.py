@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from nabladp.arrays import Floats
+
 Features = Callable[[Any], Any]
 _MOST_COLUMNS = 2048
 _MOST_KEYS = 256  # entries of lists that vary

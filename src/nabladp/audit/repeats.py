@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.noise import NoiseSource
 from nabladp.noise.parameters import Real, Size
 from nabladp.tables import CodedTable, Kernel, Progress
 
-Integers = NDArray[np.int64]
 _MOST_KEPT = 256  # answers of a table, or scales of noise
 _FIRST, _LARGEST = 256, 1 << 14  # values drawn ahead at a scale that comes up again
 

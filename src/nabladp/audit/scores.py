@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from nabladp.arrays import Floats, Integers
+
 _MOST_LINEAR, _MOST_ADDITIVE = 96, 12  # columns
 _RIDGE = 1e-3
 _MOST_BINS = 24

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.audit.bounds import (
     at_least,
     at_most,
@@ -23,7 +23,6 @@ from nabladp.audit.scores import Binned, Sample, Score, learn
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.guarantee import Guarantee
 
-Floats = NDArray[np.float64]
 BOUNDS = 5  # that have to hold at once for one set: two events of two each, and one mean
 _SHARES = np.unique(np.concatenate([[0.0005, 0.001, 0.002, 0.005, 0.01], np.linspace(0.02, 0.5, 33)]))
 _CAPS = (0.5, 1.0, 2.0, 3.0, 4.0)  # how much one output may say

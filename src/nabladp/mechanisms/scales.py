@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 
+from nabladp.errors import BudgetError
 from nabladp.privacy.units import UNIT
 
 
@@ -17,6 +18,8 @@ def least_scale(noise: str, units: int, moved: int | Fraction = 2) -> float:
     ``moved`` is how far one row can move what gets the noise: squared and in L2 for Gaussian noise (ρ = moved/(2s²)),
     in L1 for Laplace noise (ε = moved/s). It is 2 for a table of counts, as one row leaves a cell and enters another.
     """
+    if units < 1:
+        raise BudgetError("The budget is too small: noise would have no bound.", fix="Raise it.")
     if noise == "gaussian":
         guess = math.sqrt(moved * UNIT / (2 * units))
         return _round_up(guess, lambda s: 2 * s * s * units >= moved * UNIT)

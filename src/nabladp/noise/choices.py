@@ -9,7 +9,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from nabladp.noise.draws import BLOCK, Draws, Integers
+from nabladp.arrays import Integers
+from nabladp.noise.draws import BLOCK, Draws
 from nabladp.noise.samplers import binomial
 
 

@@ -8,11 +8,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.noise.bits import BitSource, Words
 from nabladp.noise.exact import Bounds, Uniform, exp_bounds, rational_bounds
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Truths = NDArray[np.bool_]
 
 BLOCK = 1 << 15

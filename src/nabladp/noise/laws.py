@@ -8,10 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from nabladp.errors import MechanismError
-from nabladp.noise.draws import Floats
+from nabladp.arrays import Floats
+from nabladp.checks import is_share
+from nabladp.errors import MechanismError, shown
 from nabladp.noise.exact import exp_bounds
-from nabladp.noise.parameters import Real, exact_number, keep_probability, noise_scale, whole_number
+from nabladp.noise.parameters import MOST_DRAWN, Real, exact_number, keep_probability, noise_scale, whole_number
 
 Kind = Literal["gaussian", "laplace"]
 
@@ -40,8 +41,10 @@ def half_width(kind: Kind, scale: Real, level: Real) -> int:
     s = float(noise_scale(scale))
     _known(kind)
     confidence = exact_number(level, "A confidence level")
-    if not 0 < confidence < 1:
-        raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
+    if not is_share(confidence) or confidence > 1 - Fraction(1, 10**15):
+        raise MechanismError(
+            "A confidence level must lie strictly between 0 and 1, not nearer to 1 than 1e-15.", fix="Try level = 0.95."
+        )
     allowed = float(1 - confidence)
     tail = _gaussian_tail if kind == "gaussian" else _laplace_tail
     # Both laws satisfy P(|X| > h) ≤ 2·exp(−h²/(2s²)) or 2·exp(−h/s), which gives where to stop searching.
@@ -114,13 +117,17 @@ def _laplace_tail(s: float, h: int) -> float:
 
 
 def _window(lowest: int, highest: int) -> Floats:
-    limit = 1 << 53
+    limit = 1 << 53  # integers that a double holds exactly
     lowest = whole_number(lowest, "The lowest value", -limit, limit)
     highest = whole_number(highest, "The highest value", lowest, limit)
+    if highest - lowest >= MOST_DRAWN >> 3:
+        raise MechanismError(
+            f"A window holds at most {MOST_DRAWN >> 3:,} values.", fix="Ask for probabilities nearer to the middle."
+        )
     return np.arange(lowest, highest + 1, dtype=np.float64)
 
 
 def _known(kind: str) -> str:
-    if kind not in ("gaussian", "laplace"):
-        raise MechanismError("Unknown kind of noise.", fix='Use "gaussian" or "laplace".', kind=str(kind))
+    if not isinstance(kind, str) or kind not in ("gaussian", "laplace"):
+        raise MechanismError("Unknown kind of noise.", fix='Use "gaussian" or "laplace".', kind=shown(kind))
     return kind

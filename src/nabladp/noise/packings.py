@@ -14,11 +14,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nabladp import checks
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.kernels import compiled
 from nabladp.noise.choices import select_exponential
-from nabladp.noise.draws import Draws, Floats, Integers
-from nabladp.noise.parameters import whole_number
+from nabladp.noise.draws import Draws
+from nabladp.noise.parameters import refuse_long, whole_number
 
 WIDEST = 20
 LARGEST_WEIGHT = 1e9  # beyond it the slack of double precision would no longer be small
@@ -111,9 +113,9 @@ class Packings:
         A path uses a set ``count`` times, once at each c, and no set at most width − count·(smallest set) times. The
         result is 4η': second-order terms and the floats that ``log_probability`` is computed in fit in the rest.
         """
-        largest = float(largest)
-        if not 0 <= largest <= LARGEST_WEIGHT:
+        if not checks.is_number(largest) or not 0 <= float(largest) <= LARGEST_WEIGHT:
             raise MechanismError("A bound on log weights must lie between 0 and 1e9.", fix="Rescale the weights.")
+        largest = float(largest)
         alone = self.width - self.count * int(np.bitwise_count(self.masks).min())
         steps = self.count + alone
         sizes = (largest + math.log(len(self.masks))) * (self.count * (self.count + 1) / 2 + alone * self.count)
@@ -161,9 +163,10 @@ class Packings:
 
     def _checked(self, weights: ArrayLike) -> Floats:
         """As float64; says nothing about the values, which come from data."""
+        refuse_long(weights, "Weights")
         try:
             array = np.asarray(weights)
-        except ValueError:
+        except (ValueError, TypeError):
             array = np.empty(0, np.object_)
         if array.shape != self.masks.shape or array.dtype.kind not in "fiu":
             fix = "Give a flat array with one float per member."
@@ -174,12 +177,13 @@ class Packings:
         return floats
 
     def _packing(self, packing: Sequence[int]) -> Integers:
-        members = [whole_number(m, "A member's index", 0, len(self.masks) - 1) for m in packing]
-        union = int(np.bitwise_or.reduce(self.masks[members], initial=0))
-        if len(members) != self.count or union.bit_count() != np.bitwise_count(self.masks[members]).sum():
+        listed = checks.members(packing, "A packing", "Give the indices of its members.")
+        chosen = [whole_number(m, "A member's index", 0, len(self.masks) - 1) for m in listed]
+        union = int(np.bitwise_or.reduce(self.masks[chosen], initial=0))
+        if len(chosen) != self.count or union.bit_count() != np.bitwise_count(self.masks[chosen]).sum():
             fix = f"Give {self.count} members with pairwise disjoint sets."
             raise MechanismError("That is not a packing.", fix=fix, count=self.count)
-        return np.array(members, np.int64)
+        return np.array(chosen, np.int64)
 
 
 def largest_packing(masks: Sequence[int] | Integers, width: int) -> int:
@@ -193,7 +197,10 @@ def largest_packing(masks: Sequence[int] | Integers, width: int) -> int:
 def _family(masks: Sequence[int] | Integers, width: int) -> tuple[int, Integers]:
     width = whole_number(width, "The number of attributes", 1, WIDEST)
     highest = (1 << width) - 1
-    return width, np.array([whole_number(m, "The mask of a set", 1, highest) for m in masks], np.int64)
+    listed = checks.members(masks, "The masks", "Give a whole number for each set.")
+    if not listed:
+        raise MechanismError("There are no sets to choose from.", fix="Give at least one.")
+    return width, np.array([whole_number(m, "The mask of a set", 1, highest) for m in listed], np.int64)
 
 
 def _lowest(masks: Integers) -> Integers:

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nabladp.arrays import Integers
+from nabladp.checks import is_share, members
 from nabladp.errors import MechanismError
-from nabladp.noise.draws import Integers
 
 Real = int | float | Fraction
 Size = int | tuple[int, ...]
 
 SMALLEST_SCALE, LARGEST_SCALE = Fraction(1e-6), Fraction(1e15)
 _WIDEST = Fraction(10**100)
+MOST_AXES = 32
+MOST_DRAWN = 1 << 28  # values of one draw: 2 GiB
+MOST_TRIALS = 1 << 31  # coins of one draw: they are tossed, 64 at a time, which takes seconds
 
 
 def exact_number(value: Any, what: str) -> Fraction:
@@ -78,12 +82,31 @@ def whole_number(value: Any, what: str, lowest: int, highest: int | None = None)
 
 
 def shape(size: Any) -> tuple[int, ...]:
-    sizes = size if isinstance(size, tuple) else (size,)
-    return tuple(whole_number(s, "A size", 0, 1 << 48) for s in sizes)
+    sizes = tuple(whole_number(s, "A size", 0, MOST_DRAWN) for s in (size if isinstance(size, tuple) else (size,)))
+    if len(sizes) > MOST_AXES or math.prod(sizes) > MOST_DRAWN:
+        raise MechanismError(
+            f"At most {MOST_DRAWN:,} values are drawn at once, on at most {MOST_AXES} axes.",
+            fix="Draw in several parts.",
+        )
+    return sizes
+
+
+def trials(counts: Integers, what: str) -> Integers:
+    """Numbers of coins. What is refused depends on their sum alone, which for the rows of a table is public."""
+    if counts.size and float(counts.sum(dtype=np.float64)) > MOST_TRIALS:
+        raise MechanismError(f"{what} are at most {MOST_TRIALS:,} together.", fix="Draw in several parts.")
+    return counts
+
+
+def refuse_long(values: Any, what: str) -> None:
+    """A range takes no memory until it becomes an array."""
+    if isinstance(values, range) and abs((values.stop - values.start) // values.step) > MOST_DRAWN:
+        raise MechanismError(f"{what} are at most {MOST_DRAWN:,} at once.", fix="Give them in several parts.")
 
 
 def integer_array(values: ArrayLike, what: str) -> Integers:
     """As int64; says nothing about the values, which may be data."""
+    refuse_long(values, what)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError):
@@ -109,7 +132,7 @@ def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Inte
         checked = integer_array(weights, "Weights")
         valid = checked.ndim == 1 and checked.size > 0 and int(checked.min()) >= 0 and bool(checked.any())
     else:
-        checked = list(weights) if isinstance(weights, Iterable) else []
+        checked = list(members(weights, "Weights", "Give a list of whole numbers."))
         whole = (isinstance(w, (int, np.integer)) and not isinstance(w, bool) for w in checked)
         valid = all(whole) and any(checked) and min(checked) >= 0
     if not valid:
@@ -121,6 +144,6 @@ def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Inte
 
 def confidence(level: float) -> float:
     """A confidence level: neither never nor always."""
-    if not 0 < level < 1:
+    if not is_share(level):
         raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
     return level

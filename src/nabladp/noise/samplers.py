@@ -6,9 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
-from nabladp.noise.draws import Draws, Integers, Truths, collect
+from nabladp.noise.draws import Draws, Truths, collect
 from nabladp.noise.exact import Uniform, exp_bounds
+from nabladp.noise.parameters import trials as checked_trials
 
 LARGEST = 1 << 62  # noise stays below this, so that a count can be added to it in 64 bits
 _INVERSION_BITS = 20  # geometric draws are inverted directly up to scale 2²⁰; beyond, low bits are drawn apart
@@ -102,7 +104,7 @@ def binomial(draws: Draws, trials: Integers, p: Fraction) -> Integers:
     Each trial compares a uniform real with p bit by bit. Half of the undecided trials agree with p's next bit and stay
     undecided; the others are settled, as successes where p's bit is a one. Only how many matters, so coins are counted.
     """
-    undecided, successes = trials, np.zeros_like(trials)
+    undecided, successes = checked_trials(trials, "Trials"), np.zeros_like(trials)
     while p and undecided.any():
         staying = draws.heads(undecided)
         p *= 2

@@ -8,10 +8,11 @@ from typing import Any, overload
 
 from numpy.typing import ArrayLike, NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
 from nabladp.noise.bits import SeededBits, SystemBits
-from nabladp.noise.draws import Draws, Integers
+from nabladp.noise.draws import Draws
 from nabladp.noise.packings import Packings
 from nabladp.noise.parameters import (
     Real,

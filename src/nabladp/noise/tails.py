@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.noise import NoiseSource
 from nabladp.noise.bits import Words
 from nabladp.noise.choices import uniform_subset
-from nabladp.noise.draws import BLOCK, Draws, Integers, collect
+from nabladp.noise.draws import BLOCK, Draws, collect
 from nabladp.noise.exact import Bounds, Uniform, exp_bounds
 from nabladp.noise.samplers import discrete_gaussian, geometric
 

@@ -146,12 +146,6 @@ def _is_booked(release: Release, ledger: Ledger) -> bool:
     )
 
 
-def refuse_published(goal: Path) -> None:
-    """A page or a certificate never takes the place of a file that a release consists of."""
-    if goal.name in (RECORD, DIGESTS) or (goal.suffix == ".parquet" and (goal.parent / RECORD).exists()):
-        raise ReleaseError(f"{goal.name!r} is a file of a release.", fix="Choose another name, such as 'page.html'.")
-
-
 def _refuse_taken(goal: Path, fix: str) -> None:
     if os.path.lexists(goal):
         raise ReleaseError(f"{goal.name!r} exists already.", fix=fix)

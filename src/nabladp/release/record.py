@@ -15,8 +15,8 @@ from platform import python_version
 from typing import TYPE_CHECKING, Any
 
 from nabladp import __version__
-from nabladp.displayed import Displayed
 from nabladp.checks import as_path, read_file
+from nabladp.displayed import Displayed
 from nabladp.errors import NablaDPError, ReleaseError, SourceError
 from nabladp.mechanisms import Output, mechanism_class
 from nabladp.privacy import Guarantee

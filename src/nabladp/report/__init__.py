@@ -39,11 +39,14 @@ def write(source: Source, to: str | Path | None = None, title: str | None = None
 
     ``to`` is a file, or a folder to put ``report.html`` into.
     """
+    from nabladp.release.names import refuse_published
+
     if to is None and not isinstance(source, str | Path):
         raise ReleaseError("It is not known where the report should go.", fix="Say where, with to='report.html'.")
     goal = Path(to) if to is not None else folder_of(Path(str(source))) / FILE
     if goal.is_dir():
         goal /= FILE
+    refuse_published(goal)
     text = report(source, title)
     draft = goal.with_name(f".{goal.name}.part")
     try:

@@ -129,7 +129,10 @@ class Certificate:
         return cls.from_json(data)
 
     def save(self, where: str | Path) -> Path:
+        from nabladp.release.names import refuse_published
+
         goal = Path(where)
+        refuse_published(goal)
         try:
             goal.write_text(self.text, encoding="utf-8", newline="\n")
         except OSError:

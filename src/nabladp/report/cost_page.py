@@ -10,6 +10,7 @@ from nabladp.errors import ReleaseError
 from nabladp.privacy.units import to_float
 from nabladp.release import Plan
 from nabladp.release.cost import Cost, shown
+from nabladp.release.names import refuse_published
 from nabladp.release.outlook import outlook
 from nabladp.report.assembly import assemble
 from nabladp.report.chapter import explorer
@@ -51,6 +52,7 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
 
 def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = None) -> Path:
     goal = Path(to)
+    refuse_published(goal)
     text = cost_page(plan, title, tell)
     try:
         goal.write_text(text, encoding="utf-8", newline="\n")

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.checks import is_whole
 from nabladp.errors import OutOfRange, shown
 from nabladp.schema.rules import KINDS, bin_label, check, number_label, refuse_unknown_keys
@@ -20,7 +20,6 @@ from nabladp.schema.rules import KINDS, bin_label, check, number_label, refuse_u
 __all__ = ["KINDS", "Attribute"]
 
 NULL_LABEL = "(null)"
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import DataError
 from nabladp.schema import Schema
 from nabladp.tables.counts import Counts, Kernel, Progress
 from nabladp.tables.marginals import Marginals
-
-Integers = NDArray[np.int64]
 
 
 class PartOfRows:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.workloads.queries import Queries
 
-Floats = NDArray[np.float64]
 _SHORT = 64  # axes with fewer records behind them are summed in a turned copy, where memory lies better
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp import checks
 from nabladp.errors import MechanismError
 from nabladp.schema import Schema
 from nabladp.workloads.family import Family
@@ -155,11 +156,11 @@ def _put(family: Family, **values: Any) -> None:
 
 
 def _over(names: Any) -> tuple[str, ...] | None:
-    return None if names is None else listing(names, "'over'")
+    return None if names is None else checks.names(listing(names, "'over'"), "'over'", error=MechanismError)
 
 
 def _listed(sets: Any) -> Sets:
-    return tuple((s,) if isinstance(s, str) else listing(s, "A set") for s in listing(sets, "'sets'"))
+    return tuple(checks.name_or_names(s, "A set", MechanismError) for s in listing(sets, "'sets'"))
 
 
 def _sizes(schema: Schema) -> dict[str, int]:

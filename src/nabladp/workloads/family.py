@@ -8,6 +8,7 @@ from functools import reduce
 from operator import add
 from typing import Any, Protocol, TypeVar
 
+from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.schema import Schema
 from nabladp.workloads.options import checked_weight, listing
@@ -78,6 +79,7 @@ class Union:
         return Union(tuple(factor * part for part in self.parts))
 
     def bind(self, schema: Schema) -> Queries:
+        expect(schema, Schema, "The schema of a workload", 'Load it with Schema.load("schema.toml").')
         return Queries(schema, [group for part in self.parts for group in part.groups(schema)], self._curve(schema))
 
     def _curve(self, schema: Schema) -> Curve | None:

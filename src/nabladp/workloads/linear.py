@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.checks import name_or_names
 from nabladp.errors import MechanismError
 from nabladp.schema import Schema
 from nabladp.workloads.family import Family
@@ -27,7 +28,7 @@ class LinearQuery:
     weight: float = 1
 
     def __post_init__(self) -> None:
-        names = (self.attributes,) if isinstance(self.attributes, str) else listing(self.attributes, "'attributes'")
+        names = name_or_names(self.attributes, "'attributes'", MechanismError)
         object.__setattr__(self, "attributes", names)
         object.__setattr__(self, "weight", checked_weight(self.weight))
         if not isinstance(self.name, str):

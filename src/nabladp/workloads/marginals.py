@@ -6,7 +6,8 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 
-from nabladp.errors import DomainTooLarge, MechanismError
+from nabladp.checks import expect, members, name_or_names
+from nabladp.errors import DomainTooLarge, MechanismError, shown
 from nabladp.schema import Schema
 from nabladp.workloads.options import names_once
 
@@ -22,6 +23,7 @@ def marginal_sets(
     schema: Schema, sets: Iterable[Sequence[str]] | None, k: int | None, over: Sequence[str] | None = None
 ) -> Sets:
     """The sets asked for, checked against the schema; refuses what memory could not hold."""
+    expect(schema, Schema, "The schema of marginals", 'Load it with Schema.load("schema.toml").')
     if (sets is None) == (k is None):
         raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
     if k is not None and (not isinstance(k, int) or isinstance(k, bool)):
@@ -32,7 +34,8 @@ def marginal_sets(
 
 
 def _listed(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
-    found = tuple((s,) if isinstance(s, str) else tuple(s) for s in sets)
+    listed = members(sets, "'sets'", 'Write [["age", "sex"], ["income"]].', error=MechanismError)
+    found = tuple(name_or_names(chosen, "A marginal", MechanismError) for chosen in listed)
     if not found:
         raise MechanismError("No marginal is asked for.", fix="List at least one set of attributes.")
     for chosen in found:
@@ -47,12 +50,11 @@ def _listed(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
 
 
 def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
-    names = schema.roots if over is None else tuple(over)
+    names = schema.roots if over is None else names_once(over)
     schema.sizes(names)
-    names_once(names)
     if not 1 <= k <= len(names):
         raise MechanismError(
-            f"There are no {k}-way combinations of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
+            f"There are no {shown(k)}-way combinations of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
         )
     if (count := math.comb(len(names), k)) > MOST_SETS:
         raise DomainTooLarge(

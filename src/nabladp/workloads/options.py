@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
-from nabladp.errors import MechanismError
+from nabladp.checks import is_number, members, names
+from nabladp.errors import MechanismError, shown, suggestion
 
 _LARGEST = 1e12  # products and ratios of weights then neither overflow nor vanish
 
@@ -21,7 +21,7 @@ def made(kind: type[Any], given: Any, what: str) -> Any:
     known = [field.name for field in fields(kind)]
     for name in given:
         if name not in known:
-            raise MechanismError(f"{what} has no option {name!r}.", fix=nearest(name, known))
+            raise MechanismError(f"{what} has no option {shown(name)}.", fix=nearest(name, known))
     for field in fields(kind):
         if field.default is MISSING and field.name not in given:
             raise MechanismError(f"{what} lacks the option {field.name!r}.", fix=f"Options: {', '.join(known)}.")
@@ -30,30 +30,32 @@ def made(kind: type[Any], given: Any, what: str) -> Any:
 
 def nearest(name: Any, known: Iterable[str]) -> str:
     known = list(known)
-    near = difflib.get_close_matches(str(name), known, n=1)
-    return f"Did you mean {near[0]!r}?" if near else f"Known are {', '.join(known)}."
+    return suggestion(name, known, f"Known are {', '.join(known)}.")
 
 
 def listing(value: Any, what: str) -> tuple[Any, ...]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise MechanismError(f"{what} must be a list.", fix='Write, for instance, ["age", "sex"].')
-    return tuple(value)
+    return members(value, what, 'Write, for instance, ["age", "sex"].', error=MechanismError)
 
 
 def names_once(value: Any) -> tuple[str, ...]:
     """``over``: a list of attributes, each of them once."""
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        what = "is empty: it is a list of attributes" if value in ((), []) else "is a list of attributes"
-        raise MechanismError(f"'over' {what}.", fix='Write over = ["age", "sex"], or leave it out for all.')
-    name, times = Counter(value).most_common(1)[0]
+    fix = 'Write over = ["age", "sex"], or leave it out for all.'
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise MechanismError("'over' is a list of attributes.", fix=fix)
+    if not value:
+        raise MechanismError("'over' is empty: it is a list of attributes.", fix=fix)
+    listed = names(value, "'over'", fix, MechanismError)
+    name, times = Counter(listed).most_common(1)[0]
     if times > 1:
-        raise MechanismError(f"'over' names {name!r} twice.", fix="Name each attribute once.", attribute=name)
-    return tuple(value)
+        raise MechanismError(f"'over' names {shown(name)} twice.", fix="Name each attribute once.", attribute=name)
+    return listed
 
 
 def checked_weight(weight: Any) -> float:
     number: Any = weight
-    if isinstance(weight, bool) or not isinstance(weight, Real) or not 1 / _LARGEST <= number <= _LARGEST:
+    if not is_number(weight) or not 1 / _LARGEST <= number <= _LARGEST:
         raise MechanismError("A weight is a number between 1e-12 and 1e12.", fix="Leave out what is unwanted.")
     return int(number) if isinstance(weight, Integral) else float(number)
 

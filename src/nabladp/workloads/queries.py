@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.errors import DomainTooLarge, MechanismError
+from nabladp.arrays import Floats, Integers
+from nabladp.checks import is_whole, name_or_names
+from nabladp.errors import DomainTooLarge, MechanismError, OutOfRange
 from nabladp.schema import Schema
 from nabladp.workloads.shift import Curve, Shift
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 GRID = 1 << 20
 MOST_QUERIES = 1 << 22
 
@@ -130,8 +130,8 @@ class Queries:
 
     def _place(self, query: int) -> tuple[Group, int]:
         """The group that holds this query, and which of its queries it is."""
-        if not 0 <= query < len(self):
-            raise IndexError(f"the workload has queries 0 to {len(self) - 1}")
+        if not is_whole(query, 0, len(self) - 1):
+            raise OutOfRange(f"The workload has queries 0 to {len(self) - 1}.", fix="Give the number of one of these.")
         number = int(self.group_of[query])
         return self.groups[number], int(query - self.starts[number])
 
@@ -148,6 +148,7 @@ class Queries:
         return math.fsum(group.shift.squared(moved) for group in self.groups)
 
     def _moved_by(self, attributes: Collection[str]) -> frozenset[str]:
+        attributes = name_or_names(attributes)
         self.schema.sizes(attributes)  # refuses unknown names, which would seem to move nothing
         derived = self.schema.derived
         sources = {source for name in attributes for source in derived.get(name, (name,))}

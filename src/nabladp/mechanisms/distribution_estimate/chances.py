@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, caution, list_bounds
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.noise import variance
 
-Floats = NDArray[np.float64]
 _LISTS_CUT = 1e-6  # of ``failure``: the chance that some list is cut for its length
 
 

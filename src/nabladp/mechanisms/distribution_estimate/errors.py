@@ -12,12 +12,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 
-Floats = NDArray[np.float64]
 _CUTS = np.linspace(0, 12, 49)  # in scales of the noise, above the lowest cut
 _POINTS, _STEPS, _REACH = 512, 1 << 12, 60
 _NOISE_SHARES = (0.2, 0.4, 0.6, 0.8)  # of the failure probability, for more noise than its mean

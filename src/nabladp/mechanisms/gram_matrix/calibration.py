@@ -18,6 +18,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
@@ -31,7 +32,6 @@ MOST_LAYERS = 16
 _FEWEST_UNITS = 1 << 12  # with less the noise would be of scale 10⁷
 _SMALLEST = 1e-6  # what the noise source draws
 Held = Mapping[str, int]
-Floats = NDArray[np.float64]
 
 
 def moved(flips: int, width: int) -> int:

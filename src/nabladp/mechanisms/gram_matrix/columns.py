@@ -176,7 +176,7 @@ def _checked(attribute: Attribute, encoding: Any) -> Encoding:
     if encoding is None:
         return FEW_VALUES if attribute.is_ordered and attribute.ordered_size > FEW_VALUES else "onehot"
     is_number = isinstance(encoding, int) and not isinstance(encoding, bool)
-    if not (is_number and encoding >= 2) and encoding not in ENCODINGS:
+    if not (is_number and encoding >= 2) and not (isinstance(encoding, str) and encoding in ENCODINGS):
         raise MechanismError(
             f"{name!r} cannot be encoded like this.", fix="Use 'onehot', 'bits', 'thermometer' or a number of ranges."
         )

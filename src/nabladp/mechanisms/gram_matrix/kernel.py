@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Integers = NDArray[np.int64]
 _CACHED_WORDS = 1 << 16  # of all columns together: what is compared at a time stays in a processor's cache
 
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.calibration import Calibration, calibrate, moved
 from nabladp.mechanisms.gram_matrix.columns import Encoding, SignedColumns
@@ -17,7 +17,7 @@ from nabladp.mechanisms.gram_matrix.kernel import Disagreements
 from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
 from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.options import check_asked, concentrated, concentrated_each, plan_options
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
@@ -28,8 +28,6 @@ from nabladp.workloads.options import names_once
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
 
 
@@ -87,6 +85,8 @@ class GramMatrix:
             object.__setattr__(self, "over", names_once(self.over))
         if not isinstance(self.encode, Mapping):
             raise MechanismError("'encode' maps attributes to encodings.", fix="Write encode = {'age': 'thermometer'}.")
+        if self.label is not None and not isinstance(self.label, str):
+            raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -115,14 +115,17 @@ class GramMatrix:
         return (*names, self.label)
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         used = self.calibration(schema).columns.attributes
         return tuple(name for name in schema.names if name in used)
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         return self.calibration(schema).guarantee()
 
     def expected_error(self, schema: Schema, n: int) -> GramError:
         """The noise of an entry and of the whole matrix, and what an entry's would be for the whole person."""
+        check_asked(schema, n)
         found = self.calibration(schema)
         width, scales = found.columns.width, 2 * found.scales
         whole = np.zeros((width, width))

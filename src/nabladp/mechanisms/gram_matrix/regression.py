@@ -10,13 +10,13 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
 from nabladp.noise.parameters import confidence
 
-Floats = NDArray[np.float64]
 LEVEL = 0.95
 
 

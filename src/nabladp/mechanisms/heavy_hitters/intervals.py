@@ -7,11 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.heavy_hitters.planning.tail_bounds import gaussian_tails
 from nabladp.noise.parameters import confidence
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _SEEN = 30  # scales below a threshold from which on tails are computed
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import AuditError
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.tree import Node
@@ -20,7 +21,6 @@ from nabladp.noise import gaussian_log_pmf, laplace_log_pmf
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Floats = NDArray[np.float64]
 String = tuple[int, ...]
 Lists = dict[int, tuple[String, ...]]
 _AUDIT_ORDER = 64.0

@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 
-Floats = NDArray[np.float64]
 _SLACK = 1e-12  # relative: far above the rounding of the sums of a few dozen positive terms below
 _PRECISION = 1e-9  # relative, of the scale that least_lambda finds
 

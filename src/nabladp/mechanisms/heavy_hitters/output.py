@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.displayed import drawn
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import Found
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import altair as alt
     import pyarrow as pa
 
-Integers = NDArray[np.int64]
 LEVEL = 0.95
 
 

@@ -10,13 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import DataError, MechanismError, SourceError
 from nabladp.schema import Schema
 from nabladp.tables import Encoder, decode
 from nabladp.tables.objects import object_texts
 from nabladp.tables.sources import open_source
-
-Integers = NDArray[np.int64]
 
 
 def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from nabladp.mechanisms.learners import columns
 from nabladp.mechanisms.mechanism import Records
-from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.options import check_asked, plan_options
 from nabladp.schema import Schema
 
 
@@ -18,6 +18,7 @@ class Learner:
     over: tuple[str, ...] | None
 
     def features(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         return columns.features(schema, self.label, self.over)
 
     def reads(self, schema: Schema) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ import itertools
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
 from nabladp.mechanisms.mechanism import Branch, Law
 from nabladp.mechanisms.mwem.rounds import Rounds
@@ -18,8 +18,6 @@ from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.workloads import Queries
 from nabladp.workloads.cube import Cube
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _SMALLEST_SCALE = 1e-6  # what the noise source draws
 _AUDIT_ORDER, _AUDIT_OUTCOMES = 16.0, 4_000_000
 

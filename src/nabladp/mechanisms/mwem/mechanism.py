@@ -9,8 +9,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
+from nabladp.checks import is_share
 from nabladp.errors import AuditError, BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.mechanism import Law, Records, report_progress
@@ -19,7 +20,7 @@ from nabladp.mechanisms.mwem.machine import Machine, answer_scale
 from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
 from nabladp.mechanisms.mwem.updates import UPDATES, update_named
-from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.options import check_asked, choice, concentrated, concentrated_each, plan_options
 from nabladp.mechanisms.places import drawn_places
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -32,8 +33,6 @@ from nabladp.workloads import Queries, Workload, as_workload
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 MOST_RECORDS = 1 << 22
 MOST_COLUMNS = 60  # more could only have one value each, and arrays have at most 64 axes
 MOST_ROWS = 1 << 40  # numerators on the grid stay whole numbers of 63 bits
@@ -81,13 +80,12 @@ class MWEM:
                 )
         if not _whole_between(self.seed, 0, 1 << 62):
             raise MechanismError("'seed' is a whole number of at least 0.", fix="It only says how blocks are cut.")
-        if isinstance(self.selection, (str, bool)) or not 0 < self.selection < 1:
+        if not is_share(self.selection):
             raise MechanismError("'selection' is a share between 0 and 1.", fix="Half is selection = 0.5.")
         object.__setattr__(self, "selection", float(self.selection))  # as a plan file has it
-        if self.update not in UPDATES:
-            raise MechanismError(f"There is no update {self.update!r}.", fix="Use 'fit' or 'paper'.")
-        if self.output is not None and self.output not in OUTPUTS:
-            raise MechanismError(f"There is no output {self.output!r}.", fix="Use 'last' or 'average'.")
+        choice(self.update, UPDATES, "update", "Use 'fit' or 'paper'.")
+        if self.output is not None:
+            choice(self.output, OUTPUTS, "output", "Use 'last' or 'average'.")
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -112,9 +110,11 @@ class MWEM:
         return found
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         return self.queries(schema).names
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         scope = Scope(self.queries(schema), Universe.of(schema))
         if self.rounds is None and not n:
             return self._any_rounds(scope)
@@ -167,6 +167,7 @@ class MWEM:
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
         """The bound of `eq:pdp-mwem-T` for this budget, and for the same budget held by the whole person (ℓ = 1)."""
+        check_asked(schema, n)
         queries = self.queries(schema)
         scope = Scope(queries, Universe.of(schema))
         if self.rounds is None and not n:

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.mwem.updates import gibbs
 from nabladp.mechanisms.places import Places, drawn_places
@@ -24,8 +24,6 @@ from nabladp.workloads.cube import Cube
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 LEVEL = 0.95
 _MIX = 0.25
 _FINE = 1 << 44  # probabilities become whole weights for drawing rows

@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Scope
 from nabladp.noise import NoiseSource, Packings
 from nabladp.privacy.units import UNIT
 from nabladp.workloads import Queries
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 LARGEST_SCORE = 10**8
 _U = 2.0**-53
 

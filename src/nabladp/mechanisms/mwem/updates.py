@@ -6,12 +6,10 @@ from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.workloads.cube import Cube
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 UPDATES = ("fit", "paper")
 _WHILE_LEARNING, _AT_THE_END = 500, 1000  # iterations of the fit: over all rounds but the last, and after the last
 _CLOSE = 0.2  # of a measurement's deviation: how near the fit comes to its optimum

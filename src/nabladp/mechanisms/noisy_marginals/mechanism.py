@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp import checks
+from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate, limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
-from nabladp.mechanisms.options import BUYS, by_attribute, plan_options, typed
+from nabladp.mechanisms.options import BUYS, by_attribute, check_asked, choice, plan_options, typed
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
@@ -28,7 +30,6 @@ from nabladp.workloads import marginal_sets
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Integers = NDArray[np.int64]
 NOISE = ("gaussian", "laplace")
 _LISTS = {  # what a list looks like
     "sets": 'sets = [["age", "sex"], ["income"]]',
@@ -60,17 +61,15 @@ class NoisyMarginals:
     budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.noise not in NOISE:
-            raise MechanismError(f"There is no noise {self.noise!r}.", fix="Use 'gaussian' or 'laplace'.")
+        choice(self.noise, NOISE, "noise", "Use 'gaussian' or 'laplace'.")
         if (self.sets is None) == (self.k is None):
             raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
         if self.sets is not None:
             listed = _listing(self.sets, "sets")
-            object.__setattr__(
-                self, "sets", tuple((s,) if isinstance(s, str) else _listing(s, "a set") for s in listed)
-            )
+            chosen = tuple((s,) if isinstance(s, str) else checks.names(_listing(s, "a set"), "A set") for s in listed)
+            object.__setattr__(self, "sets", chosen)
         if self.over is not None:
-            object.__setattr__(self, "over", _listing(self.over, "over"))
+            object.__setattr__(self, "over", checks.names(_listing(self.over, "over"), "'over'"))
             if self.k is None:
                 raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
         object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
@@ -99,6 +98,7 @@ class NoisyMarginals:
         return marginal_sets(schema, self.sets, self.k, self.over)
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         used = {name for chosen in self.marginals(schema) for name in chosen}
         return tuple(name for name in schema.names if name in used)
 
@@ -120,6 +120,7 @@ class NoisyMarginals:
         return least_scale(self.noise, units, 2)  # [gaussian-scale] [laplace-scale]: one row moves two cells by one
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         universe = Universe.of(schema)
         parts = []
         for chosen, units in self._units(schema):
@@ -132,6 +133,7 @@ class NoisyMarginals:
 
     def expected_error(self, schema: Schema, n: int) -> tuple[MarginalError, ...]:
         """The noise of every marginal: standard deviation, mean absolute error and 95% half-width of a cell."""
+        check_asked(schema, n)
         return tuple(
             MarginalError.of(chosen, schema.cells(chosen), self.noise, self._scale(units), n)
             for chosen, units in self._units(schema)
@@ -208,4 +210,4 @@ class NoisyMarginals:
 def _listing(value: Any, what: str) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise MechanismError(f"{what!r} must be a list.", fix=f"Write, for instance, {_LISTS[what]}.")
-    return tuple(value)
+    return checks.members(value, f"{what!r}", f"Write, for instance, {_LISTS[what]}.")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.cells import told_cells
 from nabladp.noise import gaussian_log_pmf, half_width, variance
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 _NO_NOISE = 1e-30  # the variance of noise so small that it underflows
 Kind = Literal["gaussian", "laplace"]
-Floats = NDArray[np.float64]
 
 
 @lru_cache(maxsize=4096)  # thousands of marginals share a few scales

@@ -12,8 +12,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.noise import half_width
 from nabladp.noise.parameters import confidence
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LEVEL = 0.95
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @lru_cache(maxsize=4096)  # thousands of groups share a few scales

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.projection.mixture import Mixture
 from nabladp.workloads import Queries
 from nabladp.workloads.cube import Cube, unravelled
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 ADDED = 60  # corners taken in at a time
 _POOL = 4096  # the best corners, among which those without a better neighbour are picked
 _ROUNDS, _PATIENCE = 500, 40

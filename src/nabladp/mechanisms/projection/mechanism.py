@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nabladp.errors import MechanismError
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Records, report_progress
-from nabladp.mechanisms.options import concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.options import check_asked, choice, concentrated, concentrated_each, plan_options
 from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
 from nabladp.mechanisms.projection.calibration import Calibration, calibrate
 from nabladp.mechanisms.projection.error import ProjectionError, expected_error
@@ -32,8 +31,6 @@ from nabladp.workloads import Workload, as_workload
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
 _SPACING = 16.0  # outcomes of wide noise that are listed for each unit of its scale
 
@@ -60,8 +57,7 @@ class Projection:
         object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
         object.__setattr__(self, "budgets", concentrated_each(self.budgets))
         object.__setattr__(self, "workload", as_workload(self.workload))
-        if self.hull not in HULLS:
-            raise MechanismError(f"There is no hull {self.hull!r}.", fix="Use 'auto', 'exact' or 'blocks'.")
+        choice(self.hull, HULLS, "hull", "Use 'auto', 'exact' or 'blocks'.")
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -76,13 +72,16 @@ class Projection:
         return known[1], known[2]
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         return self._prepared(schema)[0].queries.names
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         return self._prepared(schema)[0].guarantee()
 
     def expected_error(self, schema: Schema, n: int) -> ProjectionError:
         """Both terms of the theorem, for this budget per attribute and for the same per person."""
+        check_asked(schema, n)
         calibration, pieces = self._prepared(schema)
         universe = calibration.universe
         units = source_units(universe, self.budget, self.budgets)

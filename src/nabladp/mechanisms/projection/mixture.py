@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from nabladp.arrays import Floats, Integers
+
 _INDEPENDENT = 1e-8  # a corner nearer than this (relative, squared) to the plane of those held adds nothing
 _SMALL_VECTOR, _SMALL_MATRIX, _LARGE = 1 << 13, 1 << 17, 1 << 26  # multiplications
 _MANY = 256  # vectors

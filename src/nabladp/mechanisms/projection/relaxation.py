@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import DomainTooLarge
 from nabladp.mechanisms.projection.hull import Hull, Nearest, rounding
 from nabladp.schema import Schema
 from nabladp.workloads import Group, Queries
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Tell = Callable[[int, int], None]
 HULLS = ("auto", "exact", "blocks")
 HULL_CELLS, BLOCK_CELLS = 1 << 22, 1 << 12

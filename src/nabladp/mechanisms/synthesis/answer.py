@@ -7,8 +7,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.cells import told_cells
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema
@@ -16,7 +16,6 @@ from nabladp.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Floats = NDArray[np.float64]
 LEVEL = 0.95
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from nabladp.checks import is_number, is_whole, members, name_or_names, names
 from nabladp.errors import BudgetError, MechanismError, MissingPart
-from nabladp.mechanisms.options import BUYS, concentrated
+from nabladp.mechanisms.options import BUYS, choice, concentrated
 from nabladp.mechanisms.synthesis.choosing import STRATEGIES
 from nabladp.mechanisms.synthesis.output import MOST_ROWS
 from nabladp.privacy.budget import Budget
@@ -37,7 +38,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         found["sets"] = dict(Budget(sets=found["sets"]).sets)  # refuses what names no set
     for name, (low, high) in _WHOLE.items():
         value = found[name]
-        if value is not None and not (_is_whole(value) and low <= value <= high):
+        if value is not None and not is_whole(value, low, high):
             raise MechanismError(
                 f"{name!r} must be a whole number from {low} to {high:,}.", fix="Correct it, or leave it out."
             )
@@ -46,15 +47,16 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     if (found["one_way"] or 0) + (found["selection"] or 0) >= 1:
         raise MechanismError("'one_way' and 'selection' leave nothing to measure with.", fix="Lower one of them.")
     found["workload"] = _workload(found["workload"])
-    found["over"] = None if found["over"] is None else _listing(found["over"], "over")
+    found["over"] = None if found["over"] is None else names(_listing(found["over"], "over"), "'over'")
+    if found["target"] is not None and not isinstance(found["target"], str):
+        raise MechanismError("'target' is the name of a column.", fix='Write target = "income".')
     if isinstance(found["weights"], Mapping):
         found["weights"] = {_name(key, "weights"): weight for key, weight in found["weights"].items()}
     elif found["weights"] is not None:
         found["weights"] = _listing(found["weights"], "weights")
     for name, known in (("strategy", STRATEGIES), ("back_end", BACK_ENDS)):
-        if found[name] not in known:
-            raise MechanismError(f"There is no {name} {found[name]!r}.", fix=f"Use one of {', '.join(known)}.")
-    if isinstance(found["model_mb"], bool) or not 0 < float(exact(found["model_mb"], "'model_mb'")) <= 1e6:
+        choice(found[name], known, name, f"Use one of {', '.join(known)}.")
+    if not 0 < exact(found["model_mb"], "'model_mb'") <= 10**6:
         raise MechanismError("'model_mb' is a number of megabytes above zero.", fix="The default is 16.")
     found["model_mb"] = float(found["model_mb"])
     found["zeros"] = _zeros(found["zeros"])
@@ -103,7 +105,7 @@ def _each(given: Any, what: str) -> dict[Any, Any]:
     found = {}
     for name, value in given.items():
         _name(name, what)
-        if isinstance(value, Mapping) and 0 in value.values():
+        if isinstance(value, Mapping) and any(is_number(amount) and amount == 0 for amount in value.values()):
             raise BudgetError(
                 f"The budget of {_key(name)!r} is zero.", fix="Leave its columns out of the workload instead."
             )
@@ -114,19 +116,19 @@ def _each(given: Any, what: str) -> dict[Any, Any]:
 def _share(value: Any, what: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, (str, bool)) or not 0 <= exact(value, f"{what!r}") < 1 or (what == "selection" and not value):
+    if not 0 <= exact(value, f"{what!r}") < 1 or not float(value) < 1 or (what == "selection" and not float(value)):
         raise MechanismError(f"{what!r} is a share of the budget below 1.", fix="A twentieth is 0.05.")
     return float(value)
 
 
 def _workload(given: Any) -> int | tuple[tuple[str, ...], ...]:
-    if _is_whole(given):
+    if is_whole(given, -MOST_ROUNDS, MOST_ROUNDS):
         return int(given)
     if isinstance(given, (str, Mapping)) or not isinstance(given, Sequence):
         raise MechanismError(
             "'workload' is a number of columns or a list of sets.", fix='Write 2, or [["age", "sex"], ["income"]].'
         )
-    return tuple((names,) if isinstance(names, str) else _listing(names, "a set") for names in given)
+    return tuple(name_or_names(names, "A set of 'workload'", MechanismError) for names in _listing(given, "workload"))
 
 
 def _zeros(given: Any) -> tuple[dict[str, Any], ...]:
@@ -143,8 +145,4 @@ def _zeros(given: Any) -> tuple[dict[str, Any], ...]:
 def _listing(value: Any, what: str) -> tuple[Any, ...]:
     if isinstance(value, (str, Mapping)) or not isinstance(value, Sequence):
         raise MechanismError(f"{what!r} must be a list.", fix="Write it in brackets, separated by commas.")
-    return tuple(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return members(value, f"{what!r}", "Write it in brackets, separated by commas.", error=MechanismError)

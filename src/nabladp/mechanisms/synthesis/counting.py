@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
+
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Integers = NDArray[np.int64]
 Names = tuple[str, ...]
 MOST_BYTES = 1 << 30  # of true marginals that are kept
 AT_ONCE = 1 << 24  # cells counted in one pass

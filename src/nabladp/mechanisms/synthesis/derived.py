@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.synthesis.inference import Model
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema
 
 Codes = Mapping[str, NDArray[Any]]
-Floats = NDArray[np.float64]
 MOST_CELLS = 1 << 20  # of a column with its sources: beyond, it stays as the model draws it
 
 

@@ -18,7 +18,6 @@ from nabladp.mechanisms.synthesis.selection import Selector, prices
 from nabladp.mechanisms.synthesis.workload import Names, Wanted
 from nabladp.privacy.guarantee import Guarantee
 
-Floats = NDArray[np.float64]
 LEAST_UNITS = 1 << 12  # of a marginal: its noise would be of scale 10⁷
 _SMALLEST_SCALE = 1e-6  # what the noise source draws
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
 from nabladp.mechanisms.mechanism import Branch, Law
 from nabladp.mechanisms.synthesis.counting import Truth
@@ -19,8 +19,6 @@ from nabladp.mechanisms.synthesis.selection import Pick, combined_law
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import gaussian_log_pmf
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _ORDER = 8.0  # laws are cut where no Rényi order up to this one could notice
 _MOST_AFTER = 2_000
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import DomainTooLarge
 from nabladp.mechanisms.mechanism import Law, Records, report_progress
-from nabladp.mechanisms.options import plan_options
+from nabladp.mechanisms.options import check_asked, plan_options
 from nabladp.mechanisms.synthesis import checks
 from nabladp.mechanisms.synthesis.accounts import Limits
 from nabladp.mechanisms.synthesis.choosing import Choice, Facts, choose
@@ -86,6 +86,7 @@ class Synthesis:
         return wanted(schema, self.workload, self.over, self.weights, self.target)
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
+        check_asked(schema)
         return self.wanted(schema).columns
 
     def _limits(self, schema: Schema, asked: Wanted) -> Limits:
@@ -143,6 +144,7 @@ class Synthesis:
         return int(self.model_mb * 1e6)
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         if n or (None not in (self.rounds, self.one_way, self.selection) and self.strategy != "auto"):
             return self.design(schema, n).guarantee()
         asked = self.wanted(schema)  # how the budget will be used depends on n: only group privacy is sure
@@ -153,6 +155,7 @@ class Synthesis:
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
         """How the budget will be used and why, the noise of a measured marginal, memory and time."""
+        check_asked(schema, n)
         found = expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
         if n or self.strategy != "auto":
             return found

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError, ReleaseError
 from nabladp.mechanisms.places import Places, drawn_places
 from nabladp.mechanisms.synthesis.answer import Answer
@@ -29,8 +30,6 @@ from nabladp.schema import Schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
 

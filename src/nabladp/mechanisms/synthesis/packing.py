@@ -12,13 +12,11 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.kernels import compiled
 from nabladp.noise import NoiseSource
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _U = 2.0**-53  # the largest relative error of one float operation
 _NONE = -1
 

@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.synthesis import choosing
 from nabladp.mechanisms.synthesis.accounts import Accounts
 from nabladp.mechanisms.synthesis.counting import Truth
@@ -25,8 +25,6 @@ from nabladp.mechanisms.synthesis.selection import ABSOLUTE, UNABLE, Pick, Selec
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import NoiseSource, variance
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _NO_NOISE = 1e-12  # the variance of noise so small that it underflows
 END_CLOSE = 0.1  # the last fit comes so near to its optimum, in deviations of the noise
 

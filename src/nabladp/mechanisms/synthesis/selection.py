@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.synthesis import packing
 from nabladp.mechanisms.synthesis.accounts import Limits
@@ -19,8 +19,6 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Pick = tuple[int, ...]  # candidates, in increasing order
 LARGEST_SCORE = 10**8  # beyond what doubles tell apart well, a pick is as good as certain anyway
 ABSOLUTE = math.sqrt(2 / math.pi)  # mean size of a Gaussian of deviation one

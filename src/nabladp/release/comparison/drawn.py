@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.release.comparison.compared import Compared
 from nabladp.release.record import Release
 from nabladp.schema import Schema
 from nabladp.tables import CodedTable, alike, recode
 
-Floats = NDArray[np.float64]
 MOST = 40  # marginals shown: those where the drawn rows are worst
 FILE = "synthetic.parquet"
 

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from nabladp.arrays import Floats
 from nabladp.release.comparison.compared import Compared
 from nabladp.release.comparison.drawn import drawn_rows
 from nabladp.release.comparison.kernels import Agreement, Occurrences
 from nabladp.release.layout import Layout, format_of, mean_error, plain
 from nabladp.release.record import Release
 from nabladp.tables import Table
-
-Floats = NDArray[np.float64]
 
 
 def truths(release: Release, table: Table, folder: Path | None = None) -> Iterator[Compared]:

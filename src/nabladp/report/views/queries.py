@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.release import Release
 from nabladp.report.views.generic import table_view
 from nabladp.report.views.marginals import shape_of
@@ -18,7 +19,6 @@ from nabladp.schema import Schema
 
 MOST_DOTS = 40  # so small a marginal is drawn as dots, which show before and after; a heat map shows one of them
 PREVIEW = 50  # rows of a synthetic table
-Integers = NDArray[np.int64]
 Shares = list[float | None]
 _CHANCE = percent(LEVEL)
 

@@ -8,15 +8,14 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.release import Release
 from nabladp.report.views.marginals import shape_of
 from nabladp.report.views.queries import MOST_DOTS, synthetic_preview
 from nabladp.report.views.view import LEVEL, Series, View, brief, cell_axes, percent, several, stored, worded
 from nabladp.schema import Schema
 
-Floats = NDArray[np.float64]
 _REACH = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _CHANCE = percent(LEVEL)
 

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.kernels import compiled
 from nabladp.mechanisms.heavy_hitters.engine import kernels
 from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
-from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Integers, Listed, Part, Product
+from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Listed, Part, Product
 from nabladp.mechanisms.heavy_hitters.engine.sifting import Counted, one_by_one, sifted
 from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent as Frequent
 from nabladp.mechanisms.heavy_hitters.planning.certificate import LEAST_SHARE

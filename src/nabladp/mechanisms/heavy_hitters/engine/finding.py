@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nabladp.arrays import Integers
 from nabladp.mechanisms.heavy_hitters.engine import limits
 from nabladp.mechanisms.heavy_hitters.engine.counting import Rows, frequent
 from nabladp.mechanisms.heavy_hitters.engine.limits import cells_at_once
@@ -19,7 +20,6 @@ from nabladp.mechanisms.heavy_hitters.engine.limits import check as check
 from nabladp.mechanisms.heavy_hitters.engine.numbering import (
     LOOKED_UP,
     Column,
-    Integers,
     Listed,
     Part,
     Product,

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.kernels import compiled
 from nabladp.mechanisms.heavy_hitters.engine import kernels
 from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
-
-Integers = NDArray[np.int64]
 
 LOOKED_UP = 1 << 17  # products up to this size get a table of all cells, which stays in cache; larger ones are hashed
 

@@ -11,9 +11,10 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pyarrow as pa
 
+from nabladp.arrays import Integers
 from nabladp.mechanisms.heavy_hitters.engine.counting import Tally, columns_of
 from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
-from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Integers, Part
+from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Part
 from nabladp.tables import Counts
 
 _ROWS = 1 << 16  # counted at a time

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.noise import NoiseSource
 from nabladp.noise.draws import Draws
 from nabladp.noise.tails import NoiseWords, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
 
-Integers = NDArray[np.int64]
 Codes = NDArray[Any]
 """Numbers of candidates: int64, or Python integers where a node has more than 2⁶² candidates."""
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 from nabladp.mechanisms.heavy_hitters.planning.tail_bounds import gaussian_tails, laplace_tails
 from nabladp.mechanisms.heavy_hitters.settings import Level, Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 
-Floats = NDArray[np.float64]
 _MISSING_PART, _LENGTH_PART = 0.9, 1e-6  # of the failure probability; what is not used up goes to the counts
 _WORD = 8  # bytes
 MOST_CELLS, CELL_BYTES = 1 << 25, 16  # counted at once; two copies of a count, where it is and whether it is large

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, list_bounds
 from nabladp.mechanisms.heavy_hitters.planning.search import Draft, Goal, feasible, tuned
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 
-Floats = NDArray[np.float64]
 _LENGTHS = np.geomspace(30, 1, 12)[:, None]  # lists below the root: the longest allowed over this, squared
 _ROUNDS = 12
 _QUANTILE = NormalDist().inv_cdf

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.loss import count_scale, least_path_lambda
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve
 from nabladp.mechanisms.heavy_hitters.planning.search import ERROR_CAUTION, Draft, Goal, feasible, tuned
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 
-Floats = NDArray[np.float64]
 _SHARE = 0.2  # of the budget, for counts: where the tuning starts
 # Clip and rise over λ (the rise as a part of the clip), and how far the lowest threshold lies above the clip.
 _CLIP, _RISE, _ABOVE = np.meshgrid(

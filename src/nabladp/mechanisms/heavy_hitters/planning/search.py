@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.planning.certificate import (
     Sieve,
     caution,
@@ -20,7 +20,6 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import (
 )
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 
-Floats = NDArray[np.float64]
 MEMORY = 4 << 30  # bytes, where nothing else is said
 _GAIN = 5e-4  # relative: less is not worth a step
 ERROR_CAUTION = 20.0  # counts get about a tenth of the failure probability, two-sided

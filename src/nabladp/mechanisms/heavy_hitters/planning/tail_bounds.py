@@ -6,9 +6,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from nabladp.arrays import Floats
+
 _SLACK = 1e-11  # relative: the sums below are right to about 1e-13
 _TINY = 1e-290  # stands for all that is smaller
 _REACH = 37  # standard deviations summed: beyond, a tail is smaller still

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.learners.halfspaces.response import Response, respond
-from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Floats, Integers, Task, curve
+from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task, curve
 from nabladp.mechanisms.mechanism import Law
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf

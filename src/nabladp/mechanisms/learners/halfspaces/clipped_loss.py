@@ -24,8 +24,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import Integers, radius
+from nabladp.mechanisms.learners.halfspaces.distance import radius
 
 
 @dataclass(frozen=True)

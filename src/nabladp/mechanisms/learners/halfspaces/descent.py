@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError, BudgetError
 from nabladp.mechanisms.gram_matrix import GramMatrix
 from nabladp.mechanisms.gram_matrix.calibration import Calibration
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.hinge import LEVELS, WEIGHT_GRID, Rows, Vectors
-from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Floats, Integers, Task, curve
+from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, curve
 from nabladp.mechanisms.learners.halfspaces.whitening import Whitening
 from nabladp.mechanisms.mechanism import Law, report_progress
 from nabladp.mechanisms.scales import least_scale

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
 from nabladp.kernels import compiled
 from nabladp.privacy.units import exact
 
-Integers = NDArray[np.int64]
 Distances = NDArray[np.int32]
 NEVER = int(np.iinfo(np.int32).max)
 """The distance where no change of attributes makes the label wrong."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import AuditError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.learners.halfspaces.distance import Halfspace
 from nabladp.mechanisms.learners.halfspaces.erm import Promise
@@ -23,7 +24,7 @@ from nabladp.mechanisms.learners.halfspaces.model import halfspace_of
 from nabladp.mechanisms.learners.halfspaces.pick import Pick, RowScores
 from nabladp.mechanisms.learners.halfspaces.selection import log_law, select_low
 from nabladp.mechanisms.learners.halfspaces.sign_orbits import SignOrbits, within_memory
-from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Integers, Task
+from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task
 from nabladp.mechanisms.learners.halfspaces.threshold_functions import threshold_functions
 from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource, gaussian_log_pmf

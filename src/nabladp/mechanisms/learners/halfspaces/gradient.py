@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError, BudgetError
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.halfspaces.average import Average
-from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Floats, Integers, Task, costs, curve
+from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, costs, curve
 from nabladp.mechanisms.mechanism import Law, report_progress
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource

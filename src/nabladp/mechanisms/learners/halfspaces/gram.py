@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix import GramMatrix, NoisyGram, Regression
 from nabladp.mechanisms.gram_matrix.calibration import Calibration
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
 from nabladp.mechanisms.learners.halfspaces.response import Response, respond
-from nabladp.mechanisms.learners.halfspaces.task import Fitted, Floats, Task
+from nabladp.mechanisms.learners.halfspaces.task import Fitted, Task
 from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.kernels import compiled
 from nabladp.mechanisms.gram_matrix import SignedColumns
-from nabladp.mechanisms.learners.halfspaces.task import Integers
 from nabladp.mechanisms.learners.halfspaces.whitening import Whitening
 from nabladp.tables import Counts
 

@@ -28,9 +28,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nabladp.arrays import Integers
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
-from nabladp.mechanisms.learners.halfspaces.distance import Integers, whole
+from nabladp.mechanisms.learners.halfspaces.distance import whole
 from nabladp.noise import response_epsilon
 
 GRID = 1 << 12  # denominators of the probability to keep a label: small, so that scores stay whole and short

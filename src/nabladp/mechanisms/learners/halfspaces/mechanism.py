@@ -29,7 +29,7 @@ from nabladp.mechanisms.learners.halfspaces.robust import Robust
 from nabladp.mechanisms.learners.halfspaces.task import Method, Task
 from nabladp.mechanisms.learners.learner import Learner
 from nabladp.mechanisms.mechanism import Law
-from nabladp.mechanisms.options import concentrated, concentrated_each
+from nabladp.mechanisms.options import check_asked, concentrated, concentrated_each
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -175,6 +175,7 @@ class HalfspaceLearner(Learner):
         return Exact(task, pick, AllHalfspaces.listed(task, pick, bool(self.intercept), self.resolution, memory))
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         if n == 1:
             raise MechanismError(
                 "From one row nothing can be learned, nor certified.", fix="Give a table with at least two rows."
@@ -197,6 +198,7 @@ class HalfspaceLearner(Learner):
         return self.holdout is not None or (learner.randomizes and not counts_answers)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        check_asked(schema, n)
         plan, learner = self._holdout(schema), self.learner(schema, n)
         held = (plan.rows(n), plan.scale) if plan else (0, None)
         return ExpectedError(self._taken(learner), n, learner.task.width, learner.figures(), *held)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import DataError, MechanismError
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.columns import as_arrow, encoded, label_values
@@ -21,9 +22,6 @@ from nabladp.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Integers) -> Halfspace:

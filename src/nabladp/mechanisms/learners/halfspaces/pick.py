@@ -11,12 +11,13 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from nabladp.arrays import Integers
 from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.distance import Halfspace
 from nabladp.mechanisms.learners.halfspaces.erm import Promise, row_scores
 from nabladp.mechanisms.learners.halfspaces.label_response import unbiased_sensitivity
 from nabladp.mechanisms.learners.halfspaces.response import Response
-from nabladp.mechanisms.learners.halfspaces.task import Integers, Task, curve
+from nabladp.mechanisms.learners.halfspaces.task import Task, curve
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 

@@ -18,9 +18,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from nabladp.arrays import Integers
 from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.learners.halfspaces.label_response import GRID
-from nabladp.mechanisms.learners.halfspaces.task import Integers, Task, costs
+from nabladp.mechanisms.learners.halfspaces.task import Task, costs
 from nabladp.mechanisms.mechanism import Branch, Law
 from nabladp.noise import NoiseSource, response_epsilon
 from nabladp.privacy.guarantee import Guarantee

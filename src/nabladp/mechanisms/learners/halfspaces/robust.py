@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nabladp.arrays import Floats
 from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms.gram_matrix import NoisyGram
 from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
@@ -18,7 +19,7 @@ from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.model import halfspace_of
 from nabladp.mechanisms.learners.halfspaces.pick import Pick, RowScores
 from nabladp.mechanisms.learners.halfspaces.selection import select_low
-from nabladp.mechanisms.learners.halfspaces.task import Fitted, Floats, Task
+from nabladp.mechanisms.learners.halfspaces.task import Fitted, Task
 from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
 from nabladp.kernels import compiled
-from nabladp.mechanisms.learners.halfspaces.distance import Integers
 from nabladp.noise import NoiseSource
 from nabladp.noise.exact import Bounds, Uniform, exp_bounds
 from nabladp.noise.parameters import selection_scale

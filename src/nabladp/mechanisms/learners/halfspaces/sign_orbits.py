@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import DomainTooLarge, MechanismError
 from nabladp.kernels import compiled
 from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
-from nabladp.mechanisms.learners.halfspaces.distance import Halfspace, Integers, whole
+from nabladp.mechanisms.learners.halfspaces.distance import Halfspace, whole
 
 MOST_COORDINATES = 20  # counts are kept for every one of 2^coordinates cells
 MEMORY = 1 << 30

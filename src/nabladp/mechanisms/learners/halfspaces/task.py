@@ -10,9 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.mechanism import Law
@@ -24,8 +22,6 @@ from nabladp.privacy.values import Rho
 from nabladp.schema import Schema
 from nabladp.tables import Counts
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 FEWEST_UNITS = 1 << 12  # with less, noise would be of scale 10⁷
 AUDIT_ORDER = 24.0  # exact laws are cut where Rényi orders up to this cannot notice
 

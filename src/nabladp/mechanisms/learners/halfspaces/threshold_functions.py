@@ -15,8 +15,8 @@ from functools import cache
 
 import numpy as np
 
+from nabladp.arrays import Integers
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import Integers
 from nabladp.mechanisms.learners.halfspaces.sign_orbits import SignOrbits, orders
 
 COUNTS = {1: 2, 2: 4, 3: 14, 4: 104, 5: 1882, 6: 94572, 7: 15028134, 8: 8378070864}

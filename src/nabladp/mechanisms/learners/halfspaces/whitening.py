@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.gram_matrix import NoisyGram, SignedColumns
-from nabladp.mechanisms.learners.halfspaces.task import Floats, Integers
 
 RADIUS = 1 << 13  # about the length of a row, on the grid
 RIDGES = 2.0  # times what the noise's spectral norm hardly ever exceeds: directions below it are lost in the noise

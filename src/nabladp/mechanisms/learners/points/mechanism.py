@@ -17,6 +17,7 @@ from nabladp.mechanisms.learners.person import least_units, person_rows
 from nabladp.mechanisms.learners.points.model import PointModel
 from nabladp.mechanisms.learners.points.promise import ExpectedError, Promise, best_promise
 from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.options import check_asked
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.values import BudgetValue
@@ -66,6 +67,7 @@ class PointLearner(Learner):
         return histogram_for(self, self.reads(schema))  # [one-histogram]
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         return self.histogram(schema).guarantee(schema, n)
 
     def promise(self, schema: Schema, n: int) -> Promise:
@@ -76,6 +78,7 @@ class PointLearner(Learner):
         return best_promise(settings, n, schema.cells(self.features(schema)), self.failure)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        check_asked(schema, n)
         sizes = schema.sizes(self.features(schema))
         if not n:
             return ExpectedError(len(sizes), n, self.failure, None)

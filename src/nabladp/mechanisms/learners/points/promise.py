@@ -12,13 +12,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.learners.person import PERSON_LABEL
 
-Floats = NDArray[np.float64]
 _FALSE_SHARES = (0.5, 0.3, 0.1, 0.03, 0.01)  # of the failure probability, for accepting a point that is in no row
 _LOT_SHARES = (1e-3, 0.01, 0.03, 0.1, 0.25, 0.5)  # of the error, for the mass of a point drawn by lot
 _HALVINGS = 24

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.kernels import compiled
 from nabladp.mechanisms.learners.thresholds.design import Design
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from nabladp.tables import Counts
 
-Integers = NDArray[np.int64]
 Codes = NDArray[np.uint32]
 
 

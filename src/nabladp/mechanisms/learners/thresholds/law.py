@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
 from nabladp.mechanisms.heavy_hitters.law import MOST_OUTCOMES, String, TreeLaw, subsets
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
@@ -22,8 +22,6 @@ from nabladp.noise import gaussian_log_pmf, laplace_log_pmf
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _AUDIT_ORDER = 16.0
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import find
 from nabladp.mechanisms.heavy_hitters.mechanism import histogram_for, lists_cost, take_checked
@@ -18,13 +19,14 @@ from nabladp.mechanisms.heavy_hitters.settings import Notion
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.learner import Learner
 from nabladp.mechanisms.learners.person import PERSON_LABEL, least_units, person_rows
-from nabladp.mechanisms.learners.thresholds.choosing import Integers, mistakes, offered
+from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design
 from nabladp.mechanisms.learners.thresholds.law import RunLaw
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
 from nabladp.mechanisms.learners.thresholds.searching import polarization, search
 from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.options import check_asked, choice
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -69,8 +71,8 @@ class ThresholdLearner(Learner):
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
-        if self.search is not None and self.search not in SEARCHES:
-            raise MechanismError(f"There is no search {self.search!r}.", fix="Use 'probes' or 'pick', or leave it out.")
+        if self.search is not None:
+            choice(self.search, SEARCHES, "search", "Use 'probes' or 'pick', or leave it out.")
         if self.design is not None and not isinstance(self.design, Design):
             object.__setattr__(self, "design", Design.from_json(self.design))
         take_checked(self, histogram_for(self, self.over))
@@ -107,6 +109,7 @@ class ThresholdLearner(Learner):
                 raise BudgetError(f"The design costs {name!r} more than its budget.", fix="Raise the budget.")
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        check_asked(schema, n)
         if n or self.design is not None:
             return self._cost(schema, self.plan(schema, n))
         universe, names, units = Universe.of(schema), self.reads(schema), self._units(schema)  # [any-rows]
@@ -125,6 +128,7 @@ class ThresholdLearner(Learner):
         return Guarantee.compose(universe, parts)
 
     def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+        check_asked(schema, n)
         sizes = schema.sizes(self.features(schema))
         if not n:
             return ExpectedError(len(sizes), n, self.failure, None, None, None)

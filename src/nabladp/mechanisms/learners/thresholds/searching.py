@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.heavy_hitters.engine.counting import Frequent, frequent
 from nabladp.mechanisms.heavy_hitters.engine.numbering import Column, Part, Product, listed_strings
 from nabladp.mechanisms.learners.thresholds.design import Design
@@ -17,8 +17,6 @@ from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 AT_ONCE, MOST_CELLS = 1 << 19, 1 << 22  # cells of one cut that are counted ahead, and in one pass over the rows
 
 

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from nabladp.arrays import Floats
+
 Value = Callable[[Floats], tuple[float, Floats]]
 MEMORY = 8
 _ENOUGH = 1e-4  # of the decrease that the slope promises

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
 from nabladp.noise import NoiseSource
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 _GOLDEN = (5**0.5 - 1) / 2
 
 

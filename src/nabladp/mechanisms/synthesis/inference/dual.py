@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.synthesis.inference.descent import minimise
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
@@ -15,7 +15,6 @@ from nabladp.mechanisms.synthesis.inference.measurement import Names, Zeros, spr
 from nabladp.mechanisms.synthesis.inference.potentials import Network
 from nabladp.mechanisms.synthesis.inference.residuals import Parts, Residual
 
-Floats = NDArray[np.float64]
 _SMOOTH_ONE, _SMOOTH = 0.2, 0.7  # how strongly residuals on one attribute, and on several, are drawn towards zero
 _LEAST_DEVIATION = 0.05  # of a row: no fit has to be closer than whole rows
 _WORST = 10  # a single part may be so many times as far off as all are on average

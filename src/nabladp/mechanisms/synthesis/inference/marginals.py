@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nabladp.arrays import Floats
 from nabladp.errors import DomainTooLarge, UnknownAttribute
 from nabladp.mechanisms.synthesis.inference.junction_tree import BYTES_A_CELL, JunctionTree
 from nabladp.mechanisms.synthesis.inference.measurement import Names, summed
 from nabladp.mechanisms.synthesis.inference.pairs import all_pairs
 from nabladp.mechanisms.synthesis.inference.tables import Table, given, product
 
-Floats = NDArray[np.float64]
 MOST_BYTES = 1 << 30
 _MANY = 30  # pairs across clusters: no fewer are answered all together
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError, UnknownAttribute
 
-Floats = NDArray[np.float64]
 Names = tuple[str, ...]
 
 

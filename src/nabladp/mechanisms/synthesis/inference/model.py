@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.synthesis.inference.drawing import draw_rows
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
 from nabladp.mechanisms.synthesis.inference.marginals import Answers
 from nabladp.mechanisms.synthesis.inference.measurement import Names, Zeros, summed
 from nabladp.mechanisms.synthesis.inference.potentials import Network
 from nabladp.noise import NoiseSource
-
-Floats = NDArray[np.float64]
 
 
 class Model:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
 from nabladp.mechanisms.synthesis.inference.tables import Names, Table, arranged, product
 
-Floats = NDArray[np.float64]
 _ROW = ""  # the name of an axis along which the values of several attributes follow each other
 
 

@@ -12,11 +12,10 @@ from functools import cached_property
 from string import ascii_letters as _LETTERS
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.synthesis.inference.measurement import Names
 
-Floats = NDArray[np.float64]
 Shape = tuple[int, ...]
 _MANY = 1 << 18  # cells touched by all tables together: below, a detour is not worth planning
 _MIDDLE = 0.6  # a middle table has at most this power of the large one's cells

@@ -13,13 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Names, summed
 from nabladp.mechanisms.synthesis.inference.model import Model
 from nabladp.mechanisms.synthesis.inference.residuals import Residual, centred, residuals, subsets
 
-Floats = NDArray[np.float64]
 POWERS = (0.0, 0.5, 1.0, 1.5)  # of a cell's expected count, for its share in the model's error
 _EVIDENCE = 1.0  # in log-likelihood, that a power other than 0 must gain
 _UNTOLD = 1.5  # the same power for a model that was not told

@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
 from nabladp.mechanisms.synthesis.inference.measurement import Names, Zeros, spread
 from nabladp.mechanisms.synthesis.inference.places import Place, Places
-
-Floats = NDArray[np.float64]
 
 
 class Network:

@@ -15,12 +15,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Names, summed
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

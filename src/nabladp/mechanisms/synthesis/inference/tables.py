@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from nabladp.arrays import Floats
+
 Names = tuple[str, ...]
 Table = tuple[Names, Floats]
 

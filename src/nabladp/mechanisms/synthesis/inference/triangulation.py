@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import UnknownAttribute
 from nabladp.kernels import compiled
 
 Bits = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 
 class Graph:

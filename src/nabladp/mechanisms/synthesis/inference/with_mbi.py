@@ -9,15 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError, MissingPart
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
 from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Names, Zeros, combined, summed
 from nabladp.mechanisms.synthesis.inference.model import Model
 from nabladp.mechanisms.synthesis.inference.potentials import Network
 
-Floats = NDArray[np.float64]
 STEPS = 1000  # between two looks at how far the fit is
 MOST_LOOKS = 10
 CLOSE = 0.1  # deviations of the noise that the last so many steps may still have moved an average cell
