@@ -1,0 +1,55 @@
+"""What a release may be called: its name becomes a folder, on any file system, beside files of our own."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nabladp.errors import NablaDPError, ReleaseError, shown
+from nabladp.release.record import DIGESTS, RECORD, VALUES
+
+PAGE = "report.html"
+OWN_FILES = frozenset((DIGESTS, f"{DIGESTS}.part", RECORD, VALUES, PAGE, f".{PAGE}.part"))
+MOST_LETTERS = 100
+
+
+def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -> None:
+    """Refuses names that are no folder of their own, before anything is made or reserved."""
+    taken: dict[str, str] = {}
+    for number, name in enumerate(names, 1):
+        if not is_folder_name(name):
+            raise kind(
+                f"The name of release number {number} is no folder name: {shown(name)}.",
+                fix=f"Use letters and digits, at most {MOST_LETTERS}, and no path.",
+            )
+        folder = _folded(name)
+        if folder in OWN_FILES:
+            raise kind(
+                f"A release cannot have the name {name!r}: a published folder holds a file of that name.",
+                fix="Choose another name, such as 'ages'.",
+            )
+        if folder in taken:
+            same = taken[folder] == name
+            said = f"Two releases have the name {name!r}" if same else f"{taken[folder]!r} and {name!r} are one folder"
+            more = "" if same else " where letters' case does not count"
+            raise kind(f"{said}{more}.", fix="Give each release a name of its own.")
+        taken[folder] = name
+
+
+def refuse_published(goal: Path) -> None:
+    """A page or a certificate never takes the place of a file that a release consists of."""
+    if goal.name in (RECORD, DIGESTS) or (goal.suffix == ".parquet" and (goal.parent / RECORD).exists()):
+        raise ReleaseError(f"{goal.name!r} is a file of a release.", fix="Choose another name, such as 'page.html'.")
+
+
+def is_folder_name(name: Any) -> bool:
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MOST_LETTERS:
+        return False
+    return name == name.strip() and name[0] != "." and name[-1] != "." and not set(name) & set('/\\:*?"<>|')
+
+
+def _folded(name: str) -> str:
+    """Equal for names that some file systems take for one."""
+    return unicodedata.normalize("NFC", name.casefold())
