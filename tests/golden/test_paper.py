@@ -37,7 +37,7 @@ def test_conversion_to_standard_dp() -> None:
 
 
 def test_pure_group_privacy_is_d_times_epsilon() -> None:
-    group = Guarantee.linear("abcde", list("abcde"), Pure(0.1))
+    group = Guarantee.linear(["a", "b", "c", "d", "e"], list("abcde"), Pure(0.1))
     assert group.per_person().pure == pytest.approx(0.5)
 
 

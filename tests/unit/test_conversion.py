@@ -50,7 +50,7 @@ def brute_force_delta(scale: float, cells: int, epsilon: float) -> float:
 
 @pytest.mark.parametrize("scale", [0.7, 1.0, 1.7])
 def test_discrete_gaussian_figure_is_exact_for_one_marginal(scale: float) -> None:
-    g = Guarantee.touch("ab", "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
+    g = Guarantee.touch(["a", "b"], "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
     delta = 1e-3
     epsilon = g.epsilon("a", delta, "discrete_gaussian")
     assert brute_force_delta(scale, 2, epsilon) <= delta * (1 + 1e-6)
@@ -65,11 +65,11 @@ def test_discrete_gaussian_figure_of_a_composition_lies_between_peers() -> None:
 
     scales = {3.0: 2, 5.0: 3}
     parts = [
-        Guarantee.touch("ab", "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s)
+        Guarantee.touch(["a", "b"], "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s)
         for s, count in scales.items()
         for _ in range(count)
     ]
-    ours = Guarantee.compose("ab", parts).epsilon("a", 1e-6, "discrete_gaussian")
+    ours = Guarantee.compose(["a", "b"], parts).epsilon("a", 1e-6, "discrete_gaussian")
 
     def peer(pessimistic: bool) -> float:
         whole = None
@@ -92,20 +92,20 @@ def continuous_gaussian_delta(mu: float, epsilon: float) -> float:
 @pytest.mark.parametrize(("scale", "marginals"), [(4000.0, 1), (900.0, 40)])
 def test_discrete_gaussian_figure_on_a_coarse_lattice_meets_the_continuous_one(scale: float, marginals: int) -> None:
     """At large scales the discrete and the continuous law agree, so the rounding up is all that separates them."""
-    one = Guarantee.touch("a", "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
-    epsilon = Guarantee.compose("a", [one] * marginals).epsilon("a", 1e-6, "discrete_gaussian")
+    one = Guarantee.touch(["a"], "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
+    epsilon = Guarantee.compose(["a"], [one] * marginals).epsilon("a", 1e-6, "discrete_gaussian")
     mu = math.sqrt(2 * marginals) / scale
     assert continuous_gaussian_delta(mu, epsilon) <= 1e-6
     assert continuous_gaussian_delta(mu, epsilon / 1.02) > 1e-6
 
 
 def test_discrete_gaussian_figure_adds_pure_terms_and_refuses_the_rest() -> None:
-    base = Guarantee.touch("ab", "a", Rho(1), gaussian_scale=1.0)
-    with_pure = base + Guarantee.touch("ab", "a", Pure(0.5))
+    base = Guarantee.touch(["a", "b"], "a", Rho(1), gaussian_scale=1.0)
+    with_pure = base + Guarantee.touch(["a", "b"], "a", Pure(0.5))
     alone = base.epsilon("a", 1e-4, "discrete_gaussian")
     assert with_pure.epsilon("a", 1e-4, "discrete_gaussian") == pytest.approx(alone + 0.5)
     with pytest.raises(GuaranteeError, match="tight"):
-        (base + Guarantee.linear("ab", "a", CDP(1))).epsilon("a", 1e-4, "discrete_gaussian")
+        (base + Guarantee.linear(["a", "b"], "a", CDP(1))).epsilon("a", 1e-4, "discrete_gaussian")
 
 
 def exact_delta(draws: dict[float, int], epsilon: float) -> float:
@@ -130,15 +130,15 @@ def exact_delta(draws: dict[float, int], epsilon: float) -> float:
 )
 def test_discrete_gaussian_figure_of_two_scales_is_never_below_the_truth(scales: tuple[float, float]) -> None:
     """Also where each law is nearly a single point, far from zero."""
-    parts = [Guarantee.touch("a", "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s) for s in scales]
-    g = Guarantee.compose("a", parts)
+    parts = [Guarantee.touch(["a"], "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s) for s in scales]
+    g = Guarantee.compose(["a"], parts)
     epsilon = g.epsilon("a", 1e-4, "discrete_gaussian")
     assert exact_delta(dict.fromkeys(scales, 2), epsilon) <= 1e-4 * (1 + 1e-9)
     assert 0 < epsilon <= g.epsilon("a", 1e-4) * 1.01
 
 
 def test_discrete_gaussian_figure_at_a_huge_scale_needs_little_memory() -> None:
-    g = Guarantee.touch("a", "a", Rho(1 / Fraction(2.0**24) ** 2), gaussian_scale=2.0**24)
+    g = Guarantee.touch(["a"], "a", Rho(1 / Fraction(2.0**24) ** 2), gaussian_scale=2.0**24)
     assert 0 <= g.epsilon("a", 1e-9, "discrete_gaussian") <= g.epsilon("a", 1e-9)
 
 

@@ -92,7 +92,7 @@ def test_the_noise_is_never_below_its_law(scale: float) -> None:
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
 def test_the_figure_of_one_marginal_is_never_below_the_truth(scale: float, delta: float) -> None:
     """Two cells move by one each; without any tolerance for rounding."""
-    g = Guarantee.touch("a", "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
+    g = Guarantee.touch(["a"], "a", Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
     epsilon = g.epsilon("a", delta, "discrete_gaussian")
     points = np.arange(-40, 41)
     weights = np.exp(-(points**2) / (2 * scale**2))
@@ -103,12 +103,12 @@ def test_the_figure_of_one_marginal_is_never_below_the_truth(scale: float, delta
 
 
 def test_where_delta_covers_everything_only_the_pure_part_is_left() -> None:
-    g = Guarantee.touch("a", "a", Rho(1 / Fraction(4000) ** 2), gaussian_scale=4000.0)
+    g = Guarantee.touch(["a"], "a", Rho(1 / Fraction(4000) ** 2), gaussian_scale=4000.0)
     assert g.epsilon("a", 0.1, "discrete_gaussian") == 0
-    both = g + Guarantee.touch("a", "a", Pure(0.5))
+    both = g + Guarantee.touch(["a"], "a", Pure(0.5))
     assert 0.5 <= both.epsilon("a", 0.1, "discrete_gaussian") <= 0.5 * (1 + 1e-9)
 
 
 def test_a_delta_below_what_escaped_has_no_figure() -> None:
-    g = Guarantee.touch("a", "a", Rho(1), gaussian_scale=1.0)
+    g = Guarantee.touch(["a"], "a", Rho(1), gaussian_scale=1.0)
     assert math.isinf(g.epsilon("a", 1e-25, "discrete_gaussian"))

@@ -64,7 +64,7 @@ def test_values_that_cannot_be_told_apart_cost_nothing() -> None:
 def test_edges_between_values_between_tuples_and_between_records_mean_the_same() -> None:
     domain = {"values": {"a": BITS}, "on": "a"}
     plain, *others = (
-        Guarantee.from_graph("ab", [(one, other, CDP(1))], **domain)  # type: ignore[arg-type]
+        Guarantee.from_graph(["a", "b"], [(one, other, CDP(1))], **domain)  # type: ignore[arg-type]
         for one, other in [("0", "1"), (0, 1), (("0",), ("1",)), ({"a": 0}, {"a": 1})]
     )
     assert all(other == plain for other in others)

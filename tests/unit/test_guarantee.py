@@ -178,8 +178,8 @@ def test_graph_between_records_gives_the_hamming_distance() -> None:
     edges = [
         (x, y, Pure(0.25)) for x in records for y in records if sum(a != b for a, b in zip(x, y, strict=True)) == 1
     ]
-    g = Guarantee.from_graph("abc", edges, on=[*"abc"], values=dict.fromkeys("abc", "01"))
-    hamming = Guarantee.linear("abc", [*"abc"], Pure(0.25))
+    g = Guarantee.from_graph(["a", "b", "c"], edges, on=[*"abc"], values=dict.fromkeys("abc", "01"))
+    hamming = Guarantee.linear(["a", "b", "c"], [*"abc"], Pure(0.25))
     for size in range(4):
         for chosen in itertools.combinations("abc", size):
             assert g.pure_units(chosen) == hamming.pure_units(chosen)
@@ -296,7 +296,7 @@ def test_curve_must_be_subadditive_in_its_root() -> None:
 
 def test_different_universes_do_not_add() -> None:
     with pytest.raises(GuaranteeError, match="different attributes"):
-        Guarantee.none("ab") + Guarantee.none("abc")
+        Guarantee.none(["a", "b"]) + Guarantee.none(["a", "b", "c"])
 
 
 @pytest.mark.parametrize("table_bytes", [0, 1 << 26])
@@ -404,7 +404,7 @@ def test_costs_beyond_meaning_are_refused_and_shown_as_no_bound() -> None:
         lambda: Guarantee.from_graph(["v"], [("0", "9", Pure(1))], on="v", values={"v": "01"}),
         lambda: Guarantee.from_graph(["v"], [("0", "1", Pure(1)), ("0", "1", CDP(1))], on="v", values={"v": "01"}),
         lambda: Guarantee.from_graph(Universe(("a",), {"b": ("a",)}), [], on="b", values={"b": "01"}),
-        lambda: Guarantee.from_graph("abcd", [], on=[*"abcd"], values=dict.fromkeys("abcd", "0123456789")),
+        lambda: Guarantee.from_graph([*"abcd"], [], on=[*"abcd"], values=dict.fromkeys("abcd", "0123456789")),
         lambda: Guarantee.none(NAMES).epsilon_between({}, {}, "approx"),
         lambda: Universe(("a", "a")),
     ],

@@ -40,5 +40,5 @@ def test_many_rows_per_person() -> None:
 
 @pytest.mark.parametrize("rho", [0.1, 0.3, 1000.1, 1 / 3])
 def test_curve_never_books_less_than_the_double_given(rho: float) -> None:
-    units = Guarantee.curve("a", {"a": 1}, [0, rho]).rho_units("a")
+    units = Guarantee.curve(["a"], {"a": 1}, [0, rho]).rho_units("a")
     assert units is not None and Fraction(units, 2**60) >= Fraction(rho)

@@ -38,7 +38,7 @@ def test_what_is_derived_from_one_source_adds_up_for_it() -> None:
         assert both == {"linear": 2, "squares": 1, "touch": 0.5}[build.__name__] and apart == [0.5, 0.5]
 
 
-MIXED = Guarantee.touch("ab", "a", Pure(0.3)) + Guarantee.touch("ab", [*"ab"], Rho(0.02))
+MIXED = Guarantee.touch(["a", "b"], "a", Pure(0.3)) + Guarantee.touch(["a", "b"], [*"ab"], Rho(0.02))
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.3])
@@ -61,7 +61,7 @@ def test_both_ways_to_convert_are_the_smaller_one_somewhere() -> None:
     """Otherwise the test above would not see a mistake in one of them."""
     smaller = set()
     for pure, rho in ((0.3, 0.02), (5.0, 0.02), (0.01, 1.0)):
-        g = Guarantee.touch("ab", "a", Pure(pure)) + Guarantee.touch("ab", [*"ab"], Rho(rho))
+        g = Guarantee.touch(["a", "b"], "a", Pure(pure)) + Guarantee.touch(["a", "b"], [*"ab"], Rho(rho))
         together = epsilon_from_rho(g.rho("a"), 1e-6)
         apart = to_float(cost_units(Pure(pure))) + epsilon_from_rho(to_float(cost_units(Rho(rho))), 1e-6)
         assert g.epsilon("a", 1e-6) == pytest.approx(min(together, apart), rel=1e-14)
@@ -75,7 +75,7 @@ def test_nothing_is_promised_for_a_public_attribute_however_it_is_asked() -> Non
     for conversion in ("tight", "paper", "discrete_gaussian"):
         assert g.epsilon("b", 1e-6, conversion) == math.inf
     assert g.rho("b") == g.epsilon("b") == math.inf
-    pure = Guarantee.touch("ab", "a", Pure(1))
+    pure = Guarantee.touch(["a", "b"], "a", Pure(1))
     assert pure.epsilon("a", 1e-6, "discrete_gaussian") == pytest.approx(1) and pure.epsilon("a", 1e-6) > 1 - 1e-9
 
 
@@ -89,12 +89,12 @@ def test_a_figure_is_shown_no_smaller_than_it_is() -> None:
 
 
 def test_group_privacy_says_at_least_as_much_and_nothing_where_one_has_no_bound() -> None:
-    pure = Guarantee.touch("abc", {"a": Pure(1), "b": Pure(2), "c": Pure(4)})
+    pure = Guarantee.touch(["a", "b", "c"], {"a": Pure(1), "b": Pure(2), "c": Pure(4)})
     assert pure.group_bound("a") == (0.5, 1) and pure.group_bound([*"ab"]) == (4.5, 3)
-    bare = Guarantee.touch("abc", "a", Rho(0.5)) + Guarantee.touch("abc", "b", Pure(2))
+    bare = Guarantee.touch(["a", "b", "c"], "a", Rho(0.5)) + Guarantee.touch(["a", "b", "c"], "b", Pure(2))
     units = half_square(root_double(cost_units(Rho(0.5))) + 2 * UNIT)
     assert bare.group_bound([*"ab"]) == (to_float(units), math.inf)
-    graph = Guarantee.from_graph("abc", [("x", "y", Pure(1))], on="a", values={"a": ["x", "y", "z"]})
+    graph = Guarantee.from_graph(["a", "b", "c"], [("x", "y", Pure(1))], on="a", values={"a": ["x", "y", "z"]})
     assert (graph + pure).group_bound([*"ab"]) == (math.inf, math.inf)
 
 
@@ -108,11 +108,11 @@ def test_a_guarantee_in_other_units_is_not_read(changed: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("build", "told"),
     [
-        (lambda: Guarantee.touch("ab", "a", 1), "the cost must"),
-        (lambda: Guarantee.touch("ab", {"a": 1}), "the cost of 'a' must"),
-        (lambda: Guarantee.capped("ab", {"a": 1}), "the limit of 'a' must"),
-        (lambda: Guarantee.capped("ab", {"a": Rho(1)}, {"a": 1}), "a cap must"),
-        (lambda: Guarantee.from_graph("ab", [("x", "y", 1)], on="a", values={"a": "xy"}), "an edge's weight must"),
+        (lambda: Guarantee.touch(["a", "b"], "a", 1), "the cost must"),
+        (lambda: Guarantee.touch(["a", "b"], {"a": 1}), "the cost of 'a' must"),
+        (lambda: Guarantee.capped(["a", "b"], {"a": 1}), "the limit of 'a' must"),
+        (lambda: Guarantee.capped(["a", "b"], {"a": Rho(1)}, {"a": 1}), "a cap must"),
+        (lambda: Guarantee.from_graph([*"ab"], [("x", "y", 1)], on="a", values={"a": "xy"}), "an edge's weight must"),
     ],
 )
 def test_a_cost_that_does_not_say_what_it_measures_is_named(build: Callable[[], Guarantee], told: str) -> None:
@@ -123,12 +123,12 @@ def test_a_cost_that_does_not_say_what_it_measures_is_named(build: Callable[[], 
 
 def test_squares_take_no_pure_costs() -> None:
     with pytest.raises(GuaranteeError, match="concentrated costs"):
-        Guarantee.squares("ab", "a", Pure(1))
+        Guarantee.squares(["a", "b"], "a", Pure(1))
 
 
 def test_sums_with_a_part_that_has_no_bound_have_none() -> None:
-    graph = Guarantee.from_graph("ab", [("x", "y", Pure(1))], on="a", values={"a": ["x", "y", "z"]})
-    g = graph + Guarantee.touch("ab", "a", Pure(1)) + Guarantee.linear("ab", [*"ab"], Pure(2))
+    graph = Guarantee.from_graph(["a", "b"], [("x", "y", Pure(1))], on="a", values={"a": ["x", "y", "z"]})
+    g = graph + Guarantee.touch(["a", "b"], "a", Pure(1)) + Guarantee.linear(["a", "b"], [*"ab"], Pure(2))
     assert g.total("a") == index.Total(None, None, None) and g.total("a").pure_of_all is None  # type: ignore[union-attr]
     assert g.total("b") == index.Total(2 * UNIT, 2 * UNIT, 0) and g.epsilon("b") == 2
     assert g.epsilon("a", 1e-6) == g.epsilon("a") == g.rho("a") == math.inf
@@ -152,8 +152,8 @@ def test_what_a_schema_declares_public_stays_public() -> None:
 
 
 def marginals(scales: tuple[float, ...]) -> Guarantee:
-    parts = [Guarantee.touch("a", "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s) for s in scales]
-    return Guarantee.compose("a", parts)
+    parts = [Guarantee.touch(["a"], "a", Rho(1 / Fraction(s) ** 2), gaussian_scale=s) for s in scales]
+    return Guarantee.compose(["a"], parts)
 
 
 def smallest_epsilon(scales: tuple[float, ...], delta: float) -> float:
@@ -192,13 +192,13 @@ def test_what_lies_outside_the_window_counts_as_lost(scale: float, count: int) -
 def test_terms_of_one_scale_are_one_longer_release() -> None:
     """What another marginal adds must not replace what was there, and neither must another pure part."""
     rho = Rho(1)
-    apart = Guarantee.touch("ab", "a", rho, gaussian_scale=1.0) + Guarantee.touch(
-        "ab", [*"ab"], rho, gaussian_scale=1.0
+    apart = Guarantee.touch(["a", "b"], "a", rho, gaussian_scale=1.0) + Guarantee.touch(
+        [*"ab"], [*"ab"], rho, gaussian_scale=1.0
     )
     assert len(apart.terms) == 2
     told = apart.epsilon("a", 1e-5, "discrete_gaussian")
     assert told == pytest.approx(marginals((1.0, 1.0)).epsilon("a", 1e-5, "discrete_gaussian"), rel=1e-12)
-    pure = Guarantee.touch("ab", "a", Pure(1)) + Guarantee.touch("ab", [*"ab"], Pure(2))
+    pure = Guarantee.touch(["a", "b"], "a", Pure(1)) + Guarantee.touch(["a", "b"], [*"ab"], Pure(2))
     assert pure.epsilon("a", 1e-5, "discrete_gaussian") == pytest.approx(3)
     assert (apart + pure).epsilon("a", 1e-5, "discrete_gaussian") == pytest.approx(told + 3)
 

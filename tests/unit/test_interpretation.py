@@ -11,8 +11,8 @@ from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.interpretation import mutual_information, posterior, several_rows, total_variation
 from nabladp.privacy.values import Pure, Rho
 
-PURE = Guarantee.touch("abc", [*"ab"], Pure(1))
-MIXED = PURE + Guarantee.touch("abc", "c", Rho(0.1))
+PURE = Guarantee.touch(["a", "b", "c"], [*"ab"], Pure(1))
+MIXED = PURE + Guarantee.touch(["a", "b", "c"], "c", Rho(0.1))
 
 
 def test_even_odds_and_epsilon_one_give_seventy_three_percent() -> None:
@@ -31,7 +31,7 @@ def test_posterior_under_cdp_uses_the_papers_tail_bound() -> None:
 
 
 def test_total_variation_needs_a_pure_bound() -> None:
-    small = Guarantee.touch("ab", "a", Pure(0.05))
+    small = Guarantee.touch(["a", "b"], "a", Pure(0.05))
     assert total_variation(small, "a").value == pytest.approx(math.expm1(0.1))
     assert total_variation(MIXED, "c").value == 1.0
 
@@ -55,12 +55,12 @@ def test_printed_proposition_fails_on_correlated_rows_and_ours_holds() -> None:
     moved = belief(people / 2, others) - belief(people / 2, 0)
     assert moved == pytest.approx(0.493, abs=5e-4) and bound == pytest.approx(0.105, abs=5e-4)
     assert moved > bound
-    ours = total_variation(Guarantee.touch("s", "s", Pure(eps)), "s").value
+    ours = total_variation(Guarantee.touch(["s"], "s", Pure(eps)), "s").value
     assert abs(belief(people / 2, others) - belief((people - 1) / 2, others)) <= ours == pytest.approx(bound)
 
 
 def test_mutual_information_adds_over_independent_groups() -> None:
-    g = Guarantee.touch("abc", [*"ab"], Rho(0.5)) + Guarantee.touch("abc", "c", Rho(0.25))
+    g = Guarantee.touch(["a", "b", "c"], [*"ab"], Rho(0.5)) + Guarantee.touch(["a", "b", "c"], "c", Rho(0.25))
     assert mutual_information(g, [[*"ab"], "c"]).value == pytest.approx(0.75)
     with pytest.raises(GuaranteeError, match="overlap"):
         mutual_information(g, [[*"ab"], [*"bc"]])

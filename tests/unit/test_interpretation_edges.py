@@ -10,7 +10,7 @@ from nabladp.errors import GuaranteeError
 from nabladp.privacy import Guarantee, Pure, Rho
 from nabladp.privacy.interpretation import mutual_information, posterior, several_rows, total_variation
 
-PURE, CDP = Guarantee.touch("ab", "a", Pure(1)), Guarantee.touch("ab", "a", Rho(0.5))
+PURE, CDP = Guarantee.touch(["a", "b"], "a", Pure(1)), Guarantee.touch(["a", "b"], "a", Rho(0.5))
 
 
 def test_a_belief_is_told_with_where_it_began_and_what_it_assumes() -> None:
@@ -34,7 +34,7 @@ def test_a_belief_that_nothing_can_move_is_no_prior(prior: float) -> None:
     ("epsilon", "value"), [(0.25, math.expm1(0.5)), (0.5, 1.0), (1.0, 1.0), (1.5, 1.0), (1e4, 1.0)]
 )
 def test_total_variation_is_never_more_than_one(epsilon: float, value: float) -> None:
-    told = total_variation(Guarantee.touch("ab", "a", Pure(epsilon)), "a")
+    told = total_variation(Guarantee.touch(["a", "b"], "a", Pure(epsilon)), "a")
     assert told.value == pytest.approx(value)
     assert told.assumes == (
         "Any prior; compared with the same table where only these attributes of this one person are blanked."

@@ -212,7 +212,7 @@ TERMS = [
     WeightTerm("squares", (("a", 7), ("b", 2)), 1),
     CurveTerm((("a", 2), ("b", 1)), (0, 4, 9, 16)),
     CappedTerm((("a", 7), ("b", 2)), ((("a", "b"), 8),)),
-    Guarantee.from_graph("ab", [("x", "y", Pure(1))], on="a", values={"a": "xy"}).terms[0][0],
+    Guarantee.from_graph(["a", "b"], [("x", "y", Pure(1))], on="a", values={"a": "xy"}).terms[0][0],
 ]
 
 
@@ -238,7 +238,7 @@ def test_terms_add_up_in_any_order_and_are_read_back() -> None:
         WeightTerm("touch", (("a", UNIT),), None, False, 1.0),
     ]
     parts = [Guarantee(Universe(("a", "b")), ((term, count),)) for count, term in enumerate([*TERMS, *alike], 1)]
-    forward, backward = Guarantee.compose("ab", parts), Guarantee.compose("ab", reversed(parts))
+    forward, backward = Guarantee.compose(["a", "b"], parts), Guarantee.compose(["a", "b"], reversed(parts))
     assert forward == backward and forward.to_json() == backward.to_json()
     assert Guarantee.from_json(forward.to_json()) == forward
     assert len(forward.terms) == len(parts) and forward.rho_units("a") == sum(p.rho_units("a") or 0 for p in parts)

@@ -17,11 +17,11 @@ from nabladp.privacy.units import UNIT
 @pytest.mark.parametrize("units", [1 << 12, 1 << 20, 12345678901, UNIT // 3, UNIT, 7 * UNIT + 1, 10**6 * UNIT])
 def test_a_gaussian_scale_is_accepted_when_paid_for_and_not_a_hair_below(units: int) -> None:
     scale, cost = least_scale("gaussian", units), Rho(Fraction(units, UNIT))
-    assert Guarantee.touch("a", "a", cost, gaussian_scale=scale).rho_units("a") == units
+    assert Guarantee.touch(["a"], "a", cost, gaussian_scale=scale).rho_units("a") == units
     with pytest.raises(GuaranteeError, match="Gaussian scale"):
-        Guarantee.touch("a", "a", cost, gaussian_scale=math.nextafter(scale, 0))
+        Guarantee.touch(["a"], "a", cost, gaussian_scale=math.nextafter(scale, 0))
     with pytest.raises(GuaranteeError, match="Gaussian scale"):  # noise that is claimed, but not paid for
-        Guarantee.touch("a", "a", cost, gaussian_scale=1.001 * scale)
+        Guarantee.touch(["a"], "a", cost, gaussian_scale=1.001 * scale)
 
 
 @pytest.mark.parametrize(("shape", "pure"), [("touch", True), ("linear", False), ("squares", False)])
@@ -32,7 +32,7 @@ def test_only_a_concentrated_touch_term_may_carry_a_gaussian_scale(shape: str, p
 
 def test_several_rows_drop_the_gaussian_scale() -> None:
     """A person with two rows moves four cells: the figure of one row's noise would be too small."""
-    g = Guarantee.touch("a", "a", Rho(1), gaussian_scale=1.0).for_rows(2)
+    g = Guarantee.touch(["a"], "a", Rho(1), gaussian_scale=1.0).for_rows(2)
     assert g.rho("a") == 4
     with pytest.raises(GuaranteeError, match="tight"):
         g.epsilon("a", 1e-6, "discrete_gaussian")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 
 from nabladp import HOME
-from nabladp.errors import PlanError
+from nabladp.errors import PlanError, shown, suggestion
 from nabladp.mechanisms.mechanism import Branch, Law, Mechanism, Output, Records, report_progress
 
 _HOME = {name: home for name, home in HOME.items() if home.startswith(f"{__name__}.")}
@@ -15,10 +14,9 @@ MECHANISMS = tuple(_HOME)
 
 def mechanism_class(name: str) -> type[Mechanism]:
     """The mechanism of this name, loaded when first asked for."""
-    if name not in _HOME:
-        near = difflib.get_close_matches(str(name), MECHANISMS, n=1)
-        fix = f"Did you mean {near[0]!r}?" if near else f"Mechanisms: {', '.join(MECHANISMS)}."
-        raise PlanError(f"There is no mechanism {name!r}.", fix=fix)
+    if not isinstance(name, str) or name not in _HOME:
+        fix = suggestion(name, MECHANISMS, f"Mechanisms: {', '.join(MECHANISMS)}.")
+        raise PlanError(f"There is no mechanism {shown(name)}.", fix=fix)
     found: type[Mechanism] = getattr(import_module(_HOME[name]), name)
     return found
 

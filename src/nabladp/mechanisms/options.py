@@ -23,7 +23,7 @@ EXAMPLES = {"budget": "{ cdp = 0.2 }", "workload": '{ queries = "conjunctions", 
 def plan_options(kind: type[Any], options: Mapping[str, Any], *needed: str) -> Mapping[str, Any]:
     """The options of a ``[[release]]``, where the mechanism knows them all and has those it needs."""
     known = [field.name for field in fields(kind)]
-    for name in checks.expect(options, Mapping, f"The options of {kind.__name__}", "Give them as a table.", PlanError):  # type: ignore[type-abstract]
+    for name in checks.expect(options, Mapping, f"The options of {kind.__name__}", "Give them as a table.", PlanError):
         if name not in known:
             fix = suggestion(name, known, f"Options: {', '.join(known)}.")
             raise PlanError(f"{kind.__name__} has no option {shown(name)}.", fix=fix)

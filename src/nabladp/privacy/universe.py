@@ -98,7 +98,7 @@ class Universe:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Universe:
         body = checks.mapping(data, "The attributes of a guarantee", "Do not edit stored guarantees.")
-        return cls(body.get("attributes"), body.get("derived", {}), body.get("public", ()))
+        return cls(body.get("attributes", 0), body.get("derived", {}), body.get("public", ()))
 
 
 def _derived(given: Any) -> dict[str, tuple[str, ...]]:

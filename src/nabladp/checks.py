@@ -1,0 +1,149 @@
+"""What public functions are given, checked at the door: wrong kinds of values are refused in bounded time and memory.
+
+Every room may use it. Each refusal names what was given by its kind only, never by its content, which may be data.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import islice
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nabladp.errors import NablaDPError, SourceError, WrongType, shown
+
+T = TypeVar("T")
+Error = type[NablaDPError]
+MOST_LISTED = 1 << 20  # members of a list that somebody wrote down
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+){64}""")
+MOST_TEXT = 1 << 24  # bytes of a file that somebody wrote
+
+
+def expect(value: Any, kind: type[T] | tuple[type[T], ...], what: str, fix: str, error: Error = WrongType) -> T:
+    """``what`` begins the sentence: "The schema"."""
+    if not isinstance(value, kind):
+        raise error(f"{what} cannot be {shown(value)}.", fix=fix)
+    return value
+
+
+def members(value: Any, what: str, fix: str, most: int = MOST_LISTED, error: Error = WrongType) -> tuple[Any, ...]:
+    """The members of any list, set or generator; a text is not a list of its letters."""
+    if isinstance(value, (str, bytes, bytearray)):
+        raise error(f"{what} must be a list, not a text.", fix=fix)
+    try:
+        several = iter(value)
+    except TypeError:
+        raise error(f"{what} must be a list, not {shown(value)}.", fix=fix) from None
+    listed = tuple(islice(several, most + 1))
+    if len(listed) > most:
+        raise error(f"{what} has more than {most:,} members.", fix="Give fewer.")
+    return listed
+
+
+def names(
+    value: Any, what: str = "A list of attributes", fix: str = 'Write ["age", "sex"].', error: Error = WrongType
+) -> tuple[str, ...]:
+    listed: tuple[str, ...] = members(value, what, fix, error=error)
+    if not set(map(type, listed)) <= {str} and not all(isinstance(name, str) for name in listed):
+        strange = next(name for name in listed if not isinstance(name, str))
+        raise error(f"{what} holds {shown(strange)}, which is not a name.", fix=fix)
+    return listed
+
+
+def name_or_names(value: Any, what: str = "A set of attributes", error: Error = WrongType) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else names(value, what, error=error)
+
+
+def mapping(value: Any, what: str, fix: str) -> Mapping[Any, Any]:
+    return expect(value, Mapping, what, fix)
+
+
+def is_whole(value: Any, low: int | None = None, high: int | None = None) -> bool:
+    """A whole number within bounds, of any library's kind; true and false are not."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return False
+    number = int(value)
+    return (low is None or number >= low) and (high is None or number <= high)
+
+
+def is_number(value: Any) -> bool:
+    """A finite real number that a double can hold; true and false are not."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def is_share(value: Any) -> bool:
+    """A number strictly between 0 and 1, also once it is a double."""
+    return is_number(value) and 0.0 < float(value) < 1.0
+
+
+def is_above_zero(value: Any) -> bool:
+    return is_number(value) and float(value) > 0.0
+
+
+def as_fraction(value: Any) -> Fraction:
+    return Fraction(int(value)) if isinstance(value, Integral) else Fraction(value)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def as_path(value: Any, what: str) -> Path:
+    """``what`` begins the sentence: "The plan"."""
+    if not isinstance(value, (str, Path)):
+        raise WrongType(f"{what} is given by its path, not by {shown(value)}.", fix="Give the path of a file.")
+    path = Path(value)
+    text = str(path)
+    if "\0" in text or not _encodes(text):
+        raise SourceError(f"{what} has a path with characters that no file name has.", fix="Correct the path.")
+    return path
+
+
+def _encodes(text: str) -> bool:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def parse_toml(text: str, what: str, error: Error) -> dict[str, Any]:
+    """A TOML text that a person may have written; the parser needs quadratic time and memory for keys of many parts."""
+    if len(text) > MOST_TEXT:
+        raise error(
+            f"{what} is too long: the limit is {MOST_TEXT:,} characters.", fix="Check that it is the right file."
+        )
+    if _LONG_KEY.search(text):
+        raise error(f"{what} is nested too deeply.", fix="Check that it is the right file.")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as fault:
+        raise error(f"{what} is not valid TOML: {fault}.", fix="Correct that line.") from None
+    except (RecursionError, ValueError):  # also numbers of thousands of digits
+        raise error(f"{what} is nested too deeply, or holds a number that is too long.", fix="Correct it.") from None
+
+
+def read_file(path: Path, what: str, most: int = MOST_TEXT) -> bytes:
+    """All of a regular file: never waits for a pipe, never reads without end. Raises OSError as ``open`` does."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(file.fileno())
+        if stat.S_ISDIR(facts.st_mode):
+            raise IsADirectoryError(21, os.strerror(21))
+        if not stat.S_ISREG(facts.st_mode):
+            raise SourceError(f"{what} is not a regular file.", fix="Give the path of a file, not of a pipe or device.")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise SourceError(f"{what} is too large: the limit is {most:,} bytes.", fix="Check that it is the right file.")
+    return content
