@@ -116,7 +116,7 @@ def test_it_is_planned_released_reported_compared_and_audited(
 
     priced = ask("cost", "plan.toml", "--json")
     assert priced["fits"] and priced["attributes"]["sick"]["pure_epsilon"] == 0.5
-    ask("release", "plan.toml", "--json")
+    ask("release", "plan.toml", "--new-ledger", "--json")
     (record,) = (tmp_path / "plan-release").rglob("release.json")
     described = json.loads((ROOT / "docs/release-schema.json").read_text(encoding="utf-8"))
     assert not list(Draft202012Validator(described).iter_errors(json.loads(record.read_bytes())))
