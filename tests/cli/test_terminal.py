@@ -61,14 +61,13 @@ def test_progress_in_rows_goes_to_stderr(busy: Any) -> None:
 
 ROUNDS = """
 import time
-from nabladp.mechanisms import report_progress
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 whole = NoisyMarginals.run
 def run(self, counts, noise):
     for done in range(5):
-        report_progress(counts, "round", done, 40)
+        counts.working("round", done, 40)
         time.sleep(0.25)
-    report_progress(counts, "fitting", 0, 0)
+    counts.working("fitting", 0, 0)
     time.sleep(0.25)
     return whole(self, counts, noise)
 NoisyMarginals.run = run

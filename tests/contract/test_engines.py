@@ -15,7 +15,7 @@ from nabladp.mechanisms import MECHANISMS, Mechanism
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP
-from nabladp.tables import CodedTable, Table, decode, open_table
+from nabladp.tables import CodedTable, Counts, Table, decode, open_table
 
 SCHEMA, ROWS = contract.SCHEMA, 3000
 BY_PLACE: list[Mechanism] = [  # rows are told apart by where they stand: engines must agree on that, too
@@ -42,13 +42,17 @@ def engines(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> dict[str, A
     }
 
 
-class Told:
+class Told(Counts):
     """Counts that write down what was counted."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
         self.counted: list[Any] = []
-        self.n, self.schema, self.one_process = table.n, table.schema, table.one_process
+        self.schema, self.one_process = table.schema, table.one_process
+
+    @property
+    def n(self) -> int:
+        return int(self.table.n)
 
     def marginals(self, sets: Any, progress: Any = None) -> Any:
         found = self.table.marginals(sets, progress)
@@ -92,7 +96,7 @@ def test_kernels_can_travel(mechanism: Mechanism) -> None:
 
     class Travelling(Told):
         def fold(self, kernel: Any, progress: Any = None) -> Any:
-            by_place.add(getattr(kernel, "by_position", False))
+            by_place.add(kernel.by_row_index)
             return super().fold(pickle.loads(pickle.dumps(kernel)), progress)
 
     table = CodedTable(SCHEMA, contract.codes(300))
@@ -100,5 +104,5 @@ def test_kernels_can_travel(mechanism: Mechanism) -> None:
     plain.one_process = travelled.one_process = False
     runs = [contract.values(mechanism.run(rows, NoiseSource.seeded(4))) for rows in (plain, travelled)]
     assert runs[0] == runs[1]
-    said = getattr(mechanism, "needs_places", lambda schema, n: False)(SCHEMA, 300)
+    said = mechanism.needs_row_order(SCHEMA, 300)
     assert said == (True in by_place) == (mechanism in BY_PLACE)

@@ -20,6 +20,7 @@ from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
+from nabladp.tables import Kernel
 
 BITS = Schema((Attribute("a", "boolean"), Attribute("b", "boolean")))
 
@@ -181,7 +182,7 @@ def test_pooled_noise_is_the_same_law_and_never_hands_out_a_draw_twice() -> None
     assert pooled.is_seeded and not PooledNoise.of(NoiseSource()).is_seeded
 
 
-class Ones:
+class Ones(Kernel):
     attributes = ("a",)
 
     def __init__(self, noise: NoiseSource | None = None) -> None:

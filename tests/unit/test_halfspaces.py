@@ -102,17 +102,17 @@ def learn(learner: HalfspaceLearner, seed: int = 3, rows: int = 3000) -> Halfspa
 
 
 @every
-def test_who_needs_places_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_needs_row_order_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = set[bool]()
     plain = CodedTable.fold
 
     def fold(table: CodedTable, kernel: Any, progress: Any = None) -> Any:
-        asked.add(getattr(kernel, "by_position", False))
+        asked.add(kernel.by_row_index)
         return plain(table, kernel, progress)
 
     monkeypatch.setattr(CodedTable, "fold", fold)
     learn(METHODS[name], rows=300)
-    assert METHODS[name].needs_places(SCHEMA, 300) == (True in asked) == (name in BY_PLACE)
+    assert METHODS[name].needs_row_order(SCHEMA, 300) == (True in asked) == (name in BY_PLACE)
 
 
 @every

@@ -14,7 +14,7 @@ from nabladp.errors import NablaDPError
 from nabladp.noise import NoiseSource
 from nabladp.noise.rows import BLOCK
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable, PartOfRows
+from nabladp.tables import CodedTable, Kernel, PartOfRows
 
 KEEP = Fraction(3, 4)
 
@@ -58,13 +58,16 @@ def test_the_key_is_not_shown_and_wrong_chances_are_refused() -> None:
     assert NoiseSource().row_response(1)(np.array([0, 1, 1]), 9).tolist() == [0, 1, 1]
 
 
-class Firsts:
+class Firsts(Kernel):
     """Where the rows of each batch stand, and how many there are."""
 
-    by_position = True
+    by_row_index = True
     attributes = ("a",)
 
-    def __call__(self, batch: Any, first: int) -> Any:
+    def __call__(self, batch: Any) -> Any:
+        raise AssertionError("a row index is needed")
+
+    def at(self, batch: Any, first: int) -> Any:
         found = np.zeros(100, np.int64)
         found[first : first + batch.num_rows] += 1
         return found

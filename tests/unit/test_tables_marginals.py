@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nabladp.errors import DataError, DomainTooLarge, MechanismError, UnknownAttribute
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable, Marginals
-from nabladp.tables.marginals import CACHED_CELLS, cover
+from nabladp.tables.kernels import CACHED_CELLS, cover
 
 
 def schema_of(*sizes: int) -> Schema:

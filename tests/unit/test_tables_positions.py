@@ -12,7 +12,7 @@ import pytest
 
 from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable, PartOfRows, open_table
+from nabladp.tables import CodedTable, Kernel, PartOfRows, open_table
 
 SCHEMA = Schema((Attribute("a", "integer", low=0, high=9), Attribute("b", "boolean")))
 ROWS = 150_000
@@ -23,13 +23,16 @@ def codes(rows: int = ROWS) -> dict[str, Any]:
     return {"a": number * 7 // 3 % 10, "b": number // 5 % 2}
 
 
-class Weighted:
+class Weighted(Kernel):
     """Σ of (row number)·code: only right if every row is told its own number."""
 
-    by_position = True
+    by_row_index = True
     attributes = ("a",)
 
-    def __call__(self, batch: pa.RecordBatch, first: int) -> np.ndarray[Any, Any]:
+    def __call__(self, batch: Any) -> Any:
+        raise AssertionError("a row index is needed")
+
+    def at(self, batch: pa.RecordBatch, first: int) -> np.ndarray[Any, Any]:
         numbers = np.arange(first, first + batch.num_rows)
         return np.array([int(numbers @ batch.column("a").to_numpy().astype(np.int64)), batch.num_rows])
 

@@ -18,7 +18,7 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Ledger
 from nabladp.release import Session
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import open_table
+from nabladp.tables import Kernel, open_table
 
 SCHEMA = Schema(
     (
@@ -53,11 +53,14 @@ def made(kind: str, folder: Path) -> Any:
     return folder / files[kind] if kind in files else within if kind == "query" else frames[kind]
 
 
-class Positions:
+class Positions(Kernel):
     attributes = ("a",)
-    by_position = True
+    by_row_index = True
 
-    def __call__(self, batch: pa.RecordBatch, first: int) -> Any:
+    def __call__(self, batch: Any) -> Any:
+        raise AssertionError("a row index is needed")
+
+    def at(self, batch: pa.RecordBatch, first: int) -> Any:
         assert batch.schema.names == ["a"]
         return np.array([np.arange(first, first + batch.num_rows) @ batch.column("a").to_numpy().astype(np.int64)])
 
@@ -149,12 +152,12 @@ def test_rows_of_a_large_query_have_no_places(tmp_path: Path, monkeypatch: Any) 
     """A holdout and randomized labels tell rows apart by their places; another order would use a person twice."""
     made("parquet", tmp_path)
     query = open_table("select a, b from 'people.parquet'", Schema((SCHEMA["a"], SCHEMA["b"])), folder=tmp_path)
-    query.check_places(("a", "b"))
+    query.check_row_order(("a", "b"))
     monkeypatch.setattr("nabladp.tables.table.KEPT_BYTES", ROWS)
-    query.check_places(("a",))
+    query.check_row_order(("a",))
     with pytest.raises(DataError, match="no fixed order"):
-        query.check_places(("a", "b"))
-    open_table(tmp_path / "people.parquet", SCHEMA).check_places()
+        query.check_row_order(("a", "b"))
+    open_table(tmp_path / "people.parquet", SCHEMA).check_row_order()
 
 
 @pytest.mark.parametrize("kind", ["parquet", "pandas", "polars", "arrow"])

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from nabladp.errors import DataError, MechanismError, SourceError
-from nabladp.mechanisms import report_progress
 from nabladp.release.watched import Watched
+from nabladp.tables import Counts
 
 
-class Source:
-    n, schema = 7, "the schema"
+class Source(Counts):
+    n = 7  # type: ignore[assignment]
+    schema = "the schema"  # type: ignore[assignment]
 
     def marginals(self, sets: Any, progress: Any) -> list[Any]:
         if progress is not None:
@@ -71,6 +72,6 @@ def test_a_progress_of_ones_own_is_used_instead() -> None:
 def test_a_mechanism_tells_of_its_own_work() -> None:
     told: list[tuple[str, int, int]] = []
     watched = Watched(Source(), "first", lambda *stage: told.append(stage))  # type: ignore[arg-type]
-    report_progress(watched, "round", 3, 40)
-    report_progress(Source(), "round", 4, 40)  # type: ignore[arg-type]  # nobody waits
+    watched.working("round", 3, 40)
+    Source().working("round", 4, 40)  # nobody waits
     assert told == [("first: round", 3, 40)]

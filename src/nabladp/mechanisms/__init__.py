@@ -6,7 +6,7 @@ from importlib import import_module
 
 from nabladp import HOME
 from nabladp.errors import PlanError, shown, suggestion
-from nabladp.mechanisms.mechanism import Branch, Law, Mechanism, Output, Records, report_progress
+from nabladp.mechanisms.mechanism import Branch, Law, Mechanism, Output, Records
 
 _HOME = {name: home for name, home in HOME.items() if home.startswith(f"{__name__}.")}
 MECHANISMS = tuple(_HOME)
@@ -29,5 +29,4 @@ __all__ = [
     "Output",
     "Records",
     "mechanism_class",
-    "report_progress",
 ]

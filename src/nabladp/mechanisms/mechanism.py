@@ -79,7 +79,7 @@ class Mechanism(Protocol):
     """A frozen dataclass of parameters.
 
     ``plans_for_rows`` = True says that its claim for a known number of rows may be far below that for any number. One
-    that tells rows apart by their places offers ``needs_places(schema, n)``; a table that has none is then refused
+    that tells rows apart by their places offers ``needs_row_order(schema, n)``; a table that has none is then refused
     before anything is spent.
     """
 
@@ -115,10 +115,3 @@ class Mechanism(Protocol):
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes, hardest to hide."""
-
-
-def report_progress(counts: Counts, what: str, done: int, total: int) -> None:
-    """Tell whoever waits how far a mechanism's own work is, e.g. ``("round", 3, 40)``; nothing where nobody does."""
-    working = getattr(counts, "working", None)
-    if working is not None:
-        working(what, done, total)

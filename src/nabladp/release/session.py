@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
 from nabladp.release.attempt import Attempt
-from nabladp.release.cost import DELTA, Cost, error_json, limit_lines, price, waits_for_rows, without_rows
+from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
+from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
 from nabladp.release.publish import Pending
 from nabladp.release.record import Release, versions
@@ -91,10 +93,9 @@ class Session:
     def cost(self, *mechanisms: Mechanism) -> Cost:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
         named = [(f"{type(m).__name__} {i}", m) for i, m in enumerate(mechanisms, 1)]
-        rows = self.table.known_rows
-        guarantee, errors = price(named, self.schema, rows or 0, self.rows_per_person)
-        lines = limit_lines(self.ledger.spent(), guarantee)
-        return Cost(guarantee, errors, lines, self.adversaries, self.delta, without_rows(named, rows))
+        rows, standing = self.table.known_rows, self.ledger.spent()
+        shown = {"adversaries": self.adversaries, "delta": self.delta}
+        return request_cost(named, self.schema, rows, self.rows_per_person, standing, **shown)
 
     def left(self) -> dict[str, float]:
         """What is left of every limit, in its own measure."""
@@ -135,26 +136,28 @@ class Session:
 
     def _pay_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
         if self.table.known_rows is None:  # limits come first: a request that breaks one does not even count the rows
-            self.ledger.check_fits(
-                (self._promise(mechanism, 0), name) for name, _, mechanism in parts if not waits_for_rows(mechanism)
-            )
+            with self._naming_largest(parts, None):
+                self.ledger.check_fits(
+                    (self._promise(mechanism, 0), name) for name, _, mechanism in parts if not waits_for_rows(mechanism)
+                )
             tell("counting rows", 0, 0)
         n = self.table.n
         promises = [self._promise(mechanism, n) for *_, mechanism in parts]
-        self._check_places(mechanism for *_, mechanism in parts)
+        self._check_row_order(mechanism for *_, mechanism in parts)
         errors = [mechanism.expected_error(self.schema, n) for *_, mechanism in parts]
         details: dict[str, Any] = {}
         if pending is not None:
             pending.check_space(_bytes_needed(errors))
             details["folder"] = pending.folder.name
         tell("reserving", 0, 0)
-        entries = self.ledger.reserve_all(
-            [
-                (guarantee, name, {"mechanism": type(mechanism).__name__, **details})
-                for (name, _, mechanism), guarantee in zip(parts, promises, strict=True)
-            ],
-            seeded=self.noise.is_seeded,
-        )
+        with self._naming_largest(parts, n):
+            entries = self.ledger.reserve_all(
+                [
+                    (guarantee, name, {"mechanism": type(mechanism).__name__, **details})
+                    for (name, _, mechanism), guarantee in zip(parts, promises, strict=True)
+                ],
+                seeded=self.noise.is_seeded,
+            )
         attempt = Attempt(self.ledger, entries, self.noise, pending)
         with attempt.watched():
             limits = [line.to_json() for line in self.ledger.spent()]
@@ -173,11 +176,15 @@ class Session:
             self._bind(entries, releases, pending)
         return releases
 
-    def _check_places(self, mechanisms: Iterable[Mechanism]) -> None:
+    def _naming_largest(self, parts: Sequence[Part], n: int | None) -> AbstractContextManager[None]:
+        named = [(place or name, mechanism) for name, place, mechanism in parts]
+        return naming_largest(named, self.schema, n, self.rows_per_person, self.ledger.spent)
+
+    def _check_row_order(self, mechanisms: Iterable[Mechanism]) -> None:
         for mechanism in mechanisms:
-            asks = getattr(mechanism, "needs_places", None)
+            asks = getattr(mechanism, "needs_row_order", None)
             if asks is not None and asks(self.schema, self.table.n):
-                self.table.check_places(mechanism.reads(self.schema))
+                self.table.check_row_order(mechanism.reads(self.schema))
 
     def _promise(self, mechanism: Mechanism, n: int) -> Guarantee:
         return mechanism.guarantee(self.schema, n).for_rows(self.rows_per_person)

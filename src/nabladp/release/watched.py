@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import DataError, DomainTooLarge, MissingPart, SourceError
-from nabladp.schema import Schema
 from nabladp.tables import Counts, Kernel, Progress
 
 Stage = Callable[[str, int, int], None]  # what is going on, how much is done, how much there is (0: not known)
@@ -33,7 +32,7 @@ class RowMarks:
             self._tell(self._what, rows * self._passed // marks, rows)
 
 
-class Watched:
+class Watched(Counts):
     """Counts that tell of the first pass over the rows, and of what the mechanism says about its own work.
 
     How many passes a mechanism makes may depend on the rows, and no budget pays for that: later passes are silent.
@@ -42,20 +41,13 @@ class Watched:
 
     def __init__(self, table: Counts, name: str, tell: Stage, faults: list[BaseException] | None = None) -> None:
         self.table, self.name, self.tell = table, name, tell
+        self.schema, self.one_process = table.schema, table.one_process
         self.faults: list[BaseException] = [] if faults is None else faults
         self._passes = 0
 
     @property
     def n(self) -> int:
         return self.table.n
-
-    @property
-    def schema(self) -> Schema:
-        return self.table.schema
-
-    @property
-    def one_process(self) -> bool:
-        return bool(getattr(self.table, "one_process", False))
 
     def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
         with self._reading(progress) as told:

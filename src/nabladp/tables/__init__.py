@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nabladp.tables.check import check_table
-from nabladp.tables.counts import CodedTable, Counts, Kernel, Progress
+from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
 from nabladp.tables.decode import alike, decode, recode
 from nabladp.tables.encode import Encoder, Finding
-from nabladp.tables.marginals import Marginals
-from nabladp.tables.parts import PartOfRows
+from nabladp.tables.kernels import Kernel, Marginals
 from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table, column_types, open_table
 

@@ -5,43 +5,53 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from nabladp.errors import DataError, MechanismError
+from nabladp.arrays import Integers
+from nabladp.errors import DataError
 from nabladp.schema import Schema
 from nabladp.tables.duck import Batches
 from nabladp.tables.encode import code_type
-from nabladp.tables.marginals import Marginals
+from nabladp.tables.kernels import Kernel, Marginals, Total
 
-Kernel = Callable[..., NDArray[np.int64]]  # of a batch, and where asked for the number of its first row
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
 
-class Counts(Protocol):
-    """What every engine offers, and all that a mechanism may ask for."""
-
-    @property
-    def n(self) -> int: ...
-    @property
-    def schema(self) -> Schema: ...
-    def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]: ...
-    def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]: ...
-
-
-class CodedRows(ABC):
-    """Both ways to count, over anything that can hand out its rows as batches of codes."""
+class Counts(ABC):
+    """What every engine offers, and all that a mechanism may ask for. Never a row."""
 
     schema: Schema
-    one_process = True  # batches come one after the other, in this process
+    one_process: bool = False  # batches come one after the other, in this process
 
     @property
     @abstractmethod
     def n(self) -> int:
         """How many rows there are: a public number."""
+
+    @abstractmethod
+    def fold(self, kernel: Kernel, progress: Progress | None = None) -> Integers:
+        """The sum of the kernel's results over all rows, a batch of codes at a time."""
+
+    def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[Integers]:
+        """Counts of every combination of values, for each set of attributes, all in one pass over the rows.
+
+        An array has one axis for each attribute of its set, in that order, as long as the attribute's size.
+        """
+        kernel = Marginals(self.schema, sets)
+        return kernel.split(self.fold(kernel, progress)) if kernel.sets else []
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """How far a mechanism is with work of its own, e.g. ``("round", 3, 40)``, for someone who waits."""
+        return
+
+
+class CodedRows(Counts):
+    """Counts over anything that can hand out its rows as batches of codes."""
+
+    one_process = True
 
     @abstractmethod
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
@@ -50,37 +60,18 @@ class CodedRows(ABC):
         ``ordered``: in the same order each time, as far as there is one.
         """
 
-    def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
-        """Counts of every combination of values, for each set of attributes, all in one pass over the rows.
-
-        An array has one axis for each attribute of its set, in that order, as long as the attribute's size.
-        """
-        kernel = Marginals(self.schema, sets)
-        return kernel.split(self.fold(kernel, progress)) if kernel.sets else []
-
-    def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
-        """The sum of ``kernel(batch)`` over all rows, a batch of codes at a time.
-
-        The kernel is picklable, draws nothing, and returns an int64 array of one fixed shape. ``kernel.attributes``
-        names the columns it needs; without it, it gets them all. With ``kernel.by_position`` it is called as
-        ``kernel(batch, first)``, first being the number of the batch's first row, and rows come in their own order.
-        """
-        names = tuple(getattr(kernel, "attributes", self.schema.names))
-        by_position = bool(getattr(kernel, "by_position", False))
-        in_place = None if by_position else getattr(kernel, "add_to", None)
-        rows, total, seen = self.n, None, 0
-        with closing(self._batches(names, by_position)) as batches:
+    def fold(self, kernel: Kernel, progress: Progress | None = None) -> Integers:
+        kernel = Kernel.of(kernel)
+        names = self.schema.names if kernel.attributes is None else tuple(kernel.attributes)
+        rows, total = self.n, Total(kernel)
+        with closing(self._batches(names, kernel.by_row_index)) as batches:
             for batch in batches:
-                if total is not None and in_place is not None:
-                    in_place(total, batch)
-                else:
-                    total = added(total, kernel(batch, seen) if by_position else kernel(batch))
-                seen += batch.num_rows
+                total.add(batch)
                 if progress is not None:
-                    progress(min(seen, rows), rows)
-        if total is None or seen != rows:
+                    progress(min(total.rows, rows), rows)
+        if total.sum is None or total.rows != rows:
             raise wrong_number_of_rows()
-        return total
+        return total.sum
 
 
 def wrong_number_of_rows() -> DataError:
@@ -90,22 +81,6 @@ def wrong_number_of_rows() -> DataError:
         "returns the same rows.",
         rule="does not have the number of rows it was said to have",
     )
-
-
-def whole(part: Any) -> NDArray[np.int64]:
-    if not isinstance(part, np.ndarray) or part.dtype != np.int64:
-        raise MechanismError("A kernel must return an int64 array.", fix="Convert its result with astype(np.int64).")
-    return part
-
-
-def added(total: NDArray[np.int64] | None, part: Any) -> NDArray[np.int64]:
-    found = whole(part)
-    if total is None:
-        return found.copy()
-    if found.shape != total.shape:
-        raise MechanismError("A kernel must return arrays of one shape.", fix="Let its shape depend on nothing.")
-    total += found
-    return total
 
 
 class CodedTable(CodedRows):
@@ -138,3 +113,47 @@ class CodedTable(CodedRows):
         chosen = self._rows.select(list(names))
         for start in range(0, self.n, self._batch_rows):
             yield chosen.slice(start, self._batch_rows)
+
+
+class PartOfRows(Counts):
+    """The rows with these indices (sorted, counted from 0), or all the others with ``inside=False``.
+
+    Whoever draws the indices at random makes the choice independent of the rows' order: then it does not matter that a
+    table is sorted by what its rows say.
+    """
+
+    def __init__(self, counts: Counts, indices: Integers, inside: bool = True) -> None:
+        sorted_once = bool((np.diff(indices) > 0).all())
+        if indices.ndim != 1 or not sorted_once or (len(indices) and not 0 <= indices[0] <= indices[-1] < counts.n):
+            raise DataError("Row indices must be sorted and within the table.", fix="Give each once, counted from 0.")
+        self.schema = counts.schema
+        self._counts = counts
+        self._indices = indices
+        self._inside = inside
+
+    @property
+    def n(self) -> int:
+        return len(self._indices) if self._inside else self._counts.n - len(self._indices)
+
+    def fold(self, kernel: Kernel, progress: Progress | None = None) -> Integers:
+        return self._counts.fold(_ChosenRows(Kernel.of(kernel), self._indices, self._inside), progress)
+
+
+class _ChosenRows(Kernel):
+    by_row_index = True
+
+    def __init__(self, kernel: Kernel, indices: Integers, inside: bool) -> None:
+        self.kernel, self.indices, self.inside = kernel, indices, inside
+        self.attributes = kernel.attributes
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        return self.at(batch, 0)
+
+    def at(self, batch: pa.RecordBatch, first: int) -> Integers:
+        before, after = np.searchsorted(self.indices, (first, first + batch.num_rows)).tolist()
+        chosen = np.full(batch.num_rows, not self.inside)
+        chosen[self.indices[before:after] - first] = self.inside
+        part = batch.filter(pa.array(chosen))
+        if self.kernel.by_row_index:  # it counts its own rows
+            return self.kernel.at(part, before if self.inside else first - before)
+        return self.kernel(part)

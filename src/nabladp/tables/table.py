@@ -20,6 +20,7 @@ from nabladp.schema import Schema
 from nabladp.tables.counts import CodedRows, Progress, wrong_number_of_rows
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
 from nabladp.tables.encode import Codes, Encoder, code_type
+from nabladp.tables.kernels import Kernel
 from nabladp.tables.sources import Source, open_source
 from nabladp.tables.spark import SparkFrame
 
@@ -62,7 +63,7 @@ class Table(CodedRows):
         if known not in (None, rows):
             raise other_number_of_rows(rows, known)
 
-    def check_places(self, names: Sequence[str] = ()) -> None:
+    def check_row_order(self, names: Sequence[str] = ()) -> None:
         """Refuses a table whose rows may stand elsewhere in another pass over these columns (default: all).
 
         Two runs of a grouping query return its rows in different orders. Only if its codes are kept are there no two.
@@ -140,7 +141,7 @@ class Table(CodedRows):
 
 
 @dataclass(frozen=True)
-class _Nothing:
+class _Nothing(Kernel):
     """A kernel that only has its columns read."""
 
     attributes: tuple[str, ...]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.tables import Kernel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _CACHED_WORDS = 1 << 16  # of all columns together: what is compared at a time stays in a processor's cache
 
 
-class Disagreements:
+class Disagreements(Kernel):
     """A kernel for ``fold``. Pairs stand in the order of ``np.triu_indices(P, 1)``; the counts are exact integers."""
 
     def __init__(self, columns: SignedColumns) -> None:

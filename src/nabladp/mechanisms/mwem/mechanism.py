@@ -14,7 +14,7 @@ from nabladp.arrays import Integers
 from nabladp.checks import is_share
 from nabladp.errors import AuditError, BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import source_units
-from nabladp.mechanisms.mechanism import Law, Records, report_progress
+from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, ExpectedError
 from nabladp.mechanisms.mwem.machine import Machine, answer_scale
 from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
@@ -212,7 +212,7 @@ class MWEM:
             machine.learn(model, picked[-1], noisy[-1], last=number == machine.plan.count - 1)
             changed = np.flatnonzero(model.theta != before)
             steps.append(Step(changed, (model.theta - before)[changed]))
-            report_progress(counts, "learning, round", number + 1, machine.plan.count)
+            counts.working("learning, round", number + 1, machine.plan.count)
         rounds = np.repeat(np.arange(len(picked)), [len(chosen) for chosen in picked])
         query = np.concatenate(picked)
         measured = Measured(rounds, query, np.concatenate(noisy), machine.scale[query])

@@ -14,7 +14,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.allocation import limited_by, source_units
-from nabladp.mechanisms.mechanism import Law, Records, report_progress
+from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.options import check_asked, choice, concentrated, concentrated_each, plan_options
 from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
 from nabladp.mechanisms.projection.calibration import Calibration, calibrate
@@ -97,7 +97,7 @@ class Projection:
         rows = max(counts.n, 1)
 
         def tell(done: int, total: int) -> None:
-            report_progress(counts, "projecting piece", done, total)
+            counts.working("projecting piece", done, total)
 
         shares = noisy / (queries.grids * rows)
         found = project(queries, shares, rows / calibration.count_scales, pieces, tell)  # [post-processing]

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import DomainTooLarge
-from nabladp.mechanisms.mechanism import Law, Records, report_progress
+from nabladp.mechanisms.mechanism import Law, Records
 from nabladp.mechanisms.options import check_asked, plan_options
 from nabladp.mechanisms.synthesis import checks
 from nabladp.mechanisms.synthesis.accounts import Limits
@@ -170,10 +170,10 @@ class Synthesis:
         course = self._course(counts.schema, counts.n)
 
         def progress(done: int, total: int) -> None:
-            report_progress(counts, "learning, round", done, total)
+            counts.working("learning, round", done, total)
 
         state = course.run(Truth(counts, course.design.wanted.sizes), noise, progress)
-        report_progress(counts, "drawing rows", 0, 0)
+        counts.working("drawing rows", 0, 0)
         return self._output(course.design, state, noise)
 
     def _course(self, schema: Schema, n: int) -> Course:

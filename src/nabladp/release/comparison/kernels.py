@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
+from nabladp.tables import Kernel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 22  # codes that are looked at together
 
 
-class Occurrences:
+class Occurrences(Kernel):
     """In how many rows each of some combinations occurs."""
 
     def __init__(self, names: Sequence[str], codes: Integers) -> None:
-        self.attributes = tuple(names)
+        self.attributes: tuple[str, ...] = tuple(names)
         self.order = np.lexsort(codes.T[::-1])
         self.keys = _keys(codes[self.order])
 
@@ -48,7 +49,7 @@ def _keys(codes: Integers) -> NDArray[np.void]:
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class Agreement(Kernel):
     """Rows by label and by what a learned rule says of them: a table of two by two."""
 
     features: tuple[str, ...]
@@ -56,11 +57,11 @@ class Agreement:
     says: Callable[[Integers], NDArray[Any]]  # of rows of codes: where the label's second value is predicted
 
     @property
-    def attributes(self) -> tuple[str, ...]:
+    def attributes(self) -> tuple[str, ...]:  # type: ignore[override]
         return (*self.features, self.label)
 
     @classmethod
-    def of(cls, mechanism: str, model: Any) -> Agreement:
+    def by(cls, mechanism: str, model: Any) -> Agreement:
         return cls(model.features, model.label, _RULES[mechanism](model))
 
     def __call__(self, batch: pa.RecordBatch) -> Integers:

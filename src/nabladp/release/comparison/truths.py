@@ -168,7 +168,7 @@ def _gram(release: Release, table: Table) -> Iterator[Compared]:
 def _learned(release: Release, table: Table) -> Iterator[Compared]:
     """How often the rule says what the rows say; released is only what was counted on rows held out."""
     output: Any = release.output
-    counts = table.fold(Agreement.of(release.mechanism, output))
+    counts = table.fold(Agreement.by(release.mechanism, output))
     rows = np.append(counts.sum(), counts.sum(axis=1))
     shares = np.append(np.trace(counts), np.diag(counts)) / np.maximum(rows, 1)
     names = [f"{output.label} = {release.schema[output.label].label(code)}" for code in (0, 1)]

@@ -31,7 +31,7 @@ def is_spark(source: Any) -> bool:
 class SparkFrame:
     frame: DataFrame
     in_memory = False
-    keeps_order = True  # what has none is refused by `check_places`
+    keeps_order = True  # what has none is refused by `check_row_order`
 
     def __post_init__(self) -> None:
         if ".connect." in type(self.frame).__module__:
@@ -68,7 +68,7 @@ class SparkFrame:
             sizes[row["part"]] = row["count"]
         return sizes
 
-    def check_places(self) -> None:
+    def check_row_order(self) -> None:
         """A row must stand in the same place in every pass. After a shuffle it does not: Spark deals rows out by what
         the columns in use hold, and fetches blocks as they come. A database promises no order either."""
         plan = self.frame._jdf.queryExecution().executedPlan().toString()

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from nabladp.errors import NablaDPError
 from nabladp.schema import Schema
-from nabladp.tables.counts import Kernel, Progress, whole, wrong_number_of_rows
+from nabladp.tables.counts import Progress, wrong_number_of_rows
 from nabladp.tables.duck import Batches
 from nabladp.tables.encode import Encoder, Finding, code_type
+from nabladp.tables.kernels import Kernel, integer_result
 from nabladp.tables.spark import tasks
 from nabladp.tables.spark.frame import SparkFrame
 from nabladp.tables.spark.jobs import Share, Stopped, act
@@ -47,8 +48,8 @@ class SparkTable(Table):
         self._spark = source.frame.sparkSession
         self._keeper = Keeper(source, schema)
 
-    def check_places(self, names: Sequence[str] = ()) -> None:
-        self._frame.check_places()
+    def check_row_order(self, names: Sequence[str] = ()) -> None:
+        self._frame.check_row_order()
 
     def load(self, names: Iterable[str], progress: Progress | None = None) -> None:
         """Nothing: what Spark keeps, it keeps when rows are counted."""
@@ -58,17 +59,18 @@ class SparkTable(Table):
 
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
         """As for any table. The kernel is first called here, with no rows, to learn the shape of its result."""
-        names = tuple(getattr(kernel, "attributes", self.schema.names))
-        by_position = bool(getattr(kernel, "by_position", False))
+        kernel = Kernel.of(kernel)
+        names = self.schema.names if kernel.attributes is None else tuple(kernel.attributes)
+        by_row_index = kernel.by_row_index
         n, nothing = self.n, self._no_rows(names)
-        shape = whole(kernel(nothing, 0) if by_position else kernel(nothing)).shape
+        shape = integer_result(kernel.at(nothing, 0)).shape
         cells = math.prod(shape)
-        frame, rows = self._in_place(names) if by_position else self._rows(names, n)
-        if not by_position:
+        frame, rows = self._in_place(names) if by_row_index else self._rows(names, n)
+        if not by_row_index:
             codes = n * Encoder(self.schema, names).bytes_per_row()
             frame = frame.coalesce(most_tasks(self._cores, codes, cells))
         branches = -(-self._cores // CORES_PER_BRANCH)
-        fold = tasks.Fold(rows, kernel, branches, CHUNK, self._frame.sizes if by_position else None)
+        fold = tasks.Fold(rows, kernel, branches, CHUNK, self._frame.sizes if by_row_index else None)
         total, seen = self._summed(frame, fold, cells, None if progress is None else _in_rows(progress, n))
         if seen != n:
             raise wrong_number_of_rows()
@@ -82,7 +84,7 @@ class SparkTable(Table):
 
     def _in_place(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
         """Always the same columns, whichever are asked for, so that every pass meets every row in the same place."""
-        self.check_places()
+        self.check_row_order()
         columns = self.schema.names
         return self._frame.columns(columns), tasks.FromValues(Encoder(self.schema, names), columns)
 

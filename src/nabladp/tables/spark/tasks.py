@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from nabladp.errors import DataError, NablaDPError
 from nabladp.schema import Schema
-from nabladp.tables.counts import Kernel, added
 from nabladp.tables.duck import batch_rows
 from nabladp.tables.encode import Encoder, encode_column
+from nabladp.tables.kernels import Kernel, Total
 from nabladp.tables.spark.records import error_of, fault_of, record
 
 _KEPT_BYTES = 1 << 20  # of codes in a record
@@ -138,21 +138,15 @@ class Fold:
             yield record(number, partition % self.branches, seen if number == 0 else 0, data)
 
     def _summed(self, batches: Batches, partition: int) -> tuple[NDArray[np.int64] | None, int]:
-        total, seen = None, 0
-        first = 0 if self.sizes is None else int(self.sizes[:partition].sum())
-        in_place = None if self.sizes is not None else getattr(self.kernel, "add_to", None)
+        total = Total(self.kernel, 0 if self.sizes is None else int(self.sizes[:partition].sum()))
         for batch in batches:
-            if total is not None and in_place is not None:
-                in_place(total, batch)
-            else:
-                total = added(total, self.kernel(batch) if self.sizes is None else self.kernel(batch, first + seen))
-            seen += batch.num_rows
-        if self.sizes is not None and seen != (self.sizes[partition] if partition < len(self.sizes) else 0):
+            total.add(batch)
+        if self.sizes is not None and total.rows != (self.sizes[partition] if partition < len(self.sizes) else 0):
             raise DataError(
                 "The rows of the Spark table are not spread over its partitions in the same way each time.",
                 fix="Write it to Parquet or Delta and release from there, or leave out holdout and responses.",
             )
-        return total, seen
+        return total.sum, total.rows
 
 
 def partition_id() -> int:

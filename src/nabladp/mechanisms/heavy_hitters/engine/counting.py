@@ -19,6 +19,7 @@ from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Li
 from nabladp.mechanisms.heavy_hitters.engine.sifting import Counted, one_by_one, sifted
 from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent as Frequent
 from nabladp.mechanisms.heavy_hitters.planning.certificate import LEAST_SHARE
+from nabladp.tables import Kernel
 
 LARGEST_SHARE = 1 << 20  # of a product in a pass that counts several
 _LEAST_BUCKETS = 6  # bits
@@ -47,7 +48,7 @@ class Window:
         return first if isinstance(first, Listed) and isinstance(first.inner[0], Buckets) else None
 
 
-class Tally:
+class Tally(Kernel):
     """A kernel for ``fold``: how many rows lie in each cell of some windows, all in one vector.
 
     For fewer than 2³² rows, a number of the vector holds two counts of 32 bits: sums never carry from one to the other.
@@ -55,7 +56,9 @@ class Tally:
 
     def __init__(self, windows: Sequence[Window], rows: int) -> None:
         self.windows = tuple(windows)
-        self.attributes = tuple(dict.fromkeys(name for window in windows for name in window.product.names))
+        self.attributes: tuple[str, ...] = tuple(
+            dict.fromkeys(name for window in windows for name in window.product.names)
+        )
         self.kind = np.dtype(np.uint32 if rows < 1 << 32 else np.int64)
         self.bounds = list(accumulate((window.stop - window.start for window in windows), initial=0))
         self.shared = _shared(windows)

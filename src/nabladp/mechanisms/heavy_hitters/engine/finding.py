@@ -40,7 +40,6 @@ from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent
 from nabladp.mechanisms.heavy_hitters.planning.search import MEMORY
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
-from nabladp.mechanisms.mechanism import report_progress
 from nabladp.noise import NoiseSource
 from nabladp.tables import Counts
 
@@ -82,10 +81,10 @@ def find(counts: Counts, names: Sequence[str], settings: Settings, noise: NoiseS
     search = _Search(counts, names, settings, noise, memory / 4)
     levels = settings.tree.levels
     for level, positions in enumerate(levels):
-        report_progress(counts, "level", level, len(levels))
+        counts.working("level", level, len(levels))
         search.list_level(positions)
     found = Found(settings.tree, tuple(search.lists), search.released_counts())
-    report_progress(counts, "level", len(levels), len(levels))
+    counts.working("level", len(levels), len(levels))
     return found
 
 

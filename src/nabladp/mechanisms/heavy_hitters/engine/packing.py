@@ -15,12 +15,12 @@ from nabladp.arrays import Integers
 from nabladp.mechanisms.heavy_hitters.engine.counting import Tally, columns_of
 from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
 from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Part
-from nabladp.tables import Counts
+from nabladp.tables import Counts, Kernel
 
 _ROWS = 1 << 16  # counted at a time
 
 
-class Packing:
+class Packing(Kernel):
     """For ``fold``, where batches come one after the other: the rows' numbers by some parts, as they come."""
 
     def __init__(self, parts: Sequence[Part], rows: int) -> None:
@@ -59,7 +59,7 @@ class Packed:
     @classmethod
     def of(cls, counts: Counts, parts: Mapping[str, Part], most: float) -> Packed | None:
         """A column for every part, if all of them take at most so many bytes."""
-        if not getattr(counts, "one_process", False) or not counts.n:  # rows never leave the machines they are on
+        if not counts.one_process or not counts.n:  # rows never leave the machines they are on
             return None
         packing = Packing(list(parts.values()), counts.n)
         if packing.bytes > most:

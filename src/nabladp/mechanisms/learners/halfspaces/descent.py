@@ -24,7 +24,7 @@ from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.hinge import LEVELS, WEIGHT_GRID, Rows, Vectors
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, curve
 from nabladp.mechanisms.learners.halfspaces.whitening import Whitening
-from nabladp.mechanisms.mechanism import Law, report_progress
+from nabladp.mechanisms.mechanism import Law
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -143,7 +143,7 @@ class Descent:
         for step in range(self.steps):
             on_grid = np.rint(weights * WEIGHT_GRID).clip(-_LARGEST, _LARGEST).astype(np.int64)
             weights = weights + rate * (rows.sums(on_grid) + drawn[step])  # [step-noise]
-            report_progress(counts, "learning, step", step + 1, self.steps)
+            counts.working("learning, step", step + 1, self.steps)
             if 2 * (step + 1) > self.steps:  # the mean of the later half
                 total, taken = total + weights, taken + 1
         return Fitted(whitening.weights(_mean(total, taken)), self._facts(whitening, scale))

@@ -21,11 +21,11 @@ from nabladp.errors import AuditError, BudgetError
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, costs, curve
-from nabladp.mechanisms.mechanism import Law, report_progress
+from nabladp.mechanisms.mechanism import Law
 from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.tables import Counts
+from nabladp.tables import Counts, Kernel
 
 WEIGHT_GRID = 1 << 20  # weights are multiples of 1/this: sums of them are exact in doubles
 ROW_GRID = 1 << 16  # a row's tanh is a multiple of 1/this
@@ -106,7 +106,7 @@ class Gradient:
             return np.asarray((sums + drawn) / (ROW_GRID * counts.n), dtype=np.float64)
 
         def told(step: int) -> None:
-            report_progress(counts, "learning, step", step, self.steps)
+            counts.working("learning, step", step, self.steps)
 
         weights = self.descend(target, noisy, told)
         return Fitted(weights / WEIGHT_GRID, {"steps": self.steps, "noise_scale": self.scale / ROW_GRID})
@@ -132,12 +132,12 @@ class Gradient:
         raise AuditError("The law of noisy steps is not worked out.", fix="Audit its sums: method='average'.")
 
 
-class TanhSums:
+class TanhSums(Kernel):
     """A kernel: Σ tanh(⟨w, x⟩/2)·x over rows, tanh rounded to the grid for each row by itself."""
 
     def __init__(self, columns: SignedColumns, weights: Integers) -> None:
         self.columns, self.weights = columns, weights
-        self.attributes = columns.attributes
+        self.attributes: tuple[str, ...] = columns.attributes
 
     def __call__(self, batch: pa.RecordBatch) -> Integers:
         signs = self.columns.matrix({name: batch.column(name).to_numpy() for name in self.attributes})

@@ -16,7 +16,7 @@ from nabladp.arrays import Integers
 from nabladp.kernels import compiled
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.halfspaces.whitening import Whitening
-from nabladp.tables import Counts
+from nabladp.tables import Counts, Kernel
 
 LEVELS = 1 << 8  # a row counts this many times, up to half the margin; then less and less
 WEIGHT_GRID = 1 << 20  # weights are multiples of 1/this: inner products are exact in doubles
@@ -49,7 +49,7 @@ class Vectors:
         return found
 
 
-class HingeSums:
+class HingeSums(Kernel):
     """A kernel: one step's sums, from rows as they are read."""
 
     def __init__(self, vectors: Vectors, weights: Integers) -> None:
@@ -59,7 +59,7 @@ class HingeSums:
         return hinge_sums(self.vectors.of(batch), self.weights, self.vectors.whitening.radius)
 
 
-class Kept:
+class Kept(Kernel):
     """For ``fold`` where batches come one after the other: all rows' vectors, as they come, in one array."""
 
     def __init__(self, vectors: Vectors, rows: int) -> None:
@@ -93,7 +93,7 @@ class Rows:
         self.counts, self.vectors = counts, vectors
         self.kept: NDArray[Any] | None = None
         kept = Kept(vectors, counts.n)
-        if getattr(counts, "one_process", False) and kept.bytes <= most:  # rows never leave the machines they are on
+        if counts.one_process and kept.bytes <= most:  # rows never leave the machines they are on
             self.kept = kept.seen(counts.fold(kept))
 
     def sums(self, weights: Integers) -> Integers:

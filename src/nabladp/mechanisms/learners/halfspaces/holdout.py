@@ -26,7 +26,7 @@ from nabladp.noise.parameters import confidence
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Rho
-from nabladp.tables import Counts, PartOfRows
+from nabladp.tables import Counts, Kernel, PartOfRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class HoldoutPlan:
         return Holdout(rows.n, right + drawn, self.scale)
 
 
-class RightAnswers:
+class RightAnswers(Kernel):
     """A kernel: on how many rows a halfspace gives the label."""
 
     def __init__(self, halfspace: Halfspace, features: tuple[str, ...], label: str) -> None:

@@ -191,7 +191,7 @@ class HalfspaceLearner(Learner):
         """Whether the number of rows decides how the label is treated: answers are best where there are fewest."""
         return self.label_treatment is None and self.method != "exact" and self.learner(schema, 0).randomizes
 
-    def needs_places(self, schema: Schema, n: int) -> bool:
+    def needs_row_order(self, schema: Schema, n: int) -> bool:
         """Whether rows must keep their places from pass to pass: to hold some out, or to draw one answer for each."""
         learner = self.learner(schema, n)
         counts_answers = isinstance(learner, Exact) and isinstance(learner.candidates, AllHalfspaces)

@@ -20,6 +20,7 @@ from nabladp.mechanisms.learners.halfspaces.response import Response
 from nabladp.mechanisms.learners.halfspaces.task import Task, curve
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
+from nabladp.tables import Kernel
 
 _FINE = 1 << 80
 _FREE = Fraction(64)  # the rate where nothing protected moves a score
@@ -67,7 +68,7 @@ class Pick:
         return Promise(candidates, self.loss, float(self.rate * self.moved(1)), self.keep)
 
 
-class RowScores:
+class RowScores(Kernel):
     """A kernel: the scores of some halfspaces, from rows. ``keep`` below 1 makes those of answers unbiased."""
 
     def __init__(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -28,7 +28,7 @@ from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.values import Rho
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import Counts, Kernel, Marginals, Progress
+from nabladp.tables import Counts, Kernel, Progress
 
 
 def response_cost(keep: Fraction) -> Fraction:
@@ -136,24 +136,17 @@ class Fixed:
 Draw = Callable[[Integers, int], Integers]  # of labels, and the place of the first
 
 
-class AnsweredRows:
+class AnsweredRows(Counts):
     """A table with the answers beside the labels; one pass only."""
 
     def __init__(self, counts: Counts, response: Response, draw: Draw) -> None:
+        self.schema = response.schema
         self._counts, self._response, self._draw = counts, response, draw
         self._fresh = True
 
     @property
     def n(self) -> int:
         return self._counts.n
-
-    @property
-    def schema(self) -> Schema:
-        return self._response.schema
-
-    def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[Integers]:
-        kernel = Marginals(self.schema, sets)
-        return kernel.split(self.fold(kernel, progress))
 
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> Integers:
         if not self._fresh:  # [one-answer]
@@ -163,14 +156,17 @@ class AnsweredRows:
         return self._counts.fold(_WithAnswers(kernel, label, self._response.answer, self._draw), progress)
 
 
-class _WithAnswers:
-    by_position = True
+class _WithAnswers(Kernel):
+    by_row_index = True
 
     def __init__(self, kernel: Kernel, label: str, answer: str, draw: Draw) -> None:
         self.kernel, self.label, self.answer, self.draw = kernel, label, answer, draw
-        wanted: tuple[str, ...] = kernel.attributes  # type: ignore[attr-defined]
+        wanted = kernel.attributes or ()
         self.attributes = tuple(dict.fromkeys((*(name for name in wanted if name != answer), label)))
 
-    def __call__(self, batch: pa.RecordBatch, first: int) -> Integers:
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        return self.at(batch, 0)
+
+    def at(self, batch: pa.RecordBatch, first: int) -> Integers:
         labels = batch.column(self.label).to_numpy().astype(np.int64)
         return self.kernel(batch.append_column(self.answer, pa.array(self.draw(labels, first).astype(np.uint8))))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Integers
 from nabladp.kernels import compiled
 from nabladp.mechanisms.learners.thresholds.design import Design
+from nabladp.tables import Kernel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ def mistakes(counts: Counts, names: Sequence[str], label: str, thresholds: Codes
     return np.asarray(below[:, 1] + table[:, 0].sum() - below[:, 0])  # [mistakes]
 
 
-class Ranks:
+class Ranks(Kernel):
     """A kernel for ``fold``: rows by how many thresholds they reach, and by label."""
 
     def __init__(self, names: tuple[str, ...], label: str, thresholds: Codes) -> None:

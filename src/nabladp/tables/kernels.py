@@ -1,19 +1,23 @@
-"""Many marginals at once: joint histograms of several attributes are counted, the marginals inside are summed out.
+"""Kernels: what is added up over all rows, a batch of codes at a time. The most used one counts many marginals at once.
 
-Counting a joint histogram costs little more than counting one marginal, and five attributes hold ten pairs. So the
-wanted sets are covered, greedily, by joint histograms that stay small enough for a processor's cache.
+Joint histograms of several attributes are counted, and the marginals inside are summed out. Counting a joint histogram
+costs little more than counting one marginal, and five attributes hold ten pairs. So the wanted sets are covered,
+greedily, by joint histograms that stay small enough for a processor's cache.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, combinations, permutations
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import DomainTooLarge, MechanismError
 from nabladp.schema import Schema
 
@@ -21,15 +25,87 @@ MOST_CELLS = 1 << 27  # of one marginal: a gigabyte
 MOST_CELLS_IN_ALL = 1 << 28
 MOST_AXES = 60  # of a joint histogram; arrays have at most 64
 CACHED_CELLS = 1 << 15  # a joint histogram this small stays in cache while it is counted
-Counts = NDArray[np.int64]
 
 
-class Marginals:
-    """A kernel for ``fold``: batches of codes to one vector of counts, which :meth:`split` cuts into marginals."""
+class Kernel(ABC):
+    """Maps a batch of codes to an int64 array of one fixed shape; the results of all batches are added.
+
+    A kernel is picklable, because other machines may run it, and draws nothing. ``attributes`` are the columns it needs
+    (None: all of them). With ``by_row_index``, rows come in their own order and ``at`` is given the index of a batch's
+    first row. ``add_to`` may be overridden to add in place, which spares an array for every batch.
+    """
+
+    attributes: tuple[str, ...] | None = None
+    by_row_index: bool = False
+
+    @abstractmethod
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        """The result for these rows."""
+
+    def at(self, batch: pa.RecordBatch, first: int) -> Integers:
+        """The result for these rows, the first of which has this row index in the table."""
+        return self(batch)
+
+    def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
+        add(total, self(batch))
+
+    @staticmethod
+    def of(function: Kernel | Callable[[pa.RecordBatch], Integers]) -> Kernel:
+        """A kernel as it is; a plain function of a batch as a kernel that needs all columns."""
+        if isinstance(function, Kernel):
+            return function
+        if isinstance(function, FunctionType):
+            return _Function(function)
+        raise MechanismError("A kernel inherits Kernel, or is a plain function.", fix="Inherit nabladp.tables.Kernel.")
+
+
+class _Function(Kernel):
+    def __init__(self, function: Callable[[pa.RecordBatch], Integers]) -> None:
+        self._function = function
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        return self._function(batch)
+
+
+def integer_result(part: Any) -> Integers:
+    if not isinstance(part, np.ndarray) or part.dtype != np.int64:
+        raise MechanismError("A kernel must return an int64 array.", fix="Convert its result with astype(np.int64).")
+    return part
+
+
+def add(total: Integers, part: Any) -> None:
+    found = integer_result(part)
+    if found.shape != total.shape:
+        raise MechanismError("A kernel must return arrays of one shape.", fix="Let its shape depend on nothing.")
+    total += found
+
+
+class Total:
+    """The sum of a kernel over batches, in order from row ``first`` on."""
+
+    def __init__(self, kernel: Kernel, first: int = 0) -> None:
+        self.kernel, self.first, self.rows = kernel, first, 0
+        self.sum: Integers | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self.sum is None:
+            self.sum = integer_result(self._of(batch)).copy()
+        elif self.kernel.by_row_index:
+            add(self.sum, self._of(batch))
+        else:
+            self.kernel.add_to(self.sum, batch)
+        self.rows += batch.num_rows
+
+    def _of(self, batch: pa.RecordBatch) -> Integers:
+        return self.kernel.at(batch, self.first + self.rows) if self.kernel.by_row_index else self.kernel(batch)
+
+
+class Marginals(Kernel):
+    """Batches of codes to one vector of counts, which :meth:`split` cuts into marginals."""
 
     def __init__(self, schema: Schema, sets: Iterable[Sequence[str]]) -> None:
         self.sets = [_checked(schema, names) for names in sets]
-        self.attributes = tuple(dict.fromkeys(name for names in self.sets for name in names))
+        self.attributes: tuple[str, ...] = tuple(dict.fromkeys(name for names in self.sets for name in names))
         self.sizes = {name: schema[name].size for name in self.attributes}
         self.joints, self.home = cover(self.sets, self.sizes)
         cells = (math.prod(self.sizes[name] for name in joint) for joint in self.joints)
@@ -37,12 +113,12 @@ class Marginals:
         if self.bounds[-1] > MOST_CELLS_IN_ALL:
             raise too_large("The marginals asked for", self.attributes, self.bounds[-1], MOST_CELLS_IN_ALL)
 
-    def __call__(self, batch: pa.RecordBatch) -> Counts:
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
         total = np.zeros(self.bounds[-1], dtype=np.int64)
         self.add_to(total, batch)
         return total
 
-    def add_to(self, total: Counts, batch: pa.RecordBatch) -> None:
+    def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
         """Add a batch's counts in place, which spares a vector for every batch."""
         columns = {name: batch.column(name).to_numpy() for name in self.attributes}
         for i, joint in enumerate(self.joints):
@@ -56,11 +132,11 @@ class Marginals:
             else:  # far more cells than rows: touch only those that occur
                 np.add.at(part, cells, 1)
 
-    def split(self, total: Counts) -> list[Counts]:
+    def split(self, total: Integers) -> list[Integers]:
         """The marginals in the order they were asked for, each with its axes in the order of its attributes."""
         return [self._marginal(total, names) for names in self.sets]
 
-    def _marginal(self, total: Counts, names: tuple[str, ...]) -> Counts:
+    def _marginal(self, total: Integers, names: tuple[str, ...]) -> Integers:
         i = self.home[frozenset(names)]
         joint = self.joints[i]
         table = self._part(total, i).reshape([self.sizes[name] for name in joint])
@@ -68,7 +144,7 @@ class Marginals:
         kept = [name for name in joint if name in names]
         return np.array(table.transpose([kept.index(name) for name in names]), dtype=np.int64, order="C")
 
-    def _part(self, total: Counts, i: int) -> Counts:
+    def _part(self, total: Integers, i: int) -> Integers:
         return total[self.bounds[i] : self.bounds[i + 1]]
 
 
@@ -108,7 +184,7 @@ def cover(
     return joints, home
 
 
-def _grown(joint: list[int], size: NDArray[np.float64], shared: NDArray[np.float64], most: int) -> list[int]:
+def _grown(joint: list[int], size: Floats, shared: Floats, most: int) -> list[int]:
     cells = float(np.prod(size[joint]))
     gain = shared[joint].sum(axis=0)
     while len(gain) and len(joint) < MOST_AXES:
