@@ -160,6 +160,8 @@ def cost(
             else:
                 whatever = "Not knowing the number of rows, this" if answer["any_rows"] else "This"
                 say(f"{whatever} plan does not fit. Nothing was spent.", "bold red")
+                if priced.largest is not None:
+                    say(priced.largest.sentence)
         if not answer["fits"]:
             raise typer.Exit(1)
 

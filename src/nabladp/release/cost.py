@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
@@ -12,6 +12,9 @@ from nabladp.privacy.budget import members
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.units import rounded, to_float
 from nabladp.schema import Schema
+
+if TYPE_CHECKING:
+    from nabladp.release.largest import Largest
 
 DELTA = 1e-6
 
@@ -54,6 +57,7 @@ class Cost:
     adversaries: Mapping[str, tuple[str, ...]] | None = None
     delta: float = DELTA
     any_rows: tuple[str, ...] = ()  # releases whose cost is shown for any number of rows; see `waits_for_rows`
+    largest: Largest | None = None  # what would still fit, where this does not
 
     @property
     def fits(self) -> bool:
@@ -72,6 +76,7 @@ class Cost:
     def to_json(self) -> dict[str, Any]:
         return {
             "fits": self.fits,
+            "largest_budget": self.largest and self.largest.to_json(),
             "any_rows": list(self.any_rows),
             **figures(self.guarantee, self.adversaries or {}, self.delta),
             "limits": [line.to_json() for line in self.lines],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +12,12 @@ from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import error_json
 from nabladp.release.plan import Plan
+from nabladp.release.scaling import as_toml, is_budget, scaled
 
 FACTORS = tuple(2 ** (step / 2) for step in range(-6, 7))  # of every ε: from an eighth of the plan's to eight times it
 PLANNED = FACTORS.index(1.0)
 MOST_FIGURES = 200  # of one release
 TOGETHER = "all marginals, on average"
-_DIGITS = 4
-_ONE, _SEVERAL, _PLAIN = (
-    ("budget", "holdout_budget", "person"),
-    ("budgets", "sets"),
-    ("label_epsilon", "feature_epsilon"),
-)
 Tell = Callable[[str, int, int], None]
 Totals = tuple[str | None, str | None, str | None]  # exact units of ρ, of pure ε, and of ρ of what is not pure
 
@@ -38,7 +32,7 @@ class Step:
     errors: Mapping[str, float | None]
 
     def to_json(self) -> dict[str, Any]:
-        budget = [f"{name} = {_toml(value)}" for name, value in self.options.items() if _is_budget(self.options, name)]
+        budget = [f"{name} = {as_toml(value)}" for name, value in self.options.items() if is_budget(self.options, name)]
         return {"budget": budget, "totals": [list(own) for own in self.totals], "epsilon": self.epsilon}
 
 
@@ -110,48 +104,6 @@ def _step(plan: Plan, mechanism: Mechanism, factor: float, sets: Sequence[tuple[
     each = [guarantee.epsilon(name, plan.delta) for name in guarantee.universe.protected]
     worst = max(each, default=math.inf)
     return Step(options, tuple(_totals(guarantee, own) for own in sets), _finite(worst), errors)
-
-
-def scaled(options: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """The options of a mechanism with every budget changed so that its ε is so many times as large.
-
-    Rounded to a few digits, so that what is shown is what was priced.
-    """
-    found = dict(options)
-    for name in options:
-        if not _is_budget(options, name):
-            continue
-        if name in _SEVERAL:
-            found[name] = {key: _times(value, factor) for key, value in options[name].items()}
-        else:
-            found[name] = _rounded(options[name] * factor) if name in _PLAIN else _times(options[name], factor)
-    return found
-
-
-def _is_budget(options: Mapping[str, Any], name: str) -> bool:
-    if name in _PLAIN:
-        return options.get(name) is not None
-    return name in (*_ONE, *_SEVERAL) and isinstance(options.get(name), Mapping)
-
-
-def _times(value: Mapping[str, Any], factor: float) -> dict[str, Any]:
-    """A budget in its plan-file form; ρ goes with the square of ε, δ stays."""
-    powers = {"rho": 2, "delta": 0}
-    return {
-        name: own if name == "delta" else _rounded(own * factor ** powers.get(name, 1)) for name, own in value.items()
-    }
-
-
-def _toml(value: Any) -> str:
-    """As a plan file has it."""
-    if not isinstance(value, Mapping):
-        return f"{value:g}"
-    inside = [f"{name if name.isidentifier() else json.dumps(name)} = {_toml(own)}" for name, own in value.items()]
-    return f"{{ {', '.join(inside)} }}"
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
 
 
 def _totals(guarantee: Guarantee, attributes: tuple[str, ...]) -> Totals:

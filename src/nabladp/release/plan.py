@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import NablaDPError, PlanError, SourceError
+from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file
+from nabladp.errors import NablaDPError, PlanError, SourceError, shown, suggestion
 from nabladp.mechanisms import Mechanism, mechanism_class
+from nabladp.mechanisms.options import MOST_ROWS
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending, no_ledger
 from nabladp.privacy.ledger.limits import check_limits, check_same_budget, cost_of, keys_of, widened
 from nabladp.release.books import open_existing
-from nabladp.release.cost import DELTA, Cost, limit_lines, price, without_rows
+from nabladp.release.cost import DELTA, Cost, price, without_rows
+from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
 from nabladp.release.record import Release
 from nabladp.release.session import Session
@@ -57,24 +58,24 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        where = Path(path)
+        where = as_path(path, "The plan")
+        told = shown(where.name)
         try:
-            text = where.read_text(encoding="utf-8")
+            text = read_file(where, f"The plan {told}").decode("utf-8")
+        except SourceError:
+            raise
         except OSError:
             raise SourceError(
-                f"There is no readable plan {str(path)!r}.", fix="Give the path of a plan.toml."
+                f"There is no readable plan {shown(str(path))}.", fix="Give the path of a plan.toml."
             ) from None
         except UnicodeDecodeError:
-            raise PlanError(f"{where.name!r} is not UTF-8 text.", fix="Save it as UTF-8.") from None
-        try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise PlanError(f"{where.name!r} is not valid TOML: {error}.", fix="Correct that line.") from None
-        return cls.of(data, where.resolve().parent, f"{where.stem}-release")
+            raise PlanError(f"{told} is not UTF-8 text.", fix="Save it as UTF-8.") from None
+        return cls.of(parse_toml(text, told, PlanError), where.resolve().parent, f"{where.stem}-release")
 
     @classmethod
     def of(cls, data: Mapping[str, Any], folder: Path, out: str = "release") -> Plan:
-        _known(data, "")
+        folder = as_path(folder, "The folder of the plan")
+        _known(expect(data, dict, "A plan", "Give a table with [table], [budget] and [[release]]."), "")
         table, budget = _part(data, "table"), _part(data, "budget")
         report = _part(data, "report") if "report" in data else {}
         ledger = _text(budget, "budget", "ledger", "ledger.db")
@@ -99,10 +100,9 @@ class Plan:
 
     def cost(self) -> Cost:
         """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
-        guarantee, errors = price(self.releases, self.schema, self.rows or 0, self.rows_per_person)
         standing = self._standing() if self.has_ledger() else self._unspent()
-        waiting = without_rows(self.releases, self.rows)
-        return Cost(guarantee, errors, limit_lines(standing, guarantee), self.adversaries, self.delta, waiting)
+        shown = {"adversaries": self.adversaries, "delta": self.delta}
+        return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **shown)
 
     def has_ledger(self) -> bool:
         return Ledger.exists(self.ledger)
@@ -133,7 +133,8 @@ class Plan:
         guarantee, _ = price(ready, self.schema, rows or 0, self.rows_per_person)
         standing = self._unspent()
         keys = keys_of(Universe.of(self.schema), [line.limit for line in standing])
-        check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
+        with naming_largest(self.releases, self.schema, rows, self.rows_per_person, lambda: standing):
+            check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
 
     def session(self, noise: NoiseSource | None = None, *, new_ledger: bool = False) -> Session:
         return self._session(self._table(), noise, new_ledger)
@@ -252,7 +253,12 @@ def _adversaries(data: Mapping[str, Any], schema: Schema) -> dict[str, tuple[str
                 "An [[adversary]] needs a name and attributes.", fix='Write attributes = ["income", "health"].'
             )
         if name in found:
-            raise PlanError(f"Two adversaries have the name {name!r}.", fix="Give each [[adversary]] its own.")
+            raise PlanError(f"Two adversaries have the name {shown(name)}.", fix="Give each [[adversary]] its own.")
+        if not all(isinstance(attribute, str) for attribute in attributes):
+            raise PlanError(
+                f"The attributes of the adversary {shown(name)} are names.",
+                fix='Write attributes = ["income", "health"].',
+            )
         Universe.of(schema).sources(attributes)
         found[name] = tuple(attributes)
     return found
@@ -277,23 +283,26 @@ def _text(part: Mapping[str, Any], section: str, name: str, example: str) -> str
     text = part.get(name)
     if not isinstance(text, str) or not text.strip():
         raise PlanError(f"[{section}] needs {name!r}, as text.", fix=f'Write, for instance, {name} = "{example}".')
+    if "\0" in text:
+        raise PlanError(f"{name!r} of [{section}] holds a zero byte.", fix="Remove it.")
     return text
 
 
 def _count(part: Mapping[str, Any], name: str, meaning: str) -> int | None:
     value = part.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise PlanError(f"{name!r} in [table] is {meaning}.", fix="Give a whole number above zero.")
+    if value is not None and not is_whole(value, 1, MOST_ROWS):
+        raise PlanError(
+            f"{name!r} in [table] is {meaning}.", fix=f"Give a whole number above zero, up to {MOST_ROWS:,}."
+        )
     return value
 
 
 def _known(part: Mapping[str, Any], section: str) -> None:
     for name in part:
         if name not in _KEYS[section]:
-            near = difflib.get_close_matches(name, _KEYS[section], n=1)
             where = f"[{section}]" if section else "A plan"
-            fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(_KEYS[section])}."
-            raise PlanError(f"{where} has no entry {name!r}.", fix=fix)
+            fix = suggestion(name, _KEYS[section], f"Known: {', '.join(_KEYS[section])}.")
+            raise PlanError(f"{where} has no entry {shown(name)}.", fix=fix)
 
 
 def _source(folder: Path, table: Mapping[str, Any]) -> str | Mapping[str, Any]:

@@ -1,0 +1,169 @@
+"""The largest budget that the ledger would still accept, for a request that it refuses."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, Decimal
+from typing import Any
+
+from nabladp.errors import BudgetExceeded, NablaDPError
+from nabladp.mechanisms import Mechanism
+from nabladp.privacy import Guarantee
+from nabladp.privacy.ledger import Spending
+from nabladp.release.cost import Cost, Line, limit_lines, price, without_rows
+from nabladp.release.scaling import as_python, budgets_of, scaled
+from nabladp.schema import Schema
+
+_DIGITS, _MOST_TRIES, _MOST_SECONDS, _MOST_SHOWN = 3, 12, 2.0, 4
+_NOTHING = 30  # less than 2⁻³⁰ of a limit is left over from rounding
+Named = Sequence[tuple[str, Mechanism]]
+Options = tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Largest:
+    """Budgets that were checked against what is left: those asked for, times ``factor``, rounded down.
+
+    None of them where no budget fits: ``used_up`` then names the limit of which nothing is left.
+    """
+
+    factor: float | None = None
+    budgets: Mapping[str, Mapping[str, Any]] | None = None  # of each release, in the form of a plan file
+    used_up: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        if self.budgets is None or self.factor is None:
+            return f"Nothing is left of the limit {self.used_up!r}, so no budget fits."
+        only = [own for own in self.budgets.values() if list(own) == ["budget"]]
+        if len(only) == len(self.budgets) == 1:
+            return f"The largest budget that still fits is {as_python(only[0]['budget'])}."
+        parts = [f"{name!r} {_told(own)}" for name, own in list(self.budgets.items())[:_MOST_SHOWN]]
+        more = f" and {len(self.budgets) - _MOST_SHOWN} more" if len(self.budgets) > _MOST_SHOWN else ""
+        return f"At most {self.factor:g} times these budgets still fit: {', '.join(parts)}{more}."
+
+    def to_json(self) -> dict[str, Any] | None:
+        return None if self.budgets is None else {"factor": self.factor, "budgets": self.budgets}
+
+
+def largest_budget(named: Named, schema: Schema, n: int, rows_per_person: int, lines: Sequence[Line]) -> Largest | None:
+    """For a request whose ``lines`` break a limit. None where no factor helps, or finding one takes too long."""
+    if any(line.requested is None for line in lines):
+        return None
+    for line in lines:
+        if not line.fits and line.standing.left_units <= line.standing.limit.units >> _NOTHING:
+            return Largest(used_up=line.standing.limit.name)
+    search = _Search(named, schema, n, rows_per_person, [line.standing for line in lines])
+    return search.best(_growth(lines))
+
+
+def request_cost(
+    named: Named, schema: Schema, n: int | None, rows_per_person: int, standing: Sequence[Spending], **more: Any
+) -> Cost:
+    """What a request would cost, how it stands against the limits, and what would fit where it does not."""
+    guarantee, errors = price(named, schema, n or 0, rows_per_person)
+    lines, waiting = limit_lines(standing, guarantee), without_rows(named, n)
+    largest = None
+    if not waiting and not all(line.fits for line in lines):
+        largest = largest_budget(named, schema, n or 0, rows_per_person, lines)
+    return Cost(guarantee, errors, lines, any_rows=waiting, largest=largest, **more)
+
+
+@contextmanager
+def naming_largest(
+    named: Named, schema: Schema, n: int | None, rows_per_person: int, standing: Callable[[], Sequence[Spending]]
+) -> Iterator[None]:
+    """A refusal also names the largest budget that would be accepted, unless costs wait for the number of rows."""
+    try:
+        yield
+    except BudgetExceeded as error:
+        with suppress(Exception):  # a suggestion never hides the refusal
+            found = request_cost(named, schema, n, rows_per_person, standing()).largest
+            if found is not None:
+                error.fix = f"{found.sentence} {error.fix}"
+                error.fields["largest_budget"] = found.to_json()
+        raise
+
+
+@dataclass(frozen=True)
+class _Search:
+    named: Named
+    schema: Schema
+    n: int
+    rows_per_person: int
+    standing: Sequence[Spending]
+
+    def best(self, factor: float) -> Largest | None:
+        """Tries factors, each the last one times what its own costs leave room for, between one that fits and one
+        that does not."""
+        low, high, best, end = 0.0, 1.0, None, time.monotonic() + _MOST_SECONDS
+        for _ in range(_MOST_TRIES):
+            if not low < factor < high:
+                factor = math.sqrt(low * high) if low else high / 2
+            options = self._options(factor)
+            growth = self._room(options)
+            if growth is not None and growth >= 1:
+                low, best = factor, self._found(factor, options)
+            else:
+                high = factor
+            factor *= growth or 0.0
+            if time.monotonic() > end or (low and self._options(min(factor, high)) == self._options(low)):
+                break
+        return best
+
+    def _options(self, factor: float) -> Options:
+        return tuple(scaled(mechanism.to_json(), factor, _down) for _, mechanism in self.named)
+
+    def _room(self, options: Options) -> float | None:
+        """By which factor the budgets could grow; None where a mechanism refuses them."""
+        try:
+            made = [type(mechanism).from_plan(own) for (_, mechanism), own in zip(self.named, options, strict=True)]
+            parts = [mechanism.guarantee(self.schema, self.n) for mechanism in made]
+        except NablaDPError:
+            return None
+        lines = limit_lines(self.standing, Guarantee.compose(self.schema, parts).for_rows(self.rows_per_person))
+        growth = _growth(lines)
+        return max(1.0, growth) if all(line.fits for line in lines) else min(growth, math.nextafter(1.0, 0.0))
+
+    def _found(self, factor: float, options: Options) -> Largest:
+        names = (name for name, _ in self.named)
+        return Largest(_down(factor), {name: budgets_of(own) for name, own in zip(names, options, strict=True)})
+
+
+def _growth(lines: Sequence[Line]) -> float:
+    """By which factor every ε could grow until a limit is met, if costs went with ε (pure) or its square (ρ)."""
+    factors = []
+    for line in lines:
+        if line.requested is None:
+            return 0.0
+        if line.requested:
+            share = max(0, line.standing.left_units) / line.requested
+            factors.append(share if line.standing.limit.pure else math.sqrt(share))
+    return min(factors, default=math.inf)
+
+
+def _down(value: float) -> float:
+    """A few significant digits, rounded towards zero."""
+    exact = Decimal(repr(value))
+    return float(exact.quantize(Decimal((0, (1,), exact.adjusted() - _DIGITS + 1)), ROUND_DOWN)) if exact else 0.0
+
+
+def _told(budgets: Mapping[str, Any]) -> str:
+    if list(budgets) == ["budget"]:
+        return as_python(budgets["budget"])
+    return "with " + ", ".join(
+        f"{name} {as_python(value)}" if not _is_several(value) else f"{name} of {_number(len(value))}"
+        for name, value in budgets.items()
+    )
+
+
+def _number(several: int) -> str:
+    return "1 set" if several == 1 else f"{several} sets"
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values())
