@@ -69,7 +69,8 @@ class Ledger(Book):
             pen.write_down()
             return ledger
 
-        if store.create(ledger, now(), first) is None:
+        # Asked again after an answer that was lost, the database may know this very ledger already
+        if store.create(ledger, now(), first) is None and store.identity() != ledger:
             raise LedgerError(
                 f"There is a ledger {store.label!r} already.",
                 fix="Leave out --new-ledger (in Python new_ledger) to use it, or choose another path for a new one.",
