@@ -67,13 +67,13 @@ def once(moment: str, act: Callable[[], None]) -> Iterator[list[str]]:
         event.remove(Engine, what, listener)
 
 
-@pytest.mark.parametrize("moment", ["SELECT seq, hash FROM ledger_locked_head", "INSERT INTO entries", "COMMIT"])
+@pytest.mark.parametrize("moment", ["SELECT seq, hash FROM head FOR UPDATE", "INSERT INTO entries", "COMMIT"])
 def test_the_server_dies_in_the_middle_of_a_transaction(server: Server, address: str, moment: str) -> None:
     def restart() -> None:
         server.kill()
         threading.Timer(0.2, server.start).start()  # meanwhile nobody answers
 
-    with Ledger.open(address, NAMES, budget(3)) as ledger:
+    with Ledger.create(address, NAMES, budget(3)) as ledger:
         with once(moment, restart) as seen:
             entry = ledger.reserve(cost(), "first")
         assert seen and entry.seq == 2 and ledger.entry("first") == entry
@@ -81,7 +81,7 @@ def test_the_server_dies_in_the_middle_of_a_transaction(server: Server, address:
 
 
 def test_a_server_that_stays_away_is_named_and_nothing_is_booked(server: Server, address: str) -> None:
-    with Ledger.open(address, NAMES, budget(3), patience=0.5) as ledger:
+    with Ledger.create(address, NAMES, budget(3), patience=0.5) as ledger:
         with (
             once("INSERT INTO entries", server.kill),
             pytest.raises(SourceError, match="cannot be reached") as caught,
@@ -149,7 +149,7 @@ OPERATIONS: dict[str, Callable[[Ledger], Any]] = {
 def test_a_commit_without_an_answer_is_looked_up_and_never_repeated(
     server: Server, address: str, line: Line, broken: list[str]
 ) -> None:
-    with Ledger.open(address.replace(str(server.port), str(line.port)), NAMES, budget(9)) as ledger:
+    with Ledger.create(address.replace(str(server.port), str(line.port)), NAMES, budget(9)) as ledger:
         for name in ("first", "second"):
             ledger.reserve(cost(), name)
         for name, operation in OPERATIONS.items():
@@ -162,13 +162,25 @@ def test_a_commit_without_an_answer_is_looked_up_and_never_repeated(
         assert ledger.verify() == []
 
 
+@pytest.mark.parametrize("broken", ["asked", "answered"])
+def test_a_creation_without_an_answer_is_looked_up(server: Server, address: str, line: Line, broken: str) -> None:
+    with (
+        once("INSERT INTO entries", lambda: line.breaks.append(broken)) as seen,
+        Ledger.create(address.replace(str(server.port), str(line.port)), NAMES, budget(9)) as ledger,
+    ):
+        assert seen and line.breaks == [], "the line did break"
+        assert ledger.head.seq == 1 and ledger.reserve(cost(), "first").seq == 2 and ledger.verify() == []
+    with pytest.raises(LedgerError, match="already"):
+        Ledger.create(address, NAMES, budget(9))
+
+
 def test_an_outcome_that_stays_unknown_is_said_and_resolved_with_the_ticket(
     server: Server, address: str, line: Line
 ) -> None:
     def give_up() -> None:
         line.breaks, line.closed = ["answered"], True
 
-    with Ledger.open(address.replace(str(server.port), str(line.port)), NAMES, budget(9), patience=0.3) as ledger:
+    with Ledger.create(address.replace(str(server.port), str(line.port)), NAMES, budget(9), patience=0.3) as ledger:
         with once("COMMIT", give_up) as seen, pytest.raises(SourceError, match="not known") as caught:
             ledger.reserve(cost(), "job", ticket="job-17")
         assert seen and caught.value.fields == {"outcome": "unknown", "ticket": "job-17"}

@@ -7,11 +7,16 @@ from typing import Any
 
 import psycopg
 import pytest
-from first_format import write_postgres
-from postgres_server import Server
+from earlier_formats import EARLIER, LENGTH, give_roles_of_format_2, write_postgres
+from postgres_server import PASSWORD, Server
+from psycopg.sql import SQL, Identifier, Literal
 
-from nabladp.errors import BudgetExceeded, LedgerError
+from nabladp.errors import BudgetExceeded, LedgerError, SourceError
 from nabladp.privacy import Budget, Guarantee, Ledger, Rho
+from nabladp.privacy.ledger import rights
+from nabladp.privacy.ledger.entry import FORMAT
+from nabladp.privacy.ledger.history import problems
+from nabladp.privacy.ledger.store import Transaction
 
 NAMES = ("age", "income")
 BUDGET = Budget(per_attribute=Rho(1))
@@ -25,13 +30,13 @@ def cost(rho: float) -> Guarantee:
 def kept(server: Server) -> str:
     """A ledger of two entries that stays as it is."""
     address = server.database()
-    with Ledger.open(address, NAMES, BUDGET) as ledger:
+    with Ledger.create(address, NAMES, BUDGET) as ledger:
         ledger.reserve(cost(0.1), "first")
     return address
 
 
 def test_a_life_of_a_ledger(address: str) -> None:
-    with Ledger.open(address, NAMES, BUDGET) as ledger:
+    with Ledger.create(address, NAMES, BUDGET) as ledger:
         ledger.reserve(cost(0.4), "first")
         ledger.bind("first", "digest")
         ledger.reserve(cost(0.3), "second")
@@ -57,7 +62,7 @@ def test_a_server_with_other_habits(server: Server, address: str) -> None:
         "standard_conforming_strings = off",
     ):
         server.run(f"ALTER DATABASE {name} SET {habit}")
-    with Ledger.open(address, NAMES, Budget(per_attribute=Rho(100))) as ledger:
+    with Ledger.create(address, NAMES, Budget(per_attribute=Rho(100))) as ledger:
         threads = [
             threading.Thread(target=lambda i=i: [ledger.reserve(cost(0.01), f"{i}:{j}") for j in range(5)])
             for i in range(4)
@@ -73,7 +78,7 @@ def test_a_schema_of_its_own(server: Server, address: str) -> None:
     """The address may name it; a table of the same name elsewhere is not in the way."""
     server.run('CREATE SCHEMA "our ledger"', "CREATE TABLE entries (x int)", database=address.rsplit("/", 1)[1])
     own = f'{address}?options=-csearch_path%3D"our\\ ledger"'
-    with Ledger.open(own, NAMES, BUDGET) as ledger:
+    with Ledger.create(own, NAMES, BUDGET) as ledger:
         ledger.reserve(cost(0.1), "first")
         assert ledger.verify() == []
     with pytest.raises(LedgerError, match="something else"):
@@ -86,14 +91,14 @@ def test_a_server_that_may_forget_is_refused(server: Server, address: str) -> No
         while server.run("SHOW fsync") != [("off",)]:
             pass
         with pytest.raises(LedgerError, match="fsync off"):
-            Ledger.open(address, NAMES, BUDGET)
+            Ledger.create(address, NAMES, BUDGET)
         assert not Ledger.exists(address), "nor is one made"
-        Ledger.open(server.database(), NAMES, BUDGET, test=True).reserve(cost(0.1), "first")
+        Ledger.create(server.database(), NAMES, BUDGET, test=True).reserve(cost(0.1), "first")
     finally:
         server.run("ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
     while server.run("SHOW fsync") != [("on",)]:
         pass
-    Ledger.open(address, NAMES, BUDGET).reserve(cost(0.1), "first")
+    Ledger.create(address, NAMES, BUDGET).reserve(cost(0.1), "first")
 
 
 def test_a_writer_that_falls_silent_loses_the_lock(
@@ -102,17 +107,17 @@ def test_a_writer_that_falls_silent_loses_the_lock(
     """Its machine is asleep or cut off, with the head locked. The others go on; it finds out and tries again."""
     monkeypatch.setattr("nabladp.privacy.ledger.postgres._IDLE_MS", 300)
     held, go_on = threading.Event(), threading.Event()
-    with Ledger.open(address, NAMES, BUDGET) as silent, Ledger.open(address) as other:
-        head = type(silent._reader).standing
+    with Ledger.create(address, NAMES, BUDGET) as silent, Ledger.open(address) as other:
+        state = type(silent._follower).state
 
-        def standing(reader: Any, *arguments: Any, **named: Any) -> Any:
-            found = head(reader, *arguments, **named)
-            if reader is silent._reader and not held.is_set():
+        def locked(follower: Any, *arguments: Any, **named: Any) -> Any:
+            found = state(follower, *arguments, **named)
+            if follower is silent._follower and named.get("lock") and not held.is_set():
                 held.set()
                 go_on.wait(60)
             return found
 
-        monkeypatch.setattr(type(silent._reader), "standing", standing)
+        monkeypatch.setattr(type(silent._follower), "state", locked)
         asleep = threading.Thread(target=lambda: silent.reserve(cost(0.1), "silent"))
         asleep.start()
         held.wait(60)
@@ -120,6 +125,19 @@ def test_a_writer_that_falls_silent_loses_the_lock(
         go_on.set()
         asleep.join()
         assert other.entry("silent").seq == 3 and other.verify() == []
+
+
+def test_verification_sees_one_moment(address: str) -> None:
+    """Another client goes on while the chain is walked."""
+    with Ledger.create(address, NAMES, BUDGET) as ledger, Ledger.read(address) as reader:
+
+        def walk(transaction: Transaction) -> list[Any]:
+            before = transaction.head()
+            ledger.reserve(cost(0.1), "first")
+            assert transaction.head() == before != ledger.head
+            return list(problems(transaction))
+
+        assert reader._store.read(walk) == [] and reader.head.seq == 2
 
 
 def layout(server: Server, address: str) -> list[Any]:
@@ -135,37 +153,89 @@ def layout(server: Server, address: str) -> list[Any]:
     return [server.run(query, database=name) for query in (triggers, functions, columns, indexes)]
 
 
-def test_an_older_ledger_is_brought_up_to_date(server: Server, address: str, kept: str) -> None:
+@pytest.mark.parametrize("earlier", EARLIER)
+def test_an_older_ledger_is_brought_up_to_date(server: Server, address: str, kept: str, earlier: int) -> None:
     with server.connect(address.rsplit("/", 1)[1]) as connection:
-        write_postgres(connection)
+        write_postgres(connection, earlier)
     with Ledger.read(address) as ledger:
-        before = list(ledger.entries())
-        assert ledger.format == 1 and len(before) == 8 and ledger.verify() == []
-    with pytest.raises(LedgerError, match="older format 1") as caught:
+        before, figures = list(ledger.entries()), (ledger.spent(), ledger.guarantee())
+        assert ledger.format == earlier and len(before) == LENGTH[earlier]
+        assert {problem.what for problem in ledger.verify()} == {"rights"}, "what the old guards lack"
+    with pytest.raises(LedgerError, match=f"older format {earlier}") as caught:
         Ledger.open(address)
     assert "nabladp ledger migrate" in caught.value.fix
-    assert Ledger.migrate(address) == 1 and Ledger.migrate(address) == 2
-    with Ledger.open(address, NAMES, Budget(per_attribute=Rho(2))) as ledger:
+    assert Ledger.migrate(address) == earlier and Ledger.migrate(address) == FORMAT
+    with Ledger.open(address, NAMES) as ledger:
         *same, last = ledger.entries()
         assert same == before and last.kind == "format"
-        assert ledger.reserve(cost(0.125), "fourth").seq == 10 and ledger.spent_on(["age"]).rho == 1.0
-        assert ledger.verify() == []
+        assert (ledger.spent(), ledger.guarantee()) == figures and ledger.verify() == []
+        assert ledger.reserve(cost(0.125), "fourth").seq == LENGTH[earlier] + 2
+        assert ledger.spent_on(["age"]).rho == 1.0 and ledger.verify() == []
     assert layout(server, address) == layout(server, kept), "it is like one that was made today"
+
+
+def test_a_ledger_of_format_2_keeps_its_figures_and_roles_and_loses_the_hole(server: Server) -> None:
+    """As version 0.6.0 left it: functions with the owner's rights, one of them for everybody to execute."""
+    owner, curators, auditors, stranger = "office", ["clerk", 'cl"erk two'], ["board"], "stranger"
+    for role in (owner, *curators, *auditors, stranger):
+        server.run(SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(Identifier(role), Literal(PASSWORD)))
+    server.run(f"CREATE DATABASE second_format OWNER {owner}")
+    with server.connect("second_format", owner) as connection:
+        write_postgres(connection, 2)
+        give_roles_of_format_2(connection, curators, auditors)
+    address = server.address("second_format", owner)
+    with Ledger.read(address) as ledger:
+        before = list(ledger.entries()), ledger.spent(), ledger.guarantee(), ledger.unfinished()
+        told = {problem.text for problem in ledger.verify()}
+    assert "Everybody (PUBLIC) has the right EXECUTE on ledger_head_follows(), which goes with no role." in told
+    assert "The function ledger_locked_head() runs with the rights of its owner." in told
+    assert Ledger.migrate(address) == 2
+
+    with Ledger.read(address) as ledger:
+        entries = list(ledger.entries())
+        assert (entries[:-1], ledger.spent(), ledger.guarantee(), ledger.unfinished()) == before
+        assert ledger.verify() == [] and ledger.format == FORMAT
+    functions = "SELECT oid, prosecdef FROM pg_proc WHERE proname ~ '^ledger_'"
+    found = server.run(functions, database="second_format")
+    for function, with_owners_rights in found:
+        allowed = f"SELECT has_function_privilege('{stranger}', {function}::oid, 'EXECUTE')"
+        assert not with_owners_rights and server.run(allowed, database="second_format") == [(False,)]
+    assert found
+
+    for number, curator in enumerate(curators):
+        with Ledger.open(server.address("second_format", curator), NAMES) as ledger:
+            ledger.reserve(cost(0.0625), f"by {number}")
+            for call in (
+                lambda ledger=ledger: ledger.void("third", "x"),
+                lambda ledger=ledger: ledger.change_budget(Budget(per_attribute=Rho(9)), "x"),
+                lambda ledger=ledger: ledger.record_external(cost(0.1), "x", who="x"),
+            ):
+                with pytest.raises(SourceError, match="no right"):
+                    call()
+    with Ledger.open(server.address("second_format", auditors[0])) as ledger:
+        assert ledger.spent_on(["age"]).rho == 1.0 and ledger.verify() == []
+        with pytest.raises(SourceError, match="no right"):
+            ledger.reserve(cost(0.1), "x")
+    with pytest.raises(SourceError, match="no right"):
+        Ledger.read(server.address("second_format", stranger))
 
 
 def test_a_migration_that_fails_half_way_leaves_nothing(
     server: Server, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with server.connect(address.rsplit("/", 1)[1]) as connection:
-        write_postgres(connection)
+        write_postgres(connection, 1)
     before = layout(server, address)
+    guards = rights.guards
     with monkeypatch.context() as patch:
-        patch.setattr("nabladp.privacy.ledger.formats.CHANGES", {1: ("ALTER TABLE head ADD x int", "SELECT 1 / 0")})
+        more = ("ALTER TABLE head ADD x int", "SELECT 1 / 0")
+        patch.setattr(rights, "guards", lambda schema: (*guards(schema), *more))
         with pytest.raises(LedgerError, match="refused"):
             Ledger.migrate(address)
     assert layout(server, address) == before
     with Ledger.read(address) as ledger:
-        assert ledger.format == 1 and ledger.head.seq == 8 and ledger.verify() == []
+        assert ledger.format == 1 and ledger.head.seq == 8
+        assert {problem.what for problem in ledger.verify()} == {"rights"}
     assert Ledger.migrate(address) == 1
 
 
@@ -208,7 +278,7 @@ def test_nothing_is_changed_or_deleted_by_the_owner(server: Server, kept: str, s
 
 
 def test_a_row_that_conflicts_does_not_move_the_head(server: Server, address: str) -> None:
-    with Ledger.open(address, NAMES, BUDGET) as ledger:
+    with Ledger.create(address, NAMES, BUDGET) as ledger:
         ledger.reserve(cost(0.1), "first")
         forged = FORGED.format(seq=3, name="first", previous=HEAD) + " ON CONFLICT DO NOTHING"
         server.run(forged, database=address.rsplit("/", 1)[1])
@@ -226,9 +296,9 @@ def test_a_backup_is_a_ledger_again(server: Server, kept: str) -> None:
 
 
 def test_without_its_triggers_a_ledger_takes_nothing(server: Server, address: str) -> None:
-    with Ledger.open(address, NAMES, BUDGET) as ledger:
+    with Ledger.create(address, NAMES, BUDGET) as ledger:
         ledger.reserve(cost(0.1), "first")
         server.run("ALTER TABLE entries DISABLE TRIGGER ALL", database=address.rsplit("/", 1)[1])
         with pytest.raises(LedgerError, match="broken"):
             ledger.reserve(cost(0.1), "second")
-        assert ledger.verify() == [] and ledger.head.seq == 2
+        assert {problem.what for problem in ledger.verify()} == {"rights"} and ledger.head.seq == 2

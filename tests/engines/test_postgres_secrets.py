@@ -81,6 +81,9 @@ def test_commands_and_releases(server: Server, folder: Path, log: io.StringIO, m
     commands: list[list[str]] = [
         ["cost", "plan.toml"],
         ["release", "plan.toml"],
+        ["ledger", "create", "plan.toml"],
+        ["ledger", "create", "plan.toml"],
+        ["release", "plan.toml"],
         ["release", "plan.toml", "--to", "second"],
         ["ledger", address],
         ["ledger", "show", address, "--set", "age"],
@@ -109,11 +112,11 @@ def test_objects_in_use(server: Server, folder: Path, log: io.StringIO) -> None:
     address = server.database()
     Path("plan.toml").write_text(changed(PLAN, ("ledger.db", address)))
     plan = Plan.load("plan.toml")
-    session = plan.session()
+    session = plan.session(new_ledger=True)
     assert isinstance(session, Session)
     ledger = session.ledger
     store: Any = ledger._store
-    shown = [plan, session, ledger, ledger.label, store, store.place, store._engine, store._engine.url]
+    shown = [plan, session, ledger, ledger.label, store, store.database, store._engine, store._engine.url]
     assert SECRET not in " ".join(f"{thing} {thing!r}" for thing in shown)
     with pytest.raises(LedgerError) as caught:
         ledger.void("nobody", "x")
@@ -137,7 +140,11 @@ def test_a_server_that_refuses_or_is_not_there(server: Server, log: io.StringIO)
         right.replace("127.0.0.1", "no-such-host.invalid"),
         right.replace(f"keeper:{PASSWORD}@", "") + f"?user=keeper&password={PASSWORD}-wrong",
     ):
-        for call in (lambda a=address: Ledger.open(a, NAMES, BUDGET), lambda a=address: Ledger.read(a)):
+        for call in (
+            lambda a=address: Ledger.create(a, NAMES, BUDGET),
+            lambda a=address: Ledger.open(a, NAMES, BUDGET),
+            lambda a=address: Ledger.read(a),
+        ):
             with pytest.raises(SourceError, match="cannot be reached") as caught:
                 call()
             everywhere_silent(caught.value, log)
@@ -145,7 +152,7 @@ def test_a_server_that_refuses_or_is_not_there(server: Server, log: io.StringIO)
 
 def test_a_server_that_dies_meanwhile(program: Callable[[str], str], log: io.StringIO) -> None:
     with running_server(program("postgres")) as server:
-        ledger = Ledger.open(server.database(), NAMES, BUDGET, patience=0.1)
+        ledger = Ledger.create(server.database(), NAMES, BUDGET, patience=0.1)
         server.kill()
         with pytest.raises(SourceError) as caught:
             ledger.reserve(COST, "first")
@@ -179,7 +186,11 @@ def test_a_server_that_dies_meanwhile(program: Callable[[str], str], log: io.Str
 )
 def test_addresses_that_cannot_be_read(address: str, tmp_path: Path, log: io.StringIO) -> None:
     """Refused as such: taken for the name of a file or a host they would be shown."""
-    for call in (lambda: Ledger.open(address, NAMES, BUDGET), lambda: Ledger.read(address)):
+    for call in (
+        lambda: Ledger.create(address, NAMES, BUDGET),
+        lambda: Ledger.open(address, NAMES, BUDGET),
+        lambda: Ledger.read(address),
+    ):
         with pytest.raises((LedgerError, SourceError)) as caught:
             call()
         everywhere_silent(caught.value, log)
@@ -192,15 +203,16 @@ def test_options_of_the_driver_cannot_change_what_a_transaction_is(server: Serve
     address = server.database()
     for option in ("autocommit=1", "prepare_threshold=0", "row_factory=x"):
         with pytest.raises(LedgerError, match="cannot be read"):
-            Ledger.open(f"{address}?{option}", NAMES, BUDGET)
-    Ledger.open(f"{address}?application_name=mine&connect_timeout=5&sslmode=prefer", NAMES, BUDGET).reserve(COST, "x")
+            Ledger.create(f"{address}?{option}", NAMES, BUDGET)
+    own = f"{address}?application_name=mine&connect_timeout=5&sslmode=prefer"
+    Ledger.create(own, NAMES, BUDGET).reserve(COST, "x")
 
 
 def test_the_password_may_come_from_elsewhere(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the environment or a password file, as with psql; then no address holds one."""
     address = server.database().replace(f":{PASSWORD}", "")
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    Ledger.open(address, NAMES, BUDGET).reserve(COST, "first")
+    Ledger.create(address, NAMES, BUDGET).reserve(COST, "first")
     monkeypatch.delenv("PGPASSWORD")
     file = tmp_path / "pgpass"
     file.write_text(f"127.0.0.1:{server.port}:*:*:{PASSWORD}\n")

@@ -10,7 +10,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import BudgetExceeded, NablaDPError
+from nabladp.errors import BudgetExceeded, LedgerError, NablaDPError
 from nabladp.privacy import Budget, Guarantee, Ledger, Rho
 from nabladp.privacy.units import UNIT
 
@@ -34,9 +34,17 @@ def context() -> ForkServerContext:
     return made
 
 
+def opened(address: str, fits: int) -> Ledger:
+    """Of several that want to create it at once, one does."""
+    try:
+        return Ledger.create(address, NAMES, budget(fits))
+    except LedgerError:
+        return Ledger.open(address, NAMES, budget(fits))
+
+
 def client(address: str, fits: int, number: int, attempts: int, told: Path) -> None:
     """One line for each attempt, in one write: whole or not at all, even if killed."""
-    with Ledger.open(address, NAMES, budget(fits)) as ledger:
+    with opened(address, fits) as ledger:
         line = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)  # a file: this client has begun
         for attempt in range(attempts):
             name = f"{number}:{attempt}"
