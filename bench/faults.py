@@ -27,7 +27,7 @@ from nabladp.errors import BudgetExceeded, ReleaseError
 from nabladp.privacy import Ledger
 from nabladp.release import Release, recover
 
-SECONDS = {"full": 300, "quick": 150}
+SECONDS = {"full": 1_500, "quick": 200}
 CLIENTS = 4
 HELPERS = Path(__file__).resolve().parent.parent / "tests" / "helpers"
 
@@ -39,9 +39,9 @@ def run(quick: bool) -> dict[str, object]:
     program = find_postgres()
     if program is None:
         raise RuntimeError("PostgreSQL is not installed")
-    clients, servers, workers = (9, 8, 4) if quick else (16, 12, 8)
+    clients, servers, workers = (9, 8, 4) if quick else (64, 40, 24)
     with running_server(program) as server, tempfile.TemporaryDirectory() as place:
-        scene = Scene(server, Path(place), rows=20_000 if quick else 100_000, fits=200 if quick else 500)
+        scene = Scene(server, Path(place), rows=20_000 if quick else 100_000, fits=200 if quick else 1_500)
         scene.disturb_clients(clients, servers)
         scene.disturb_spark(workers)
         return scene.result()
@@ -61,8 +61,8 @@ class Scene:
         self.out.mkdir()
         self.source = _people(self.folder / "people.parquet", self.rows)
         self.address = self.server.database()
-        Ledger.open(self.address, SCHEMA, budget(self.fits), test=True).close()
-        with Ledger.open(self.folder / "calm.db", SCHEMA, budget(1), test=True) as calm:
+        Ledger.create(self.address, SCHEMA, budget(self.fits), test=True).close()
+        with Ledger.create(self.folder / "calm.db", SCHEMA, budget(1), test=True) as calm:
             self.right = release(str(self.source), calm, "calm", self.folder / "calm").parquet
 
     # ---- clients and their server --------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_plan_on_the_cluster_releases_what_a_plan_on_the_file_does(cluster: Cl
         tmp_path, f'{{ spark = "parquet", path = "people.parquet", master = "{cluster.address}" }}', "there"
     )
     for plan in (here, there):
-        answer = CliRunner().invoke(app, ["release", str(plan), "--test-seed", "3"])
+        answer = CliRunner().invoke(app, ["release", str(plan), "--new-ledger", "--test-seed", "3"])
         assert answer.exit_code == 0, answer.output
     assert released(tmp_path / "here-release") == released(tmp_path / "there-release")
 
@@ -145,7 +145,7 @@ database.option("user", "me").option("password", os.environ["WORD"]).save()
 people.createOrReplaceTempView("seen")
 for name in sys.argv[3:]:
     plan = Plan.load(folder / f"{name}.toml")
-    plan.run(test_seed=3)
+    plan.run(test_seed=3, new_ledger=True)
     try:
         open_table(plan.source, plan.schema, folder=folder).check_row_order()
     except DataError:
@@ -177,7 +177,7 @@ def test_jdbc_and_named_tables_through_sparks_readers(program: Callable[[str], s
     assert done.returncode == 0, done.stderr[-3000:]
     assert "CANARY" not in done.stdout + done.stderr
     assert "jdbc has no places" in done.stdout and "named has" not in done.stdout
-    Plan.load(write_plan(tmp_path, '"people.parquet"', "here")).run(test_seed=3)
+    Plan.load(write_plan(tmp_path, '"people.parquet"', "here")).run(test_seed=3, new_ledger=True)
     wanted = released(tmp_path / "here-release")
     assert released(tmp_path / "jdbc-release") == wanted == released(tmp_path / "named-release")
     for file in tmp_path.rglob("*release*/**/*.json"):
