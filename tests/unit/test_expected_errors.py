@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from nabladp.cli import show
+from nabladp.mechanisms.mechanism import ExpectedError
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.privacy import CDP, Guarantee
 from nabladp.release.cost import Cost, error_json, price
@@ -21,9 +22,12 @@ MARGINALS = NoisyMarginals(CDP(0.5), k=1)
 
 
 @dataclass(frozen=True)
-class Summed:
+class Summed(ExpectedError):
     cells: int = 0
     summary: dict[str, Any] = field(default_factory=dict)
+
+    def values_written(self) -> int:
+        return self.cells
 
     def to_json(self) -> dict[str, Any]:
         return {"summary": self.summary, "per_query": [1.5, 2.5]}
@@ -74,12 +78,17 @@ def test_names_are_shown_as_they_are() -> None:
     assert told.count("[red]alarm[/red] \\x1b[31m:smile:\\n") == 3 and "\x1b" not in told
 
 
+class Silent(ExpectedError):
+    def to_json(self) -> dict[str, Any]:
+        return {}
+
+
 def test_room_on_the_disk_is_asked_for_whatever_the_form() -> None:
     def cells(*errors: Any) -> int:
         return (_bytes_needed(errors) - _SPARE_BYTES) // _BYTES_PER_CELL
 
     assert cells(MARGINALS.expected_error(SCHEMA, 9)) == 12
-    assert cells(Summed(cells=7)) == 7 and cells(object()) == 0
+    assert cells(Summed(cells=7)) == 7 and cells(Silent()) == 0
     assert cells(MARGINALS.expected_error(SCHEMA, 9), Summed(cells=7)) == 19
     assert error_json(Summed(7)) == {"summary": {}, "per_query": [1.5, 2.5]}
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nabladp.audit.divergence import Divergences
+from nabladp.audit.foreign import as_mechanism
 from nabladp.audit.results import above
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Mechanism
@@ -113,7 +114,7 @@ def exact_audit(
     def law(rows: tuple[Record, ...]) -> tuple[tuple[int, ...], float]:
         key = tuple(sorted(rows))
         if key not in laws:
-            found = mechanism.distribution(_table(schema, key))
+            found = as_mechanism(mechanism).distribution(_table(schema, key))
             laws[key] = divergences.learn(found), found.largest_order
         return laws[key]
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from nabladp.arrays import Floats
+from nabladp.mechanisms import Output
 
 Features = Callable[[Any], Any]
 _MOST_COLUMNS = 2048
@@ -82,7 +83,7 @@ class Flat:
 
 def published(output: Any) -> Any:
     """``to_json()`` where there is one, the fields of a dataclass, or the thing itself."""
-    if hasattr(output, "to_json"):
+    if isinstance(output, Output):
         return output.to_json()
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         return {f.name: published(getattr(output, f.name)) for f in dataclasses.fields(output)}

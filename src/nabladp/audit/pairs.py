@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nabladp.audit.foreign import as_mechanism
 from nabladp.errors import AuditError
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
@@ -75,9 +76,7 @@ class PairMaker:
             yield self._whole(one), self._whole(one | other)
 
     def _hard(self, attributes: Sequence[str]) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
-        offered = getattr(self.mechanism, "hard_pairs", None)
-        pairs = offered(list(attributes)) if offered is not None else [({}, dict.fromkeys(attributes, 1))]
-        for one, other in pairs:
+        for one, other in as_mechanism(self.mechanism).hard_pairs(list(attributes)):
             kept = {name: code for name, code in other.items() if name in attributes}
             yield self._whole(one), self._whole({**one, **dict.fromkeys(attributes, 0), **kept})
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nabladp.audit.features import Features
+from nabladp.audit.foreign import as_mechanism
 from nabladp.audit.pairs import Derive, Pair, PairMaker, Pairs, default_sets
 from nabladp.audit.results import StatisticalAudit, StatisticalRow
 from nabladp.audit.runs import Runs, Tell
@@ -111,7 +112,7 @@ def _sources(universe: Universe, names: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def _usual(mechanism: Any, claim: Guarantee, schema: Schema) -> list[tuple[str, ...]]:
-    reads = mechanism.reads(schema) if hasattr(mechanism, "reads") else schema.roots
+    reads = as_mechanism(mechanism).reads(schema)
     found = default_sets(claim, reads, schema)
     if not found:
         raise AuditError("No attribute is protected.", fix="There is nothing to audit.")

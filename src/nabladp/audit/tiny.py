@@ -8,10 +8,11 @@ costs nothing. Privacy constants do not depend on how large a domain is, so what
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nabladp.audit.foreign import as_mechanism
 from nabladp.audit.pairs import Derive, derived_code
 from nabladp.schema import Attribute, Schema
 
@@ -26,25 +27,22 @@ def tiny_schema(
     ``also``: attributes to be kept as if they were read. ``whole``: what is read keeps all its values, for a mechanism
     whose parameters speak of each of them, such as a weight for every value.
     """
-    read = {*_read(mechanism, schema), *also}
-    sizes = _sizes(getattr(mechanism, "label", None), read, schema, most)
+    mechanism = as_mechanism(mechanism)
+    read = {*mechanism.reads(schema), *also}
+    sizes = _sizes(mechanism.two_valued(), read, schema, most)
     if whole:
         sizes |= {name: schema[name].size for name in [*_behind(read, schema), *schema.derived] if name in schema}
     small = Schema(tuple(shrunk(attribute, sizes[attribute.name]) for attribute in schema))
     return small, {name: derived_code(small, name) for name in small.derived}
 
 
-def _read(mechanism: Any, schema: Schema) -> Iterable[str]:
-    return mechanism.reads(schema) if hasattr(mechanism, "reads") else schema.names
-
-
 def _behind(names: Iterable[str], schema: Schema) -> set[str]:
     return {root for name in names for root in schema.derived.get(name, (name,))}
 
 
-def _sizes(label: str | None, read: Iterable[str], schema: Schema, most: int) -> dict[str, int]:
+def _sizes(labels: Sequence[str], read: Iterable[str], schema: Schema, most: int) -> dict[str, int]:
     behind = _behind(read, schema)
-    order = sorted(schema.roots, key=lambda name: (name != label, name not in behind))
+    order = sorted(schema.roots, key=lambda name: (name not in labels, name not in behind))
     idle = [name for name in order if name not in behind and name not in schema.public]
     sizes = dict.fromkeys(schema.roots, 1) | {name: min(2, schema[name].size) for name in schema.derived}
     for name in order:
@@ -52,7 +50,7 @@ def _sizes(label: str | None, read: Iterable[str], schema: Schema, most: int) ->
         if (name in behind or name in idle[:1]) and math.prod(sizes[r] for r in schema.roots) * grown <= most:
             sizes[name] = grown
     for name in order:
-        if name in behind and name != label and schema[name].size > 2 and sizes[name] == 2:
+        if name in behind and name not in labels and schema[name].size > 2 and sizes[name] == 2:
             if math.prod(sizes[r] for r in schema.roots) * 3 <= 2 * most:
                 sizes[name] = 3
             break

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
 from nabladp.audit.features import Features
+from nabladp.audit.foreign import as_mechanism
 from nabladp.audit.pairs import Pairs
 from nabladp.audit.results import StatisticalAudit, StatisticalRow
 from nabladp.audit.runs import Tell
@@ -183,8 +184,6 @@ def _exactly(
     progress: Tell | None,
 ) -> tuple[ExactAudit | None, str]:
     """The largest instance that the time allows; or why there is none."""
-    if not hasattr(mechanism, "distribution"):
-        return None, "it offers no distribution()"
     until, best = time.monotonic() + seconds, None
     reasons: list[NablaDPError | None] = []
     for whole in (False, True):
@@ -224,8 +223,7 @@ def _binding(mechanism: Any, schema: Schema, also: Iterable[str]) -> tuple[Schem
     for whole in (False, True):
         small, derive = tiny_schema(mechanism, schema, also=also, whole=whole)
         try:
-            if hasattr(mechanism, "reads"):
-                mechanism.reads(small)
+            as_mechanism(mechanism).reads(small)
             mechanism.guarantee(small, 0 if whole else 16)
         except NablaDPError:
             continue

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.errors import MechanismError
+from nabladp.errors import AuditError, MechanismError
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
@@ -59,59 +60,110 @@ class Branch:
             raise MechanismError("A branch names a law that it does not hold.", fix="Count its laws from 0.")
 
 
-class Output(Protocol):
-    """What a mechanism returns; all of it may be published.
+class Output(ABC):
+    """What a mechanism returns; all of it may be published."""
 
-    ``to_arrow`` has a row for each value: what names it, the value, and where known its interval, ``low`` and ``high``.
-
-    It may also offer ``extra_tables(schema)``: further tables by name, a plain lowercase word each, such as
-    "synthetic". Each is published as a Parquet file of that name beside the values. And it may offer ``truth(counts)``:
-    an output with the same rows, counted without noise, for whoever owns the table to compare with.
-    """
-
-    def to_json(self) -> dict[str, Any]: ...
-    def to_arrow(self, schema: Schema) -> pa.Table: ...
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> Output: ...
-
-
-class Mechanism(Protocol):
-    """A frozen dataclass of parameters.
-
-    ``plans_for_rows`` = True says that its claim for a known number of rows may be far below that for any number. One
-    that tells rows apart by their places offers ``needs_row_order(schema, n)``; a table that has none is then refused
-    before anything is spent.
-    """
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> Mechanism:
-        """From a ``[[release]]`` of a plan file; refuses unknown options."""
-
-    @classmethod
-    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Output:
-        """The output of a stored release."""
-
+    @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """The parameters, in the form of a plan file."""
+        """All of it, for the record of the release."""
 
-    def reads(self, schema: Schema) -> tuple[str, ...]:
-        """The columns it reads."""
+    @classmethod
+    @abstractmethod
+    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> Self:
+        """From the record of a stored release."""
 
+    @abstractmethod
+    def to_arrow(self, schema: Schema) -> pa.Table:
+        """A row for each value: the names of what it is about, the value, and where known its interval, ``low`` and
+        ``high``."""
+
+    def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
+        """Further tables, each published as a Parquet file of its name (a plain lowercase word, such as "synthetic")
+        beside the values."""
+        return {}
+
+    def truth(self, counts: Counts) -> Output | None:
+        """The same values counted without noise, for the owner of the table to compare with; None: there are none."""
+        return None
+
+
+class Mechanism(ABC):
+    """A frozen dataclass of parameters, and what follows from them. Read this first to write a mechanism of your own.
+
+    ``guarantee``, ``expected_error``, ``run`` and ``read_output`` make a mechanism. The others have defaults.
+    """
+
+    # The guarantee for a known number of rows may be far below that for any number
+    plans_for_rows: ClassVar[bool] = False
+
+    # ---- before data ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         """A bound for every set of attributes. No data, no randomness. n = 0: a bound for any number of rows."""
 
+    @abstractmethod
     def expected_error(self, schema: Schema, n: int) -> Any:
-        """What to expect before anything is spent: a tuple of errors, one for each marginal, or one object.
+        """What to expect before anything is spent: a tuple of errors, one for each marginal, or one error.
 
-        Each has ``to_json``. That of one object holds a "summary" for people, labels with a text or a number each,
-        beside whatever is for machines. ``cells`` of each, where there is one, says how much will be written.
+        Each is an :class:`ExpectedError`.
         """
 
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        """The columns it reads."""
+        return schema.names
+
+    def needs_row_order(self, schema: Schema, n: int) -> bool:
+        """Whether it tells rows apart by their index; a table without a fixed order is then refused beforehand."""
+        return False
+
+    # ---- on data ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
     def run(self, counts: Counts, noise: NoiseSource) -> Output:
         """May ask counts many times; sees no row."""
 
+    # ---- for audits -------------------------------------------------------------------------------------------------
+
     def distribution(self, counts: Counts) -> Law:
-        """The exact output law, for tiny domains."""
+        """The exact output distribution, for tiny domains."""
+        raise AuditError(
+            f"{type(self).__name__} offers no exact output distribution.", fix="Rely on the statistical audit."
+        )
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes, hardest to hide."""
+        return [({}, dict.fromkeys(attributes, 1))]
+
+    def two_valued(self) -> tuple[str, ...]:
+        """Attributes that keep exactly two values when a schema is made tiny for an audit, such as a label."""
+        return ()
+
+    # ---- plan file and record ----------------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> Self:
+        """From a ``[[release]]`` of a plan file; refuses unknown options."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The parameters, in the form of a plan file."""
+
+    @classmethod
+    @abstractmethod
+    def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Output:
+        """The output of a stored release."""
+
+
+class ExpectedError(ABC):
+    """What a mechanism says of its error before anything is spent."""
+
+    def values_written(self) -> int:
+        """How many values the release will hold, as far as that is known."""
+        return 0
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """With a "summary" for people, labels with a text or a number each, beside whatever is for machines; that of a
+        marginal has ``attributes``, ``cells``, ``scale``, ``mean_absolute`` and ``half_width`` instead."""

@@ -86,7 +86,7 @@ class Cost:
 
 def waits_for_rows(mechanism: Mechanism) -> bool:
     """Whether its claim for any number of rows may be far too large, so that limits wait until the number is known."""
-    return bool(getattr(mechanism, "plans_for_rows", False))
+    return mechanism.plans_for_rows
 
 
 def without_rows(named: Iterable[tuple[str, Mechanism]], rows: int | None) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ attributes = ["race", "ethnicity"]
 
 
 def run_demo(folder: Path, people: int, quiet: bool = False) -> dict[str, Any]:
-    """Write population, schema and plan, run ``nabladp release plan.toml --new-ledger`` there, compare with the truth."""
+    """Write population, schema and plan, run ``nabladp release plan.toml --new-ledger``, and compare with the truth."""
     write_inputs(folder, people)
     release(folder, quiet)
     return compare(folder)

@@ -23,8 +23,14 @@ def explain(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior
         "epsilon_exact": _exact(guarantee, attributes, delta),
         "group_privacy": {"rho": finite(rho), "pure_epsilon": finite(pure)},
         "statements": [_told(s) for s in _statements(guarantee, attributes, delta, prior)],
-        "not_protected": "Being in the table at all: only the figure for the whole person speaks to that.",
+        "not_protected": _membership(guarantee),
     }
+
+
+def _membership(guarantee: Guarantee) -> str:
+    if guarantee.universe.public:
+        return "Being in the table at all: public attributes are part of it, so nothing is promised about it."
+    return "Being in the table at all: only the figure for the whole person bounds that."
 
 
 def costliest(guarantee: Guarantee, size: int) -> dict[str, Any]:

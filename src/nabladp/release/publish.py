@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from nabladp.checks import read_file
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Ledger
 from nabladp.release.record import DIGESTS, RECORD, Release
@@ -120,7 +121,7 @@ def check_published(folder: str | Path, ledger: Ledger) -> list[Release]:
 def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[int, str, bool]]:
     """Ledger entry, digest and whether it is seeded, for every release of a hidden folder that is as it was written."""
     try:
-        for line in (hidden / DIGESTS).read_text(encoding="utf-8").removesuffix("\n").split("\n"):
+        for line in read_file(hidden / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n"):
             digest, entry, place = line.split(" ", 2)
             record = hidden / place / RECORD
             release = Release.load(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from nabladp import __version__
 from nabladp.checks import as_path, read_file
 from nabladp.displayed import Displayed
-from nabladp.errors import NablaDPError, ReleaseError, SourceError
+from nabladp.errors import NablaDPError, ReleaseError, SourceError, shown
 from nabladp.mechanisms import Output, mechanism_class
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
@@ -31,6 +32,7 @@ FORMAT = 1
 KIND = "nabladp release"
 RECORD, VALUES = "release.json", "values.parquet"
 TABLE = re.compile(r"[a-z]+\.parquet")  # the values, and what else an output offers
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 DIGESTS = "digests.txt"  # digest, ledger entry and place of every record of a published folder
 
@@ -82,10 +84,8 @@ class Release(Displayed):
     @cached_property
     def extra(self) -> dict[str, bytes]:
         """What else the output offers, as Parquet files by name."""
-        offers = getattr(self.output, "extra_tables", None)
-        if offers is None:
-            return {}
-        found = {f"{name}.parquet": _parquet(table) for name, table in offers(self.schema).items()}
+        tables = self.output.extra_tables(self.schema)
+        found = {f"{name}.parquet": _parquet(table) for name, table in tables.items()}
         if VALUES in found or not all(TABLE.fullmatch(name) for name in found):
             raise ReleaseError(
                 f"{self.mechanism} offers a table whose name is no file name.", fix="Use one plain lowercase word."
@@ -139,13 +139,14 @@ class Release(Displayed):
     def load(cls, where: str | Path) -> Release:
         """From its folder or its release.json; refuses a record or a file beside it that was changed or cut short."""
         path = as_path(where, "The release")
-        record = path / RECORD if path.is_dir() else path
+        record = path / RECORD if os.path.isdir(path) else path  # false for a name too long for a file, too
         try:
             text = read_file(record, f"The record {record.name!r}", MOST_BYTES)
             data = json.loads(text)
             if _listed_digest(record) not in (None, hashlib.sha256(text).hexdigest()):
                 raise ReleaseError(f"{RECORD} is not the record that {DIGESTS} names.", fix="Fetch it again.")
             check_record(data)
+            _check_text(text, data)
             _check_files(record.parent, data["files"])
             release = cls._of(data)
             # As written: a table that was drawn, or packed by another version, need not come out the same again.
@@ -154,7 +155,7 @@ class Release(Displayed):
         except SourceError:
             raise
         except OSError:
-            raise ReleaseError(f"There is no readable release at {str(where)!r}.", fix="Give its folder.") from None
+            raise ReleaseError(f"There is no readable release at {shown(str(where))}.", fix="Give its folder.") from None
         except _UNREADABLE as error:
             if isinstance(error, NablaDPError):
                 raise
@@ -195,6 +196,12 @@ def _parquet(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue())
+
+
+def _check_text(text: bytes, data: Any) -> None:
+    """Half of a surrogate pair is no text: it could be read, but never be written again."""
+    if _SURROGATE.search(text):
+        json.dumps(data, ensure_ascii=False).encode()
 
 
 def _check_files(folder: Path, listed: Mapping[str, str]) -> None:

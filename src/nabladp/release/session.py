@@ -182,8 +182,7 @@ class Session:
 
     def _check_row_order(self, mechanisms: Iterable[Mechanism]) -> None:
         for mechanism in mechanisms:
-            asks = getattr(mechanism, "needs_row_order", None)
-            if asks is not None and asks(self.schema, self.table.n):
+            if mechanism.needs_row_order(self.schema, self.table.n):
                 self.table.check_row_order(mechanism.reads(self.schema))
 
     def _promise(self, mechanism: Mechanism, n: int) -> Guarantee:
@@ -248,7 +247,7 @@ def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, 
 
 def _bytes_needed(errors: Sequence[Any]) -> int:
     """About what the files take, from the cells that each expected error, or each part of it, speaks of."""
-    cells = sum(
-        getattr(part, "cells", 0) for error in errors for part in (error if isinstance(error, tuple) else (error,))
+    cells: int = sum(
+        part.values_written() for error in errors for part in (error if isinstance(error, tuple) else (error,))
     )
     return _SPARE_BYTES + _BYTES_PER_CELL * cells

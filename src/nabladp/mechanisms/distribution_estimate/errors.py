@@ -16,6 +16,7 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.mechanism import ExpectedError
 
 _CUTS = np.linspace(0, 12, 49)  # in scales of the noise, above the lowest cut
 _POINTS, _STEPS, _REACH = 512, 1 << 12, 60
@@ -144,7 +145,7 @@ class Errors:
 
 
 @dataclass(frozen=True)
-class ExpectedError:
+class EstimateError(ExpectedError):
     """``error`` is None where the number of rows is not known."""
 
     attributes: int
@@ -153,8 +154,7 @@ class ExpectedError:
     error: SquaredError | None
     listed: float = 0.0
 
-    @property
-    def cells(self) -> int:
+    def values_written(self) -> int:
         return math.ceil(min(self.listed, 1e6)) * (self.attributes + 2)
 
     def to_json(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.displayed import drawn
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.distribution_estimate.errors import SquaredError
+from nabladp.mechanisms.mechanism import Output
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Distribution:
+class Distribution(Output):
     """Probabilities of the combinations that were kept, most frequent first; all others have probability 0.
 
     ``codes`` has a column for each of ``names``; ``counts`` are the noisy counts that were released.

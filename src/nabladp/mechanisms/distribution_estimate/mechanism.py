@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.mechanisms.distribution_estimate.chances import Chances
-from nabladp.mechanisms.distribution_estimate.errors import ExpectedError, smallest_error
+from nabladp.mechanisms.distribution_estimate.errors import EstimateError, smallest_error
 from nabladp.mechanisms.distribution_estimate.estimate import Distribution
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, histogram_for, take_checked
 from nabladp.mechanisms.heavy_hitters.settings import Settings
-from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records
 from nabladp.mechanisms.options import check_asked, plan_options
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DistributionEstimate:
+class DistributionEstimate(Mechanism):
     """The probability of every combination of ``over`` (default: all source attributes), most of them 0.
 
     A histogram of the frequent combinations, cut where the bound on the squared error is smallest, and moved to the
@@ -62,14 +62,14 @@ class DistributionEstimate:
         check_asked(schema, n)
         return self.histogram.guarantee(schema, n)
 
-    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+    def expected_error(self, schema: Schema, n: int) -> EstimateError:
         check_asked(schema, n)
         names = self.reads(schema)
         if not n:
-            return ExpectedError(len(names), n, self.failure, None)
+            return EstimateError(len(names), n, self.failure, None)
         settings = self.histogram.plan(schema, n)
         error = smallest_error(settings, n, self.failure)  # [cut]
-        return ExpectedError(len(names), n, self.failure, error, settings.expected_list)
+        return EstimateError(len(names), n, self.failure, error, settings.expected_list)
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

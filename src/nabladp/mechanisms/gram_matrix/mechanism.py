@@ -16,7 +16,7 @@ from nabladp.mechanisms.gram_matrix.columns import Encoding, SignedColumns
 from nabladp.mechanisms.gram_matrix.kernel import Disagreements
 from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
-from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records
 from nabladp.mechanisms.options import check_asked, concentrated, concentrated_each, plan_options
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
@@ -32,7 +32,7 @@ _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this canno
 
 
 @dataclass(frozen=True)
-class GramError:
+class GramError(ExpectedError):
     """The noise of a Gram release, known before anything is spent."""
 
     columns: int
@@ -42,6 +42,9 @@ class GramError:
     noise_norm: float  # about the most that the spectral norm of the noise is; the default ridge
     share: float | None  # the same over n; None where n is not known yet
     person_scale: float | None  # of all entries, if the budget were the whole person's; None where all is public
+
+    def values_written(self) -> int:
+        return self.cells
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"columns of ±1, with the intercept": self.columns}
@@ -59,7 +62,7 @@ class GramError:
 
 
 @dataclass(frozen=True)
-class GramMatrix:
+class GramMatrix(Mechanism):
     """The Gram matrix of ±1 columns made from attributes: how often any two columns agree, less how often they do not.
 
     ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` names exceptions. ``over`` are
@@ -161,6 +164,9 @@ class GramMatrix:
         held = counts.fold(Disagreements(found.columns)).tolist()
         known = {key: _log_law(*key, counts.n) for key in set(zip(found.scales.tolist(), held, strict=True))}
         return Law(tuple(known[key] for key in zip(found.scales.tolist(), held, strict=True)), _AUDIT_ORDER)
+
+    def two_valued(self) -> tuple[str, ...]:
+        return () if self.label is None else (self.label,)
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """First values against second ones: all the columns that can flip do, unless thermometers or bits are asked

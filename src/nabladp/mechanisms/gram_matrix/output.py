@@ -13,6 +13,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
+from nabladp.mechanisms.mechanism import Output
 from nabladp.noise import half_width
 from nabladp.schema import Schema
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyGram:
+class NoisyGram(Output):
     """XᵀX of the ±1 columns X of n rows, with noise: every entry is (rows that agree) − (rows that disagree).
 
     ``entries`` are those above the diagonal, row by row, each of the parity of n; the diagonal is n. ``class_of`` and

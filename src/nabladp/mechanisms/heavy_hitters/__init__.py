@@ -1,9 +1,9 @@
 """HeavyHitters: the frequent combinations of very many attributes."""
 
-from nabladp.mechanisms.heavy_hitters.expectation import ExpectedError
+from nabladp.mechanisms.heavy_hitters.expectation import HeavyHittersError
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
 from nabladp.mechanisms.heavy_hitters.output import HeavyList, NodeList
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 
-__all__ = ["ExpectedError", "HeavyHitters", "HeavyList", "Level", "NodeList", "Settings", "Tree"]
+__all__ = ["HeavyHitters", "HeavyHittersError", "HeavyList", "Level", "NodeList", "Settings", "Tree"]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.mechanism import ExpectedError
 
 
 @dataclass(frozen=True)
-class ExpectedError:
+class HeavyHittersError(ExpectedError):
     """``settings`` hold the certificate; they are None where the number of rows is not known."""
 
     settings: Settings | None
@@ -19,7 +20,7 @@ class ExpectedError:
     person: int | None  # the count that noise on every possible combination could certify at this budget per person
 
     @classmethod
-    def of(cls, settings: Settings | None, sizes: tuple[int, ...], n: int, budget: float) -> ExpectedError:
+    def of(cls, settings: Settings | None, sizes: tuple[int, ...], n: int, budget: float) -> HeavyHittersError:
         if settings is None:
             return cls(None, len(sizes), n, None)
         strings = math.fsum(math.log(size) for size in sizes)
@@ -28,8 +29,7 @@ class ExpectedError:
             person = min(person, settings.certified)
         return cls(settings, len(sizes), n, person)
 
-    @property
-    def cells(self) -> int:
+    def values_written(self) -> int:
         return 0 if self.settings is None else math.ceil(min(self.settings.expected_list, 1e6)) * (self.attributes + 4)
 
     @property

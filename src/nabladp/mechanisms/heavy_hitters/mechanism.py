@@ -13,14 +13,14 @@ from nabladp.checks import is_number, is_share
 from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.heavy_hitters.engine.finding import check, find
-from nabladp.mechanisms.heavy_hitters.expectation import ExpectedError
+from nabladp.mechanisms.heavy_hitters.expectation import HeavyHittersError
 from nabladp.mechanisms.heavy_hitters.law import exact_law
 from nabladp.mechanisms.heavy_hitters.loss import counting_loss, losses, shared_losses
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
-from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records
 from nabladp.mechanisms.options import BUYS, MOST_MEGABYTES, by_attribute, check_asked, choice, plan_options, typed
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -38,7 +38,7 @@ _WITHIN = 1 - 1e-9  # of a budget is planned for, so that costs rounded up still
 
 
 @dataclass(frozen=True)
-class HeavyHitters:
+class HeavyHitters(Mechanism):
     """Every combination of values of ``over`` (default: all source attributes) that many rows share, with its count.
 
     ``budget`` is what every source attribute may pay (``budgets`` names exceptions): Pure for ``notion="pure"``, CDP,
@@ -147,13 +147,13 @@ class HeavyHitters:
         counting = counting_loss(settings.levels[0].scale, settings.count_scale)  # [counts]
         return lists + Guarantee.touch(universe, names, Pure(counting))
 
-    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+    def expected_error(self, schema: Schema, n: int) -> HeavyHittersError:
         """The certificate; none of it is known before the number of rows is."""
         check_asked(schema, n)
         names = self.reads(schema)
         settings = self.plan(schema, n) if n else None
         least = float(min(self._column_limits(schema, names).values()))
-        return ExpectedError.of(settings, schema.sizes(names), n, least)
+        return HeavyHittersError.of(settings, schema.sizes(names), n, least)
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from nabladp.mechanisms.heavy_hitters.engine.finding import Found
 from nabladp.mechanisms.heavy_hitters.expectation import certificate
 from nabladp.mechanisms.heavy_hitters.intervals import after_passing
 from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.mechanism import Output
 from nabladp.noise import half_width
 from nabladp.schema import Schema
 
@@ -44,7 +45,7 @@ class NodeList:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeavyList:
+class HeavyList(Output):
     """The combinations found, most frequent first, with noisy counts. ``codes`` has a column for each of ``names``.
 
     With probability at least 1 − ``failure`` every combination of at least ``certified`` rows is here and its count is

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from nabladp.mechanisms.learners import columns
-from nabladp.mechanisms.mechanism import Records
+from nabladp.mechanisms.mechanism import Mechanism, Records
 from nabladp.mechanisms.options import check_asked, plan_options
 from nabladp.schema import Schema
 
 
-class Learner:
+class Learner(Mechanism):
     """A mechanism that learns ``label`` from the columns in ``over``, or from all source attributes but the label."""
 
     label: str
@@ -23,6 +23,9 @@ class Learner:
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
         return (*self.features(schema), self.label)
+
+    def two_valued(self) -> tuple[str, ...]:
+        return (self.label,)
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """One row moves from one end to the other, or back: it leaves every prefix, or turns from right to wrong."""

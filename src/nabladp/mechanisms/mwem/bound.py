@@ -6,6 +6,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nabladp.mechanisms.mechanism import ExpectedError
+
 MOST_ROUNDS = 10_000
 
 
@@ -42,7 +44,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class ExpectedError:
+class DistributionError(ExpectedError):
     """What is known before anything is spent.
 
     Bounds are None while the number of rows is not known, and where the theorem does not speak: queries with different
@@ -60,8 +62,7 @@ class ExpectedError:
     bound_best_rounds: float | None = None  # at the rounds where it is smallest
     bound_one_query: float | None = None  # the same for classic MWEM, this budget for the whole person
 
-    @property
-    def cells(self) -> int:
+    def values_written(self) -> int:
         return self.queries + 2 * self.records + self.rows // 8
 
     def to_json(self) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from nabladp.arrays import Integers
 from nabladp.checks import is_share
 from nabladp.errors import AuditError, BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import source_units
-from nabladp.mechanisms.mechanism import Law, Records
-from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, ExpectedError
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records
+from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, DistributionError
 from nabladp.mechanisms.mwem.machine import Machine, answer_scale
 from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
@@ -42,7 +42,7 @@ OUTPUTS = ("average", "last")
 
 
 @dataclass(frozen=True)
-class MWEM:
+class MWEM(Mechanism):
     """A distribution over all records, learned by asking in each round the queries on which it is most wrong.
 
     ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``) is what every source attribute may pay. ``per_round`` is
@@ -165,18 +165,19 @@ class MWEM:
         alike = len({group.weight for group in queries.groups}) == 1 and plan.prices.alike
         return self._bound(plan.scope, schema, n) if n and alike and not plan.in_blocks else None
 
-    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+    def expected_error(self, schema: Schema, n: int) -> DistributionError:
         """The bound of `eq:pdp-mwem-T` for this budget, and for the same budget held by the whole person (ℓ = 1)."""
         check_asked(schema, n)
         queries = self.queries(schema)
         scope = Scope(queries, Universe.of(schema))
         if self.rounds is None and not n:
             first = blocks_of_rounds(scope, self.per_round, 1, self.seed)[0]
-            return ExpectedError(len(queries), queries.cells, None, sum(block.count for block in first), self.rows or 0)
+            picked = sum(block.count for block in first)
+            return DistributionError(len(queries), queries.cells, None, picked, self.rows or 0)
         plan = self._plan(scope, schema, n)
         scale = max(answer_scale(plan.prices.least(sources)[1], 1) for sources in scope.sources)
         rows = self._synthetic_rows(n)
-        found = ExpectedError(len(queries), queries.cells, plan.count, plan.per_round, rows, scale)
+        found = DistributionError(len(queries), queries.cells, plan.count, plan.per_round, rows, scale)
         bound = self._promised(plan, schema, n)
         if bound is None:
             return found

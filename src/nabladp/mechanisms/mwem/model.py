@@ -14,6 +14,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
+from nabladp.mechanisms.mechanism import Output
 from nabladp.mechanisms.mwem.updates import gibbs
 from nabladp.mechanisms.places import Places, drawn_places
 from nabladp.noise import NoiseSource
@@ -57,7 +58,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FittedDistribution:
+class FittedDistribution(Output):
     """A distribution over all records, fitted to noisy answers; ``answers`` are the workload's, as shares of rows."""
 
     workload: Any  # in its plan-file form

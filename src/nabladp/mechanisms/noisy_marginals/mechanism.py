@@ -15,7 +15,7 @@ from nabladp import checks
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate, limited_by, source_units
-from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
 from nabladp.mechanisms.options import BUYS, by_attribute, check_asked, choice, plan_options, typed
 from nabladp.mechanisms.scales import least_scale
@@ -41,7 +41,7 @@ _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this canno
 
 
 @dataclass(frozen=True)
-class NoisyMarginals:
+class NoisyMarginals(Mechanism):
     """Counts for every combination of values of some attributes, with integer noise on each cell.
 
     ``budget`` is what every source attribute may pay (``budgets`` names exceptions); the noise of each marginal is the

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.cells import told_cells
+from nabladp.mechanisms.mechanism import ExpectedError, Output
 from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 
@@ -50,7 +51,7 @@ def _mean_absolute(noise: str, scale: float) -> float:
 
 
 @dataclass(frozen=True)
-class MarginalError:
+class MarginalError(ExpectedError):
     """The noise of one marginal, known before anything is spent."""
 
     attributes: tuple[str, ...]
@@ -67,6 +68,9 @@ class MarginalError:
         deviation, width = math.sqrt(_variance(noise, scale)), _half_width(noise, scale, LEVEL)
         share = deviation * cells / n if n else None
         return cls(attributes, cells, noise, scale, deviation, _mean_absolute(noise, scale), width, share)
+
+    def values_written(self) -> int:
+        return self.cells
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -120,7 +124,7 @@ class NoisyMarginal:
 
 
 @dataclass(frozen=True)
-class MarginalTables:
+class MarginalTables(Output):
     """All marginals of one release. ``tables["region", "income"]`` is one of them, in the order asked."""
 
     tables: tuple[NoisyMarginal, ...]

@@ -15,6 +15,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
+from nabladp.mechanisms.mechanism import Output
 from nabladp.noise import half_width
 from nabladp.noise.parameters import confidence
 from nabladp.schema import Schema
@@ -61,7 +62,7 @@ class HullNote:
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedAnswers:
+class ProjectedAnswers(Output):
     """All answers of one release. ``answers`` are projected shares; ``noisy`` the integers that came from the data.
 
     ``output["region", "income"]`` are the queries on these attributes. ``scales`` are those of the integer noise, one

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nabladp.mechanisms.mechanism import ExpectedError
 from nabladp.mechanisms.projection.calibration import Calibration
 from nabladp.mechanisms.projection.relaxation import Pieces
 from nabladp.privacy.units import exact
@@ -33,7 +34,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class ProjectionError:
+class ProjectionError(ExpectedError):
     """The theorem's figures for this budget per attribute, and for the same budget per person, side by side."""
 
     queries: int

@@ -14,7 +14,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.allocation import limited_by, source_units
-from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records
 from nabladp.mechanisms.options import check_asked, choice, concentrated, concentrated_each, plan_options
 from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
 from nabladp.mechanisms.projection.calibration import Calibration, calibrate
@@ -36,7 +36,7 @@ _SPACING = 16.0  # outcomes of wide noise that are listed for each unit of its s
 
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(Mechanism):
     """Answers to all queries of a workload with Gaussian noise, moved to the nearest consistent ones.
 
     ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` names exceptions. ``workload``

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.scales import least_scale
-from nabladp.mechanisms.synthesis.accounts import Accounts, Limits
-from nabladp.mechanisms.synthesis.blocks import Block, blocks_of_rounds
+from nabladp.mechanisms.synthesis.accounts import Accounts, Block, Limits, blocks_of_rounds
 from nabladp.mechanisms.synthesis.choosing import Choice
 from nabladp.mechanisms.synthesis.selection import Selector, prices
 from nabladp.mechanisms.synthesis.workload import Names, Wanted

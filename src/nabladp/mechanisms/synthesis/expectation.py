@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nabladp.mechanisms.synthesis.counting import AT_ONCE, MOST_BYTES
+from nabladp.mechanisms.mechanism import ExpectedError
 from nabladp.mechanisms.synthesis.design import Design, scale_for
-from nabladp.mechanisms.synthesis.rounds import variance_of
+from nabladp.mechanisms.synthesis.rounds import AT_ONCE, MOST_BYTES, variance_of
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE
 
 _ROWS_A_SECOND = 3e6  # counted, for each hundred marginals
@@ -28,7 +28,7 @@ _ANSWER_COPIES = 6
 
 
 @dataclass(frozen=True)
-class ExpectedError:
+class SynthesisError(ExpectedError):
     """``noise_error`` is the mean total variation distance of a marginal from the truth, by its noise alone, if it is
     measured once; the model, and measuring again, make it smaller. None while the number of rows is not known."""
 
@@ -44,8 +44,7 @@ class ExpectedError:
     memory_mb: float
     seconds: float
 
-    @property
-    def cells(self) -> int:
+    def values_written(self) -> int:
         """How much will be written: answers, what was measured, the drawn table."""
         return 2 * self.workload_cells + self.rows * self.columns // 32
 
@@ -66,7 +65,7 @@ class ExpectedError:
         return told | {"memory, MB": round(self.memory_mb), "time, seconds": round(self.seconds)}
 
 
-def expect(design: Design, limit_bytes: int, rows: int) -> ExpectedError:
+def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
     wanted, n = design.wanted, design.n
     if design.accounts is None:
         chosen = {frozenset(p.attributes): p.scale for p in design.planned}
@@ -80,7 +79,7 @@ def expect(design: Design, limit_bytes: int, rows: int) -> ExpectedError:
     if n:
         deviations = np.array([np.sqrt(variance_of(float(scale))) for scale in scales])
         noise = float(np.average(np.minimum(1.0, ABSOLUTE * deviations * cells / (2 * n)), weights=wanted.weights))
-    return ExpectedError(
+    return SynthesisError(
         columns=len(wanted.columns),
         marginals=len(wanted.sets),
         workload_cells=int(cells.sum()),

@@ -9,17 +9,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import DomainTooLarge
-from nabladp.mechanisms.mechanism import Law, Records
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records
 from nabladp.mechanisms.options import check_asked, plan_options
 from nabladp.mechanisms.synthesis import checks
 from nabladp.mechanisms.synthesis.accounts import Limits
 from nabladp.mechanisms.synthesis.choosing import Choice, Facts, choose
-from nabladp.mechanisms.synthesis.counting import Truth
 from nabladp.mechanisms.synthesis.design import Design
-from nabladp.mechanisms.synthesis.expectation import ExpectedError, expect
+from nabladp.mechanisms.synthesis.expectation import SynthesisError, expect
 from nabladp.mechanisms.synthesis.inference import Zeros, model_bytes
 from nabladp.mechanisms.synthesis.output import SyntheticModel
-from nabladp.mechanisms.synthesis.rounds import Course, State
+from nabladp.mechanisms.synthesis.rounds import Course, State, Truth
 from nabladp.mechanisms.synthesis.workload import Wanted, wanted
 from nabladp.noise import NoiseSource
 from nabladp.privacy.budget import Budget
@@ -38,7 +37,7 @@ MOST_DRAWN = 10_000_000  # rows of a table that nobody asked to be larger
 
 
 @dataclass(frozen=True)
-class Synthesis:
+class Synthesis(Mechanism):
     """A table of synthetic rows, and the marginals of a workload, at a cost stated for every set of attributes.
 
     ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` are exceptions, ``sets`` are
@@ -153,7 +152,7 @@ class Synthesis:
         each = {name: CDP(Fraction(units, UNIT)) for name, units in limits.group_prices().items()}
         return Guarantee.linear(limits.universe, each)  # [any-rows]
 
-    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+    def expected_error(self, schema: Schema, n: int) -> SynthesisError:
         """How the budget will be used and why, the noise of a measured marginal, memory and time."""
         check_asked(schema, n)
         found = expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
@@ -205,10 +204,10 @@ class Synthesis:
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
-        from nabladp.mechanisms.synthesis.law import Laws
+        from nabladp.mechanisms.synthesis.output_distribution import OutputDistribution
 
         course = self._course(counts.schema, counts.n)
-        return Laws(course, Truth(counts, course.design.wanted.sizes)).whole()
+        return OutputDistribution(course, Truth(counts, course.design.wanted.sizes)).whole()
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Any change of T moves every marginal that meets T in two cells; at once it moves a whole packing."""

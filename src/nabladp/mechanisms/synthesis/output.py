@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
-from nabladp.errors import MechanismError, ReleaseError
+from nabladp.checks import as_path, read_file
+from nabladp.errors import MechanismError, ReleaseError, SourceError
+from nabladp.mechanisms.mechanism import Output
 from nabladp.mechanisms.places import Places, drawn_places
 from nabladp.mechanisms.synthesis.answer import Answer
 from nabladp.mechanisms.synthesis.derived import Function, expected, functions, settled
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
 
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
+MOST_BYTES = 1 << 30  # of a saved model
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SyntheticModel:
+class SyntheticModel(Output):
     """A distribution over all columns, fitted to noisy marginals; ``sample`` draws tables from it at no cost."""
 
     schema: Schema
@@ -181,12 +184,16 @@ class SyntheticModel:
             names = tuple(body["attributes"])
             counts = np.array(body["counts"], dtype=np.int64).reshape(schema.sizes(names))
             measured.append(Noisy(names, counts, float(body["scale"]), int(body["round"])))
-        quality = data["quality"]
+        quality, sets = data["quality"], tuple(tuple(names) for names in data["workload"])
+        weights = tuple(float(weight) for weight in data["weights"])
+        sizes = [schema.cells(names) for names in sets]  # refuses unknown names
+        if not sizes or len(weights) != len(sets) or not all(0 < weight < math.inf for weight in weights):
+            raise MechanismError("The weights are not those of the workload.", fix="Read them from a release.")
         return cls(
             schema=schema,
             n=int(data["n"]),
-            sets=tuple(tuple(names) for names in data["workload"]),
-            weights=tuple(float(weight) for weight in data["weights"]),
+            sets=sets,
+            weights=weights,
             model=Model.from_json(data["model"]),
             measured=tuple(measured),
             strategy=quality["strategy"],
@@ -202,15 +209,18 @@ class SyntheticModel:
 
     @classmethod
     def load(cls, path: str | Path) -> SyntheticModel:
+        where = as_path(path, "The model")
         try:
-            body = json.loads(Path(path).read_text(encoding="utf-8"))
+            body = json.loads(read_file(where, f"The model {where.name!r}", MOST_BYTES))
             if body["kind"] != KIND:
                 raise KeyError
             return cls.from_json(body["values"], Schema.from_json(body["schema"]))
+        except SourceError:
+            raise
         except OSError:
             raise ReleaseError(f"There is no readable model at {str(path)!r}.", fix="Give a file of save().") from None
-        except (KeyError, TypeError, ValueError):
-            raise ReleaseError(f"{Path(path).name!r} is not a saved model.", fix="Give a file of save().") from None
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            raise ReleaseError(f"{where.name!r} is not a saved model.", fix="Give a file of save().") from None
 
 
 def checked_rows(rows: Any) -> int:

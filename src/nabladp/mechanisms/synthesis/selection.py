@@ -11,18 +11,16 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import BudgetError
-from nabladp.mechanisms.synthesis import packing
-from nabladp.mechanisms.synthesis.accounts import Limits
-from nabladp.mechanisms.synthesis.blocks import Block
+from nabladp.mechanisms.synthesis.accounts import Block, Limits
 from nabladp.mechanisms.synthesis.choosing import GRID
 from nabladp.noise import NoiseSource
+from nabladp.noise.packings import AnyPackings, any_slack, fineness, largest_value, log_softmax, on_grid
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 
 Pick = tuple[int, ...]  # candidates, in increasing order
 LARGEST_SCORE = 10**8  # beyond what doubles tell apart well, a pick is as good as certain anyway
 ABSOLUTE = math.sqrt(2 / math.pi)  # mean size of a Gaussian of deviation one
-_U = 2.0**-53
 _LEAST_UNITS = 1 << 12  # of a round's cost
 
 
@@ -97,11 +95,11 @@ class Selector:
 
     def slack(self, largest: float) -> float:
         """η: how far a log probability may be from the ideal one when all scores lie within ± ``largest``."""
-        rounding = 4 * _U * largest * self.block.most  # coefficient times weight times whole number
+        rounding = 4 * 2.0**-53 * largest * self.block.most  # coefficient times weight times whole number
         if self.block.one:
-            return 4 * (2.0 ** -packing.fineness(largest) + rounding)
+            return 4 * (2.0 ** -fineness(largest) + rounding)
         width = len(self.block.attributes)
-        return 4 * rounding + packing.slack(width, len(self.members), self.block.most, largest)
+        return 4 * rounding + any_slack(width, len(self.members), self.block.most, largest)  # [slack]
 
     def _ready(self, excess: Integers, strength: int) -> tuple[Integers, Floats, float]:
         """The members that can be paid (the others have no excess: the smallest integer), their scores, a bound."""
@@ -116,10 +114,10 @@ class Selector:
         if not len(able):
             return ()
         if self.block.one:
-            grid = packing.fineness(largest)
-            chosen = [noise.select_exponential(_whole(scores, grid), Fraction(1 << grid))] if len(able) > 1 else [0]
+            grid = fineness(largest)
+            chosen = [noise.select_exponential(on_grid(scores, grid), Fraction(1 << grid))] if len(able) > 1 else [0]
         else:
-            chosen = list(self._packing(able, scores, largest).draw(noise))
+            chosen = list(noise.select_any_packing(self._packings(able, scores, largest)))  # [exact-pick]
         return tuple(sorted(self.members[able[chosen]].tolist()))
 
     def law(self, excess: Integers, strength: int) -> Iterator[tuple[Pick, float]]:
@@ -128,16 +126,16 @@ class Selector:
         if not len(able):
             yield (), 0.0
         elif self.block.one:
-            grid = packing.fineness(largest)
-            for member, chance in zip(able.tolist(), packing.log_law(_whole(scores, grid), grid), strict=True):
+            grid = fineness(largest)
+            for member, chance in zip(able.tolist(), log_softmax(on_grid(scores, grid), grid), strict=True):
                 yield (int(self.members[member]),), float(chance)
         else:
-            for chosen, chance in self._packing(able, scores, largest).law():
+            for chosen, chance in self._packings(able, scores, largest).law():
                 yield tuple(sorted(self.members[able[list(chosen)]].tolist())), chance
 
-    def _packing(self, able: Integers, scores: Floats, largest: float) -> packing.Packing:
-        value = packing.largest_value(len(self.members), self.block.most, largest)
-        return packing.Packing(self.masks[able], len(self.block.attributes), scores, packing.fineness(value))
+    def _packings(self, able: Integers, scores: Floats, largest: float) -> AnyPackings:
+        value = largest_value(len(self.members), self.block.most, largest)
+        return AnyPackings(self.masks[able], len(self.block.attributes), scores, fineness(value))
 
 
 UNABLE = np.iinfo(np.int64).min  # stands for a candidate that nobody can pay for
@@ -147,10 +145,6 @@ def combined_law(selectors: Sequence[Selector], excess: Integers, strength: int)
     """The picks of all blocks of a round, which are drawn independently."""
     for parts in itertools.product(*(list(selector.law(excess, strength)) for selector in selectors)):
         yield tuple(sorted(c for pick, _ in parts for c in pick)), math.fsum(chance for _, chance in parts)
-
-
-def _whole(scores: Floats, grid: int) -> Integers:
-    return np.rint(np.ldexp(scores, grid)).astype(np.int64)
 
 
 def _below(value: Fraction) -> float:

@@ -24,14 +24,17 @@ def truths(release: Release, table: Table, folder: Path | None = None) -> Iterat
         yield from _synthetic(release, table, folder)
     elif release.mechanism in _TRUTHS:
         yield from _TRUTHS[release.mechanism](release, table)
-    elif hasattr(release.output, "truth"):
+    else:
         yield from _row_by_row(release, table)
 
 
 def _row_by_row(release: Release, table: Table) -> Iterator[Compared]:
     """Of an output that can say its values without noise: its table of values beside the same table of the truth."""
     output: Any = release.output
-    noisy, true = (own.to_arrow(release.schema) for own in (output, output.truth(table)))
+    truth = output.truth(table)
+    if truth is None:
+        return
+    noisy, true = (own.to_arrow(release.schema) for own in (output, truth))
     layout = Layout.of(noisy)
     if layout.value is None:
         return

@@ -109,7 +109,7 @@ def halfspace_views(release: Release) -> list[View]:
 
 
 def _contributions(release: Release, facts: list[tuple[str, str]]) -> View:
-    table = release.output.extra_tables(release.schema)["contributions"]  # type: ignore[attr-defined]
+    table = release.output.extra_tables(release.schema)["contributions"]
     rows = [list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
     return View(
         title="what each value adds",

@@ -17,15 +17,17 @@ from nabladp.arrays import Integers
 from nabladp.errors import AuditError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.learners.halfspaces.distance import Halfspace
 from nabladp.mechanisms.learners.halfspaces.erm import Promise
+from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
+    SignOrbits,
+    lattice_net,
+    threshold_functions,
+    within_memory,
+)
 from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers
-from nabladp.mechanisms.learners.halfspaces.label_response import unbiased
-from nabladp.mechanisms.learners.halfspaces.lattice import lattice_net
 from nabladp.mechanisms.learners.halfspaces.model import halfspace_of
-from nabladp.mechanisms.learners.halfspaces.pick import Pick, RowScores
-from nabladp.mechanisms.learners.halfspaces.selection import log_law, select_low
-from nabladp.mechanisms.learners.halfspaces.sign_orbits import SignOrbits, within_memory
+from nabladp.mechanisms.learners.halfspaces.response import unbiased
+from nabladp.mechanisms.learners.halfspaces.selection import Pick, RowScores, log_law, select_low
 from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task
-from nabladp.mechanisms.learners.halfspaces.threshold_functions import threshold_functions
 from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
@@ -203,9 +205,9 @@ class Exact:
         window = math.ceil(AUDIT_ORDER + 14 * plan.scale)
         found = []
         for chosen in itertools.combinations(range(n), held):
-            places = np.array(chosen, dtype=np.int64)
-            own = self._summed(self.candidates.table(PartOfRows(counts, places, inside=False)))
-            right = self._right_answers(PartOfRows(counts, places))
+            held_out = np.array(chosen, dtype=np.int64)
+            own = self._summed(self.candidates.table(PartOfRows(counts, held_out, inside=False)))
+            right = self._right_answers(PartOfRows(counts, held_out))
             noise = [gaussian_log_pmf(plan.scale, -window - r, held + window - r) for r in right]
             found.append(np.add(own[:, None], noise).ravel())
         return Law((np.logaddexp.reduce(found) - math.log(len(found)),), AUDIT_ORDER)

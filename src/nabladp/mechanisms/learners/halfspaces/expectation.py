@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nabladp.mechanisms.mechanism import ExpectedError
+
 
 @dataclass(frozen=True)
-class ExpectedError:
+class HalfspaceError(ExpectedError):
     """``figures`` are the method's own, by plain words."""
 
     method: str
@@ -18,8 +20,7 @@ class ExpectedError:
     held_out: int = 0
     held_out_scale: float | None = None
 
-    @property
-    def cells(self) -> int:
+    def values_written(self) -> int:
         return self.columns
 
     def to_json(self) -> dict[str, Any]:

@@ -14,18 +14,17 @@ from nabladp.mechanisms.gram_matrix.columns import Encoding
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.checks import check, lists, rounding, share
-from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
-from nabladp.mechanisms.learners.halfspaces.distance import integer_weights
+from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn
-from nabladp.mechanisms.learners.halfspaces.expectation import ExpectedError
+from nabladp.mechanisms.learners.halfspaces.expectation import HalfspaceError
 from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
-from nabladp.mechanisms.learners.halfspaces.pick import Pick
 from nabladp.mechanisms.learners.halfspaces.response import Response
 from nabladp.mechanisms.learners.halfspaces.robust import Robust
+from nabladp.mechanisms.learners.halfspaces.selection import Pick
 from nabladp.mechanisms.learners.halfspaces.task import Method, Task
 from nabladp.mechanisms.learners.learner import Learner
 from nabladp.mechanisms.mechanism import Law
@@ -197,11 +196,11 @@ class HalfspaceLearner(Learner):
         counts_answers = isinstance(learner, Exact) and isinstance(learner.candidates, AllHalfspaces)
         return self.holdout is not None or (learner.randomizes and not counts_answers)
 
-    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+    def expected_error(self, schema: Schema, n: int) -> HalfspaceError:
         check_asked(schema, n)
         plan, learner = self._holdout(schema), self.learner(schema, n)
         held = (plan.rows(n), plan.scale) if plan else (0, None)
-        return ExpectedError(self._taken(learner), n, learner.task.width, learner.figures(), *held)
+        return HalfspaceError(self._taken(learner), n, learner.task.width, learner.figures(), *held)
 
     def needed_rows(self, schema: Schema, excess: float) -> int:
         """How many rows are enough for this excess of robust error: the theorem's, for this class of halfspaces.

@@ -18,6 +18,7 @@ from nabladp.mechanisms.learners.columns import as_arrow, encoded, label_values
 from nabladp.mechanisms.learners.halfspaces.checks import share
 from nabladp.mechanisms.learners.halfspaces.distance import Distances, Halfspace, robust_error
 from nabladp.mechanisms.learners.halfspaces.holdout import Holdout
+from nabladp.mechanisms.mechanism import Output
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HalfspaceModel:
+class HalfspaceModel(Output):
     """The label has its second value where the weights of a row's columns add up to 0 or more.
 
     ``weights`` are real, one for each ±1 column of ``columns``, the intercept's first; ``integers`` are the same up to

@@ -12,13 +12,11 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms.gram_matrix import NoisyGram
-from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
-from nabladp.mechanisms.learners.halfspaces.distance import integer_weights
+from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.erm import Promise
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.model import halfspace_of
-from nabladp.mechanisms.learners.halfspaces.pick import Pick, RowScores
-from nabladp.mechanisms.learners.halfspaces.selection import select_low
+from nabladp.mechanisms.learners.halfspaces.selection import Pick, RowScores, select_low
 from nabladp.mechanisms.learners.halfspaces.task import Fitted, Task
 from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource

@@ -10,19 +10,32 @@ the h_b: they only make that nearly all are kept. No float is involved.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
 from nabladp.kernels import compiled
+from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace
+from nabladp.mechanisms.learners.halfspaces.erm import Promise, row_scores
+from nabladp.mechanisms.learners.halfspaces.response import Response, unbiased_sensitivity
+from nabladp.mechanisms.learners.halfspaces.task import Task, curve
 from nabladp.noise import NoiseSource
 from nabladp.noise.exact import Bounds, Uniform, exp_bounds
 from nabladp.noise.parameters import selection_scale
 from nabladp.noise.tails import NoiseWords
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.units import UNIT
+from nabladp.tables import Kernel
+
+# ---- exact selection -------------------------------------------------------------------------------------------------
 
 _PRECISION = 128
 _FAR = 96  # farther than this, in units of 1/rate, everything shares a bucket
@@ -92,3 +105,76 @@ def _member(scores: NDArray[Any], lowest: int, shift: int, last: int, bucket: in
                 return i
             member -= 1
     return -1
+
+
+# ---- the private choice of a halfspace -------------------------------------------------------------------------------
+
+_FINE = 1 << 80
+_FREE = Fraction(64)  # the rate where nothing protected moves a score
+
+
+@dataclass(frozen=True, eq=False)
+class Pick:
+    """What the choice costs, and how sharp it may be.
+
+    With a response, scores are unbiased ones of the answers, and only features move them. Without, a protected label
+    moves the score of its row by as much as all features together.
+    """
+
+    task: Task
+    loss: ClippedLoss
+    response: Response | None = None
+
+    @property
+    def keep(self) -> Fraction:
+        return self.response.keep if self.response else Fraction(1)
+
+    @cached_property
+    def held(self) -> Counter[str]:
+        """In attributes of a row that change: a label that was not randomized counts as many as matter at all."""
+        pays = frozenset() if self.response else self.task.label_sources
+        return self.task.reach + Counter(dict.fromkeys(pays, self.loss.width))  # [score]
+
+    def moved(self, held: int) -> int:
+        """How far so many of them can move a score."""
+        if self.response is None:
+            return self.loss.sensitivity(held)
+        return unbiased_sensitivity(self.loss, self.keep, held)  # [unbiased]
+
+    @cached_property
+    def rate(self) -> Fraction:
+        units = (self.response.rest if self.response else self.task).units
+        rates = [Fraction(math.isqrt(2 * units[s] * UNIT), UNIT * self.moved(c)) for s, c in self.held.items()]
+        return Fraction(math.floor(min(rates) * _FINE), _FINE) if rates else _FREE / self.keep.denominator
+
+    def guarantee(self) -> Guarantee:
+        pick = curve(self.task.universe, self.held, lambda c: (self.rate * self.moved(c)) ** 2 / 2)  # [range]
+        return pick + self.response.guarantee() if self.response else pick
+
+    def promise(self, candidates: int) -> Promise:
+        return Promise(candidates, self.loss, float(self.rate * self.moved(1)), self.keep)
+
+
+class RowScores(Kernel):
+    """A kernel: the scores of some halfspaces, from rows. ``keep`` below 1 makes those of answers unbiased."""
+
+    def __init__(
+        self,
+        halfspaces: tuple[Halfspace, ...],
+        features: tuple[str, ...],
+        label: str,
+        loss: ClippedLoss,
+        keep: Fraction = Fraction(1),
+    ) -> None:
+        self.halfspaces, self.features, self.label, self.loss, self.keep = halfspaces, features, label, loss, keep
+        self.attributes = (*features, label)
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        columns = [batch.column(name).to_numpy().astype(np.int64) for name in self.features]
+        codes = np.stack(columns, axis=1)
+        labels = 2 * batch.column(self.label).to_numpy().astype(np.int64) - 1
+        found = self.keep.numerator * row_scores(self.halfspaces, codes, labels, self.loss)
+        if self.keep < 1:
+            turned = self.keep.denominator - self.keep.numerator
+            found -= turned * row_scores(self.halfspaces, codes, -labels, self.loss)
+        return found

@@ -15,7 +15,7 @@ from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.learner import Learner
 from nabladp.mechanisms.learners.person import least_units, person_rows
 from nabladp.mechanisms.learners.points.model import PointModel
-from nabladp.mechanisms.learners.points.promise import ExpectedError, Promise, best_promise
+from nabladp.mechanisms.learners.points.promise import PointError, Promise, best_promise
 from nabladp.mechanisms.mechanism import Law
 from nabladp.mechanisms.options import check_asked
 from nabladp.noise import NoiseSource
@@ -77,15 +77,15 @@ class PointLearner(Learner):
         settings = self.histogram(schema).plan(schema, n)
         return best_promise(settings, n, schema.cells(self.features(schema)), self.failure)
 
-    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+    def expected_error(self, schema: Schema, n: int) -> PointError:
         check_asked(schema, n)
         sizes = schema.sizes(self.features(schema))
         if not n:
-            return ExpectedError(len(sizes), n, self.failure, None)
+            return PointError(len(sizes), n, self.failure, None)
         promise = self.promise(schema, n)
         units = least_units(schema, self.reads(schema), self.budget, self.budgets)
         person = person_rows(sizes, units, self.notion == "pure", promise.error)
-        return ExpectedError(len(sizes), n, self.failure, promise, person)
+        return PointError(len(sizes), n, self.failure, promise, person)
 
     def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
         """The number of rows (to half a percent) from which on error at most α is promised, but for ``failure``."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nabladp.mechanisms.learners.columns import codes_of, encoded, label_values
 from nabladp.mechanisms.learners.points.promise import Promise
+from nabladp.mechanisms.mechanism import Output
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PointModel:
+class PointModel(Output):
     """The label has its second value exactly where the features equal ``point`` (codes), and its first elsewhere.
 
     ``count`` is the noisy number of rows with that point and label; None where no point was frequent enough and this

@@ -17,6 +17,7 @@ from nabladp.arrays import Floats
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.learners.person import PERSON_LABEL
+from nabladp.mechanisms.mechanism import ExpectedError
 
 _FALSE_SHARES = (0.5, 0.3, 0.1, 0.03, 0.01)  # of the failure probability, for accepting a point that is in no row
 _LOT_SHARES = (1e-3, 0.01, 0.03, 0.1, 0.25, 0.5)  # of the error, for the mass of a point drawn by lot
@@ -108,7 +109,7 @@ class Risk:
 
 
 @dataclass(frozen=True)
-class ExpectedError:
+class PointError(ExpectedError):
     """``promise`` is None where the number of rows is not known."""
 
     features: int
@@ -117,8 +118,7 @@ class ExpectedError:
     promise: Promise | None
     person: int | None = None  # the order of rows that this error takes with the budget for the whole person
 
-    @property
-    def cells(self) -> int:
+    def values_written(self) -> int:
         return self.features
 
     def to_json(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from nabladp.mechanisms.learners.thresholds.law import RunLaw
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
 from nabladp.mechanisms.learners.thresholds.searching import polarization, search
-from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.mechanism import ExpectedError, Law
 from nabladp.mechanisms.options import check_asked, choice
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -127,15 +127,15 @@ class ThresholdLearner(Learner):
             parts.append(_lists_cost(universe, prefix, design))
         return Guarantee.compose(universe, parts)
 
-    def expected_error(self, schema: Schema, n: int) -> ExpectedError:
+    def expected_error(self, schema: Schema, n: int) -> ThresholdError:
         check_asked(schema, n)
         sizes = schema.sizes(self.features(schema))
         if not n:
-            return ExpectedError(len(sizes), n, self.failure, None, None, None)
+            return ThresholdError(len(sizes), n, self.failure, None, None, None)
         design = self.plan(schema, n)
         error = promised_error(design.errors, n, self.failure)
         person = person_rows(sizes, self._units(schema), self.notion == "pure", error)
-        return ExpectedError(len(sizes), n, self.failure, design, error, person)
+        return ThresholdError(len(sizes), n, self.failure, design, error, person)
 
     def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
         """A number of rows with which error at most α is promised, but for ``failure``; hardly fewer would do."""
@@ -210,7 +210,7 @@ class ThresholdLearner(Learner):
 
 
 @dataclass(frozen=True)
-class ExpectedError:
+class ThresholdError(ExpectedError):
     """``error`` is None where nothing is promised, and ``design`` too where the number of rows is not known."""
 
     features: int
@@ -220,8 +220,7 @@ class ExpectedError:
     error: float | None
     person: int | None  # the order of rows that this error takes with the budget for the whole person
 
-    @property
-    def cells(self) -> int:
+    def values_written(self) -> int:
         return self.features
 
     def to_json(self) -> dict[str, Any]:

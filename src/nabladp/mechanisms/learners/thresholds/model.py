@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nabladp.mechanisms.learners.columns import codes_of, encoded, label_values
 from nabladp.mechanisms.learners.thresholds.choosing import reached
+from nabladp.mechanisms.mechanism import Output
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ThresholdModel:
+class ThresholdModel(Output):
     """The label has its second value from ``codes`` on, and its first below; the first feature weighs most.
 
     ``error`` is the share of people it is promised to err on (None: nothing is), with probability 1 − ``failure``, if

@@ -1,6 +1,6 @@
 """Noisy marginals in, a distribution out: nothing here sees data or spends anything."""
 
-from nabladp.mechanisms.synthesis.inference.fit import fit, fit_seconds
+from nabladp.mechanisms.synthesis.inference.fitting import fit, fit_seconds
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree, admit, model_bytes
 from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros
 from nabladp.mechanisms.synthesis.inference.model import Model

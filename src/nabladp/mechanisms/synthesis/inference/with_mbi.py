@@ -46,7 +46,7 @@ def fit_with_mbi(
             before, looks = now, looks + 1
         potentials = _potentials(found, tree)
     network = Network(tree, [names for names, _ in potentials])
-    tables = [summed(table, names, network.places[i].names) for i, (names, table) in enumerate(potentials)]
+    tables = [summed(table, names, network.sub_tables[i].names) for i, (names, table) in enumerate(potentials)]
     return Model(
         network, total, tables, cliques=cliques, gap=gap, converged=gap <= CLOSE, steps=looks * STEPS
     )  # fmt: skip
