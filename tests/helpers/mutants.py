@@ -29,6 +29,7 @@ LEDGER = (
     "unit/test_ledger_forged",
     "unit/test_ledger_refusals",
     "unit/test_ledger_opening",
+    "unit/test_ledger_rules",
 )
 DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "unit/test_noise_edges", "unit/test_noise_drawn")
 TESTS = {
@@ -62,20 +63,16 @@ TESTS = {
     "privacy.discrete_gaussian": ("unit/test_discrete_gaussian", *EDGES),
     "privacy.universe": ("unit/test_universe", "unit/test_guarantee", *EDGES),
     "privacy.interpretation": ("unit/test_interpretation", "unit/test_interpretation_edges", *EDGES),
-    "privacy.ledger.totals": LEDGER,
-    "privacy.ledger.rules": (*LEDGER, "unit/test_ledger_places"),
-    "privacy.ledger.standing": LEDGER,
-    "privacy.ledger.verify": LEDGER,
-    "privacy.ledger.writing": LEDGER,
-    "privacy.ledger.transaction": LEDGER,
-    "privacy.ledger.guards": ("engines/test_postgres_ledger",),  # with a server
-    "privacy.ledger.book": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_migrations"),
-    "privacy.ledger.pen": LEDGER,
-    "privacy.ledger.store": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_store"),
-    "privacy.ledger.formats": (*LEDGER, "unit/test_ledger_migrations"),
+    "privacy.ledger.state": (*LEDGER, "unit/test_ledger_migrations"),
+    "privacy.ledger.limits": (*LEDGER, "unit/test_ledger_places"),
+    "privacy.ledger.history": LEDGER,
     "privacy.ledger.entry": LEDGER,
-    "privacy.ledger.view": LEDGER,
-    "privacy.ledger.address": ("unit/test_ledger_address", "unit/test_ledger_places"),
+    "privacy.ledger.reading": LEDGER,
+    "privacy.ledger.writing": LEDGER,
+    "privacy.ledger.store": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_store"),
+    "privacy.ledger.sqlite": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_migrations"),
+    "privacy.ledger.rights": ("engines/test_postgres_ledger", "engines/test_postgres_roles"),  # with a server
+    "privacy.ledger.ledger": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_migrations"),
     "noise.exact": DRAWN,
     "noise.draws": DRAWN,
     "noise.samplers": DRAWN,
