@@ -11,9 +11,9 @@ from one_step import OneStep, scaled
 
 from nabladp.arrays import Integers
 from nabladp.audit import exact_audit
-from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, hinge
-from nabladp.mechanisms.learners.halfspaces.hinge import WEIGHT_GRID, Vectors, hinge_sums
-from nabladp.mechanisms.learners.halfspaces.whitening import Whitening
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent
+from nabladp.mechanisms.learners.halfspaces.descent import WEIGHT_GRID, Vectors, hinge_sums
+from nabladp.mechanisms.learners.halfspaces.gram import Whitening
 from nabladp.privacy import CDP, Guarantee
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import Counts
@@ -77,7 +77,7 @@ FAULTS: list[tuple[type[OneStep], tuple[int, ...], tuple[float, ...], float]] = 
 
 @pytest.mark.parametrize(("fault", "sizes", "weights", "shrink"), FAULTS, ids=lambda v: getattr(v, "__name__", ""))
 def test_planted_fault_is_refuted(fault: Any, sizes: Any, weights: Any, shrink: float, monkeypatch: Any) -> None:
-    for module in (hinge, descent):
+    for module in (descent,):
         monkeypatch.setattr(module, "LEVELS", 2)
     learner = HalfspaceLearner(CDP(4), "y", method="descent", steps=1)
     broken = fault(learner, ABY, scaled(learner, ABY, sizes, shrink), weights)

@@ -16,7 +16,7 @@ from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, distance_to
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.exact import Exact
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
-from nabladp.mechanisms.learners.halfspaces.pick import Pick
+from nabladp.mechanisms.learners.halfspaces.selection import Pick
 from nabladp.mechanisms.learners.halfspaces.task import Method
 from nabladp.noise import gaussian_log_pmf
 from nabladp.privacy import CDP, Guarantee, Rho

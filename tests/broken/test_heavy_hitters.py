@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nabladp.audit import exact_audit
-from nabladp.mechanisms.heavy_hitters import HeavyHitters, Level, Settings, Tree, law, mechanism
+from nabladp.mechanisms.heavy_hitters import HeavyHitters, Level, Settings, Tree, mechanism, output_distribution
 from nabladp.mechanisms.heavy_hitters.settings import Notion
 from nabladp.privacy import Guarantee, Pure, Rho
 from nabladp.privacy.universe import Universe
@@ -42,7 +42,7 @@ def test_the_papers_constants_break_its_claim() -> None:
 
 def quieter(patch: pytest.MonkeyPatch) -> None:
     """30% less noise than the settings say."""
-    true = law.exact_law
+    true = output_distribution.exact_law
 
     def run(chosen: Settings, names: Any, counts: Any) -> Any:
         levels = tuple(Level(level.threshold, 0.7 * level.scale) for level in chosen.levels)
@@ -70,15 +70,15 @@ def one_count(patch: pytest.MonkeyPatch) -> None:
 
 def no_clip(patch: pytest.MonkeyPatch) -> None:
     """Counts far below a threshold still count."""
-    true = law.TreeLaw._pass_fail
+    true = output_distribution.TreeLaw._pass_fail
 
     def unclipped(self: Any, node: Any, count: int) -> Any:
         level = self.settings.level_of(node)
         loose = Level(level.threshold + 100, level.scale)
         moved = replace(self.settings, mu=100, levels=tuple(loose for _ in self.settings.levels))
-        return true(law.TreeLaw(moved, self.table, self.n, True), node, count + 100)
+        return true(output_distribution.TreeLaw(moved, self.table, self.n, True), node, count + 100)
 
-    patch.setattr(law.TreeLaw, "_pass_fail", unclipped)
+    patch.setattr(output_distribution.TreeLaw, "_pass_fail", unclipped)
 
 
 def half_a_node(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
-from nabladp.mechanisms.mwem import MWEM, machine, rounds, selection
-from nabladp.mechanisms.scales import least_scale
+from nabladp.mechanisms.allocation import least_scale
+from nabladp.mechanisms.mwem import MWEM, rounds, setup
 from nabladp.privacy import CDP, Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Attribute, Schema
@@ -29,14 +29,14 @@ def refuted(mechanism: MWEM, schema: Schema, n: int = 1, **more: Any) -> bool:
 
 
 def less_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(machine, "least_scale", lambda *given: 0.7 * least_scale(*given))
+    patch.setattr(setup, "least_scale", lambda *given: 0.7 * least_scale(*given))
 
 
 def louder_scores(factor: float) -> Plant:
-    true = selection.Scores.of
+    true = setup.Scores.of
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(selection.Scores, "of", lambda self, *given: factor * true(self, *given))
+        patch.setattr(setup.Scores, "of", lambda self, *given: factor * true(self, *given))
 
     return plant
 
@@ -50,14 +50,14 @@ def richest_pays(patch: pytest.MonkeyPatch) -> None:
 
 def data_in_the_model(patch: pytest.MonkeyPatch) -> None:
     """The model learns from exact answers: the next pick depends on the data twice."""
-    true = machine.Machine.law
+    true = setup.RunSetup.law
 
     def law(self: Any, truth: Any, model: Any, number: int) -> Any:
         if number:
             self.scores.coefficients = self.scores.coefficients * (1 + 9 * truth[0])
         return true(self, truth, model, number)
 
-    patch.setattr(machine.Machine, "law", law)
+    patch.setattr(setup.RunSetup, "law", law)
 
 
 def test_the_sound_mechanisms_pass() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
-from nabladp.mechanisms.scales import least_scale
-from nabladp.mechanisms.synthesis import Synthesis, accounts, design, law, rounds, selection
+from nabladp.mechanisms.allocation import least_scale
+from nabladp.mechanisms.synthesis import Synthesis, accounts, design, output_distribution, rounds, selection
 from nabladp.privacy import CDP, Guarantee, Rho
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
@@ -93,9 +93,9 @@ def one_row_moves_one_cell(patch: pytest.MonkeyPatch) -> None:
 
 def noise_that_knows_the_data(patch: pytest.MonkeyPatch) -> None:
     """The scale of the noise follows the true counts."""
-    cells = law.Laws._cells
+    cells = output_distribution.OutputDistribution._cells
 
-    def known(self: law.Laws, sets: Any, scales: Any) -> Any:
+    def known(self: output_distribution.OutputDistribution, sets: Any, scales: Any) -> Any:
         found = [s * (1 + int(t.ravel()[0])) for s, t in zip(scales, self.truth.tables(sets), strict=True)]
         window = self._window
         self._window = lambda _: window(2 * max(scales, default=1.0))  # type: ignore[method-assign]
@@ -104,7 +104,7 @@ def noise_that_knows_the_data(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._window = window  # type: ignore[method-assign]
 
-    patch.setattr(law.Laws, "_cells", known)
+    patch.setattr(output_distribution.OutputDistribution, "_cells", known)
 
 
 def the_richest_pays(patch: pytest.MonkeyPatch) -> None:

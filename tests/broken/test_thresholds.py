@@ -13,7 +13,7 @@ import pytest
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.heavy_hitters import Level, Settings, Tree
 from nabladp.mechanisms.heavy_hitters.settings import Notion
-from nabladp.mechanisms.learners.thresholds import ThresholdLearner, choosing, law, mechanism, searching
+from nabladp.mechanisms.learners.thresholds import ThresholdLearner, choosing, mechanism, output_distribution, searching
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
@@ -137,8 +137,8 @@ def summed_labels(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "learned", "schema"),
     [
-        (louder("polarization", [law]), learner("pure", 2, search_scale=0.5), TWO),
-        (louder("mistakes", [law]), learner("pure", 2, select_scale=0.9), TWO),
+        (louder("polarization", [output_distribution]), learner("pure", 2, search_scale=0.5), TWO),
+        (louder("mistakes", [output_distribution]), learner("pure", 2, select_scale=0.9), TWO),
         (louder("pick_scores", [searching]), learner("pure", 2, "pick", search_scale=0.4), TWO),
         (summed_labels, learner("pure", 2, search_scale=0.5), TWO),
     ],

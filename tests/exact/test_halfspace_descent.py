@@ -14,10 +14,9 @@ from one_step import OneStep, scaled
 from nabladp.audit import exact_audit
 from nabladp.errors import AuditError
 from nabladp.mechanisms.gram_matrix import GramMatrix
-from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, hinge, whitening
-from nabladp.mechanisms.learners.halfspaces.descent import Descent
-from nabladp.mechanisms.learners.halfspaces.hinge import HingeSums, Vectors
-from nabladp.mechanisms.learners.halfspaces.whitening import Whitening, longest_step
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, gram
+from nabladp.mechanisms.learners.halfspaces.descent import Descent, HingeSums, Vectors
+from nabladp.mechanisms.learners.halfspaces.gram import Whitening, longest_step
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Rho
 from nabladp.privacy.units import UNIT
@@ -62,8 +61,8 @@ def maps(count: int = 6) -> list[Whitening]:
 
 @pytest.mark.parametrize(("radius", "levels"), [(4, 1), (64, 3), (1 << 13, 1 << 8)])
 def test_no_record_moves_a_step_farther_than_claimed(radius: int, levels: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(whitening, "RADIUS", radius)
-    monkeypatch.setattr(hinge, "LEVELS", levels)
+    monkeypatch.setattr(gram, "RADIUS", radius)
+    monkeypatch.setattr(descent, "LEVELS", levels)
     learner = HalfspaceLearner(CDP(1), "y", method="descent", encode=ENCODE)
     columns, draw = learner.task(MIXED, 300).columns, np.random.default_rng(1)
     reached = {"any": 0.0, "one": 0.0}
@@ -72,7 +71,7 @@ def test_no_record_moves_a_step_farther_than_claimed(radius: int, levels: int, m
         lengths = (vectors.of(table(RECORDS)._rows).astype(np.int64) ** 2).sum(axis=0)
         assert lengths.max() <= made.radius**2
         for size in (0, 0.5, 3, 100):
-            weights = np.rint(size * draw.standard_normal(columns.width) * hinge.WEIGHT_GRID).astype(np.int64)
+            weights = np.rint(size * draw.standard_normal(columns.width) * descent.WEIGHT_GRID).astype(np.int64)
             sums = [table([record]).fold(HingeSums(vectors, weights)) for record in RECORDS]
             apart = np.array([((np.array(sums) - own) ** 2).sum(axis=1) for own in sums])
             differ = np.array([[sum(i != j for i, j in zip(p, q, strict=True)) for q in RECORDS] for p in RECORDS])
@@ -98,7 +97,7 @@ def test_many_values_are_bounded_by_way_of_the_first(monkeypatch: Any) -> None:
     columns = HalfspaceLearner(CDP(1), "y", method="descent", encode=ENCODE).task(MIXED, 9).columns
     for made in maps(2):
         exact = longest_step(made.matrix, columns)
-        monkeypatch.setattr(whitening, "_MOST_COMPARED", 1)
+        monkeypatch.setattr(gram, "_MOST_COMPARED", 1)
         assert exact <= longest_step(made.matrix, columns) <= 4 * exact
         monkeypatch.undo()
 
@@ -123,7 +122,7 @@ STEPS: dict[str, tuple[Schema, dict[str, Any], tuple[int, ...], tuple[float, ...
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_law_of_a_step_keeps_to_its_claim(name: str, monkeypatch: Any) -> None:
-    for module in (hinge, descent):
+    for module in (descent,):
         monkeypatch.setattr(module, "LEVELS", 2)
     schema, options, sizes, weights = STEPS[name]
     learner = HalfspaceLearner(CDP(4), "y", method="descent", steps=1, **options)
@@ -135,7 +134,7 @@ def test_the_law_of_a_step_keeps_to_its_claim(name: str, monkeypatch: Any) -> No
 
 
 def test_derived_columns_are_charged_to_their_sources(monkeypatch: Any) -> None:
-    for module in (hinge, descent):
+    for module in (descent,):
         monkeypatch.setattr(module, "LEVELS", 1)
     schema = Schema(
         (

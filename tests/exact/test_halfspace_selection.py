@@ -12,12 +12,11 @@ import pytest
 
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.learners.halfspaces import selection
-from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
+from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.erm import FiniteClass, Promise
-from nabladp.mechanisms.learners.halfspaces.label_response import unbiased, unbiased_sensitivity
-from nabladp.mechanisms.learners.halfspaces.lattice import lattice_net
+from nabladp.mechanisms.learners.halfspaces.halfspace_classes import lattice_net, threshold_functions
+from nabladp.mechanisms.learners.halfspaces.response import unbiased, unbiased_sensitivity
 from nabladp.mechanisms.learners.halfspaces.selection import log_law, select_low
-from nabladp.mechanisms.learners.halfspaces.threshold_functions import threshold_functions
 from nabladp.noise import NoiseSource
 
 Array = np.ndarray[Any, Any]

@@ -101,9 +101,11 @@ def pure_lists(lam: float, beta: float) -> Any:
 
     class ListsOnly:
         def distribution(self, counts: Any) -> Any:
-            from nabladp.mechanisms.heavy_hitters import law
+            from nabladp.mechanisms.heavy_hitters import output_distribution
 
-            return law.lists_only(mechanism.plan(counts.schema, counts.n), mechanism.reads(counts.schema), counts)
+            return output_distribution.lists_only(
+                mechanism.plan(counts.schema, counts.n), mechanism.reads(counts.schema), counts
+            )
 
     return ListsOnly()
 

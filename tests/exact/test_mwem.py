@@ -12,8 +12,8 @@ import pytest
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.mwem import MWEM
-from nabladp.mechanisms.mwem.machine import Machine
 from nabladp.mechanisms.mwem.rounds import Prices
+from nabladp.mechanisms.mwem.setup import RunSetup
 from nabladp.privacy import CDP, Guarantee, Rho
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.values import limit_units
@@ -25,14 +25,14 @@ def bits(d: int, **options: Any) -> Schema:
     return Schema(tuple(Attribute(name, "boolean", **options) for name in "abcdefgh"[:d]))
 
 
-def machine_of(mechanism: MWEM, schema: Schema, n: int) -> Machine:
+def machine_of(mechanism: MWEM, schema: Schema, n: int) -> RunSetup:
     return mechanism._machine(schema, n)
 
 
 # ---- picks ---------------------------------------------------------------------------------------------------------
 
 
-def enumerated(machine: Machine, scores: np.ndarray[Any, Any], count: int) -> dict[tuple[int, ...], float]:
+def enumerated(machine: RunSetup, scores: np.ndarray[Any, Any], count: int) -> dict[tuple[int, ...], float]:
     """Every choice of ``count`` queries with disjoint attributes, P ∝ exp(Σ scores), without any recursion."""
     queries = machine.queries
     found: dict[tuple[int, ...], float] = {}

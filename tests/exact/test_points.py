@@ -11,7 +11,7 @@ import pytest
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.distribution_estimate.chances import Chances
-from nabladp.mechanisms.heavy_hitters.law import exact_law
+from nabladp.mechanisms.heavy_hitters.output_distribution import exact_law
 from nabladp.mechanisms.heavy_hitters.settings import Level, Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.mechanisms.learners.points import PointLearner

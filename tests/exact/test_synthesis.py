@@ -12,9 +12,9 @@ import pytest
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.synthesis import Synthesis, choosing
 from nabladp.mechanisms.synthesis.design import Design
-from nabladp.mechanisms.synthesis.packing import Packing, fineness
 from nabladp.mechanisms.synthesis.rounds import Course, State
 from nabladp.mechanisms.synthesis.selection import UNABLE, combined_law, distance
+from nabladp.noise.packings import AnyPackings, fineness
 from nabladp.privacy import CDP, Rho
 from nabladp.schema import Attribute, Schema
 from tests.helpers.opinions import give_opinions, pick_loss
@@ -35,7 +35,7 @@ def test_packings_of_any_size_have_the_enumerated_probabilities(d: int, k: int) 
     ]
     masks.append(masks[-1])  # two marginals may read the same sources
     weights = draws.uniform(-4, 4, len(masks))
-    law = dict(Packing(masks, d, weights, fineness(100)).law())
+    law = dict(AnyPackings(masks, d, weights, fineness(100)).law())
     wanted = {}
     for size in range(d + 1):
         for chosen in itertools.combinations(range(len(masks)), size):
@@ -206,7 +206,9 @@ def test_no_set_of_attributes_loses_more_than_claimed(name: str, monkeypatch: py
 
 
 def test_real_models_are_fitted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nabladp.mechanisms.synthesis.law.told", lambda counts, n: np.clip(counts, 0, n))
+    monkeypatch.setattr(
+        "nabladp.mechanisms.synthesis.output_distribution.told", lambda counts, n: np.clip(counts, 0, n)
+    )
     audit = exact_audit(Synthesis(CDP(3), (("a", "b"), ("b",)), **PACKED, rounds=2, selection=0.3), bits(2), 1)
     assert audit.passed and audit.tightest.tightness > 0.4
 

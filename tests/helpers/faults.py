@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nabladp.audit import exact_audit, statistical_audit
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.heavy_hitters import Level, Settings, Tree
 from nabladp.mechanisms.heavy_hitters.settings import Notion
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Guarantee, Rho
 from nabladp.schema import Attribute, Schema

@@ -12,10 +12,9 @@ import numpy as np
 from nabladp.arrays import Integers
 from nabladp.mechanisms import Law
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent
-from nabladp.mechanisms.learners.halfspaces.descent import Descent
-from nabladp.mechanisms.learners.halfspaces.hinge import WEIGHT_GRID, HingeSums, Vectors
+from nabladp.mechanisms.learners.halfspaces.descent import WEIGHT_GRID, Descent, HingeSums, Vectors
+from nabladp.mechanisms.learners.halfspaces.gram import Whitening, longest_step
 from nabladp.mechanisms.learners.halfspaces.task import curve
-from nabladp.mechanisms.learners.halfspaces.whitening import Whitening, longest_step
 from nabladp.noise import gaussian_log_pmf
 from nabladp.privacy import Guarantee
 from nabladp.privacy.units import UNIT

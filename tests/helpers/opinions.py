@@ -15,7 +15,7 @@ import pytest
 
 from nabladp.audit.divergence import Divergences
 from nabladp.mechanisms import Law
-from nabladp.mechanisms.synthesis import law, rounds
+from nabladp.mechanisms.synthesis import output_distribution, rounds
 from nabladp.mechanisms.synthesis.selection import Selector, combined_law
 
 
@@ -43,7 +43,7 @@ def give_opinions(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(rounds.Course, "_fit", fit)
     patch.setattr(rounds, "answers", lambda model, noisy, sets: model.marginals(sets))
-    patch.setattr(law, "told", lambda counts, n: np.clip(counts, 0, n))
+    patch.setattr(output_distribution, "learned_counts", lambda counts, n: np.clip(counts, 0, n))
 
 
 def pick_loss(selector: Selector, one: Any, other: Any, strength: int = 1) -> float:

@@ -12,8 +12,8 @@ import numpy as np
 from faults import AB, Fault, Patches, Plant, bits, black_box, scale_07
 
 from nabladp.mechanisms import Law, Mechanism
-from nabladp.mechanisms.mwem import MWEM, machine, rounds, selection
-from nabladp.mechanisms.mwem.machine import Machine
+from nabladp.mechanisms.mwem import MWEM, rounds, setup
+from nabladp.mechanisms.mwem.setup import RunSetup
 from nabladp.mechanisms.mwem.updates import update_named
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
@@ -73,7 +73,7 @@ class JointPick:
 
     mechanism: MWEM
 
-    def _machine(self, schema: Schema, n: int) -> Machine:
+    def _machine(self, schema: Schema, n: int) -> RunSetup:
         return self.mechanism._machine(schema, n)
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
@@ -92,14 +92,14 @@ def with_packings(law_of_sets: Callable[[Any, Any], dict[tuple[int, ...], float]
     """Sets are picked by another law; the queries inside them as before."""
 
     def law(self: Any, scores: Any) -> Any:
-        inside = [selection._log_law(scores[a:b]) for a, b in self.ranges]
+        inside = [setup._log_law(scores[a:b]) for a, b in self.ranges]
         chances = law_of_sets(self, self._together(scores[self.queries]))
         for packing in sorted(chances):
             for choice in itertools.product(*(range(len(inside[i])) for i in packing)):
                 picked = tuple(self.ranges[i][0] + c for i, c in zip(packing, choice, strict=True))
                 yield picked, chances[packing] + sum(inside[i][c] for i, c in zip(packing, choice, strict=True))
 
-    return lambda patches: patches.set(selection.Selector, "law", law)
+    return lambda patches: patches.set(setup.Selector, "law", law)
 
 
 def greedy(self: Any, weights: Any) -> dict[tuple[int, ...], float]:
@@ -130,21 +130,21 @@ def overlapping(self: Any, weights: Any) -> dict[tuple[int, ...], float]:
 def one_draw_a_round(patches: Patches) -> None:
     """The size of the draw is forgotten: all answers of a round share one noise, and differences have none."""
 
-    def noise_of(self: Machine, chosen: Any, noise: NoiseSource) -> Any:
+    def noise_of(self: RunSetup, chosen: Any, noise: NoiseSource) -> Any:
         return np.zeros(len(chosen), np.int64) + noise.discrete_gaussian(float(self.scale[chosen[0]]), 1)
 
-    patches.set(Machine, "noise", noise_of)
+    patches.set(RunSetup, "noise", noise_of)
 
 
 def best_query(patches: Patches) -> None:
     """The query with the largest error is picked, with no randomness."""
-    patches.set(selection, "_pick", lambda scores, noise: int(np.argmax(scores)))
+    patches.set(setup, "_pick", lambda scores, noise: int(np.argmax(scores)))
 
 
 ANSWERS = MWEM(CDP(2), Conjunctions(1), rounds=1, selection=0.05)
 ROUND: dict[str, Any] = {"rounds": 1, "update": "paper", "rows": 0}
 FAULTS = (
-    Fault("scale x 0.7 (Gaussian)", ANSWERS, AB, scale_07(machine), n=1),
+    Fault("scale x 0.7 (Gaussian)", ANSWERS, AB, scale_07(setup), n=1),
     Fault(
         "greedy at the joint price",
         JointPick(MWEM(CDP(4), Conjunctions(1), rounds=1, per_round=4, selection=0.95)),

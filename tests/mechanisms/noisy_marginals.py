@@ -10,9 +10,9 @@ import numpy as np
 from faults import BANDS, DERIVED, MIXED, QUICK, Fault, Patches, Plant, scale_07
 
 from nabladp.mechanisms import Mechanism
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.noisy_marginals import mechanism as marginals
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise.bits import SeededBits, SystemBits
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 

@@ -14,7 +14,7 @@ from spreads import check_unit_spread
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, HalfspaceModel
 from nabladp.mechanisms.learners.halfspaces.descent import LEVELS, Descent
 from nabladp.mechanisms.learners.halfspaces.gradient import ROW_GRID, Gradient, TanhSums
-from nabladp.mechanisms.learners.halfspaces.whitening import RADIUS
+from nabladp.mechanisms.learners.halfspaces.gram import RADIUS
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Rho
 from nabladp.schema import Attribute, Schema

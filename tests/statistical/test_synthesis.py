@@ -11,10 +11,10 @@ from scipy.stats import chisquare
 
 from nabladp import CDP, NoiseSource, Schema, Synthesis
 from nabladp.mechanisms.synthesis import choosing
-from nabladp.mechanisms.synthesis.counting import Truth
-from nabladp.mechanisms.synthesis.packing import Packing, fineness
+from nabladp.mechanisms.synthesis.rounds import Truth
 from nabladp.mechanisms.synthesis.selection import combined_law
 from nabladp.noise import gaussian_log_pmf
+from nabladp.noise.packings import AnyPackings, fineness
 from nabladp.schema import Attribute
 from nabladp.tables import CodedTable
 
@@ -53,9 +53,9 @@ def test_picks_follow_their_law(kind: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_packing_of_six_attributes_follows_its_law() -> None:
     draws = np.random.default_rng(2)
     masks = [1 << i | 1 << j for i in range(6) for j in range(i)] + [0b111, 0b111000]
-    packing = Packing(masks, 6, draws.uniform(-1, 1, len(masks)), fineness(100))
+    packing = AnyPackings(masks, 6, draws.uniform(-1, 1, len(masks)), fineness(100))
     noise = NoiseSource.seeded(3)
-    seen = Counter(packing.draw(noise) for _ in range(6_000))
+    seen = Counter(noise.select_any_packing(packing) for _ in range(6_000))
     law = {pick: 6_000 * math.exp(chance) for pick, chance in packing.law()}
     assert seen.keys() <= law.keys() and len(law) > 60
     assert chisquare([seen[pick] for pick in law], list(law.values())).pvalue > 1e-6

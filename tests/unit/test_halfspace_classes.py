@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
-from nabladp.mechanisms.learners.halfspaces.distance import Halfspace, distance_to_flip
-from nabladp.mechanisms.learners.halfspaces.lattice import lattice_net, lattice_size, net_radius
-from nabladp.mechanisms.learners.halfspaces.sign_orbits import SignOrbits
-from nabladp.mechanisms.learners.halfspaces.threshold_functions import COUNTS, threshold_functions
+from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace, distance_to_flip
+from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
+    COUNTS,
+    SignOrbits,
+    lattice_net,
+    lattice_size,
+    net_radius,
+    threshold_functions,
+)
 
 
 def random_table(d: int, n: int, seed: int) -> np.ndarray[Any, Any]:

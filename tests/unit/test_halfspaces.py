@@ -17,9 +17,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from nabladp.errors import BudgetError, DataError, DomainTooLarge, MechanismError, NablaDPError, PlanError
-from nabladp.mechanisms.learners.halfspaces import NEVER, HalfspaceLearner, HalfspaceModel, whitening
+from nabladp.mechanisms.learners.halfspaces import NEVER, HalfspaceLearner, HalfspaceModel
 from nabladp.mechanisms.learners.halfspaces.average import Average
-from nabladp.mechanisms.learners.halfspaces.gram import GramFit
+from nabladp.mechanisms.learners.halfspaces.gram import GramFit, _inverse_root, _usual_length
 from nabladp.mechanisms.learners.halfspaces.response import AnsweredRows
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Budget, Pure, Rho
@@ -364,10 +364,10 @@ def test_whitened_rows_have_about_the_length_that_is_expected() -> None:
     for epsilon in (0.05, 0.3, 3.0):
         method: Any = HalfspaceLearner(CDP(epsilon), "sick", method="descent").learner(SCHEMA, 3000)
         gram = method.mechanism.run(table, NoiseSource.seeded(1))
-        ridge, inverse = whitening._inverse_root(gram)
+        ridge, inverse = _inverse_root(gram)
         signs = method.task.columns.matrix(people())
         true = float(np.sqrt(((signs @ inverse.T) ** 2).sum(axis=1).mean()))
-        assert whitening._usual_length(gram, ridge, inverse) == pytest.approx(true, rel=0.05)
+        assert _usual_length(gram, ridge, inverse) == pytest.approx(true, rel=0.05)
         assert np.allclose(
             inverse @ (gram.matrix / gram.n + ridge * np.eye(len(inverse))) @ inverse.T, np.eye(len(inverse))
         )

@@ -17,13 +17,14 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import (
     certified_count,
     certify,
     false_bound,
+    gaussian_tails,
+    laplace_tails,
     list_bounds,
     list_bytes,
     most_strings,
 )
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
-from nabladp.mechanisms.heavy_hitters.planning.tail_bounds import gaussian_tails, laplace_tails
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 

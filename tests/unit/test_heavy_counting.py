@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nabladp.mechanisms.heavy_hitters.engine import counting, numbering
-from nabladp.mechanisms.heavy_hitters.engine.counting import Tally, Window, frequent
+from nabladp.mechanisms.heavy_hitters.engine.counting import PackedRows, Tally, Window, frequent
 from nabladp.mechanisms.heavy_hitters.engine.numbering import (
     Batch,
     Buckets,
@@ -24,7 +24,6 @@ from nabladp.mechanisms.heavy_hitters.engine.numbering import (
     Whole,
     listed_strings,
 )
-from nabladp.mechanisms.heavy_hitters.engine.packing import Packed
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable, open_table
 
@@ -270,11 +269,11 @@ def test_packed_rows_are_counted_like_the_table(engine: Callable[..., object], t
         "z": Whole(columns(6, 7)),
         "w": columns(3).parts[0],
     }
-    packed = Packed.of(table, parts, 1 << 20)
+    packed = PackedRows.of(table, parts, 1 << 20)
     assert packed is not None and [c.itemsize for c in packed.columns.values()] == [1, 2, 4, 1]
     product = Product(tuple(Column(name, part.axis) for name, part in parts.items()))
     same = Product(tuple(parts.values()))
     for above in (0, 3):
         (one,), (other,) = frequent(packed, [product], above, 1 << 16), frequent(table, [same], above, 1 << 16)
         assert one[0].tolist() == other[0].tolist() and one[1].tolist() == other[1].tolist()
-    assert Packed.of(table, parts, 1500 * 8 - 1) is None
+    assert PackedRows.of(table, parts, 1500 * 8 - 1) is None

@@ -15,16 +15,14 @@ import pytest
 
 from nabladp.kernels import compiled
 from nabladp.mechanisms.heavy_hitters.engine import kernels
-from nabladp.mechanisms.learners.halfspaces import hinge
-from nabladp.mechanisms.learners.halfspaces.clipped_loss import ClippedLoss
-from nabladp.mechanisms.learners.halfspaces.distance import distance_to_flip
+from nabladp.mechanisms.learners.halfspaces import descent
+from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, distance_to_flip
+from nabladp.mechanisms.learners.halfspaces.halfspace_classes import SignOrbits
 from nabladp.mechanisms.learners.halfspaces.selection import select_low
-from nabladp.mechanisms.learners.halfspaces.sign_orbits import SignOrbits
 from nabladp.mechanisms.learners.thresholds.choosing import reached
-from nabladp.mechanisms.synthesis.inference.triangulation import Graph
-from nabladp.mechanisms.synthesis.packing import Packing
+from nabladp.mechanisms.synthesis.inference.junction_tree import Graph
 from nabladp.noise import NoiseSource
-from nabladp.noise.packings import Packings, largest_packing
+from nabladp.noise.packings import AnyPackings, Packings, largest_packing
 
 
 def rng() -> np.random.Generator:
@@ -37,8 +35,8 @@ def packings() -> Any:
     return family.heaviest(weights), family.log_probability(weights, (0, 1)), largest_packing([3, 6, 12, 1], 4)
 
 
-def synthesis_packing() -> Any:
-    return Packing([1, 2, 4, 3, 6], 3, np.array([0.5, -1.0, 2.0, 1.0, 0.0]), 20).table
+def any_packings() -> Any:
+    return AnyPackings([1, 2, 4, 3, 6], 3, np.array([0.5, -1.0, 2.0, 1.0, 0.0]), 20).table
 
 
 def sign_orbits() -> Any:
@@ -75,18 +73,18 @@ def clusters() -> Any:
 
 def hinge_sums() -> Any:
     vectors = rng().integers(-50, 50, (3, 300)).astype(np.int32)
-    return hinge.hinge_sums(vectors, np.array([900, -400, 100]), 40)
+    return descent.hinge_sums(vectors, np.array([900, -400, 100]), 40)
 
 
 USERS: dict[Callable[[], Any], str] = {
     packings: "noise.packings",
-    synthesis_packing: "mechanisms.synthesis.packing",
-    sign_orbits: "mechanisms.learners.halfspaces.sign_orbits",
+    any_packings: "noise.packings",
+    sign_orbits: "mechanisms.learners.halfspaces.halfspace_classes",
     distances: "mechanisms.learners.halfspaces.distance",
     selected: "mechanisms.learners.halfspaces.selection",
     ranks: "mechanisms.learners.thresholds.choosing",
-    clusters: "mechanisms.synthesis.inference.triangulation",
-    hinge_sums: "mechanisms.learners.halfspaces.hinge",
+    clusters: "mechanisms.synthesis.inference.junction_tree",
+    hinge_sums: "mechanisms.learners.halfspaces.descent",
 }
 
 
@@ -157,4 +155,4 @@ def test_cells_are_counted_alike(cells: int) -> None:
 def test_vectors_are_cut_alike() -> None:
     vectors = np.random.default_rng(1).integers(-60, 60, (3, 300)).astype(np.float64)
     labels = np.where(np.arange(300) % 2, 1.0, -1.0)
-    agree(hinge._cut, vectors, labels, 50.0, np.zeros((3, 300), np.int32))
+    agree(descent._cut, vectors, labels, 50.0, np.zeros((3, 300), np.int32))

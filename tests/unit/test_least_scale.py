@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from nabladp.mechanisms.scales import least_scale
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.privacy.units import UNIT
 
 UNITS = [

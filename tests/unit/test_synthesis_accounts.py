@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nabladp import CDP, NoiseSource, Rho, Schema, Synthesis
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.synthesis.accounts import Accounts, Limits
-from nabladp.mechanisms.synthesis.counting import Truth
+from nabladp.mechanisms.synthesis.rounds import Truth
 from nabladp.privacy import Budget
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import limit_units
@@ -205,8 +205,8 @@ def test_counting_in_pieces_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         kept.append(len(self._kept))
 
     monkeypatch.setattr(Truth, "keep", counted)
-    monkeypatch.setattr("nabladp.mechanisms.synthesis.counting.MOST_BYTES", 10)
-    monkeypatch.setattr("nabladp.mechanisms.synthesis.counting.AT_ONCE", 8)
+    monkeypatch.setattr("nabladp.mechanisms.synthesis.rounds.MOST_BYTES", 10)
+    monkeypatch.setattr("nabladp.mechanisms.synthesis.rounds.AT_ONCE", 8)
     pieces = mechanism.run(rows, NoiseSource.seeded(9))
     assert kept == [0]
     assert pieces.to_json() == whole.to_json()

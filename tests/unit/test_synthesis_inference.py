@@ -23,14 +23,14 @@ from nabladp.mechanisms.synthesis.inference import (
     admit,
     fit,
     fit_seconds,
+    fitting,
     model_bytes,
     on_simplex,
     pool,
 )
-from nabladp.mechanisms.synthesis.inference import dual as dual_module
 from nabladp.mechanisms.synthesis.inference import marginals as marginals_module
 from nabladp.mechanisms.synthesis.inference.measurement import spread, summed
-from nabladp.mechanisms.synthesis.inference.residuals import residuals
+from nabladp.mechanisms.synthesis.inference.pooling import residuals
 from nabladp.noise import NoiseSource
 
 Names = tuple[str, ...]
@@ -149,8 +149,8 @@ def brute_force(sizes: Mapping[str, int], total: float, measurements: Sequence[M
         logs = np.log(share)
         value, slope = total * float((share * logs).sum()), total * logs  # n·KL to uniform, but for a constant
         for part, known in parts.items():
-            pull = max(math.sqrt(known.variance), dual_module._LEAST_DEVIATION)
-            pull *= dual_module._SMOOTH_ONE if len(part) == 1 else dual_module._SMOOTH
+            pull = max(math.sqrt(known.variance), fitting._LEAST_DEVIATION)
+            pull *= fitting._SMOOTH_ONE if len(part) == 1 else fitting._SMOOTH
             miss = summed(total * share, names, part)
             for axis in range(miss.ndim):
                 miss = miss - miss.mean(axis=axis, keepdims=True)

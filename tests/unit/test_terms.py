@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from nabladp.errors import GuaranteeError
-from nabladp.mechanisms.scales import least_scale
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.privacy import Guarantee, Rho
 from nabladp.privacy.terms import CurveTerm, WeightTerm
 from nabladp.privacy.units import UNIT

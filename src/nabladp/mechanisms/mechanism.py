@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -15,6 +15,9 @@ from nabladp.errors import AuditError, MechanismError
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared, compare_tables
+from nabladp.views.tables import generic_views
+from nabladp.views.view import View
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +63,25 @@ class Branch:
             raise MechanismError("A branch names a law that it does not hold.", fix="Count its laws from 0.")
 
 
+def _not_at_hand(name: str, columns: Sequence[str]) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class ReleaseContext:
+    """What a release states beside its output; views and the comparison with the truth are made of both.
+
+    ``read_table(name, columns)`` reads columns of a table published beside the record (see
+    :meth:`Output.extra_tables`); None where its file is not at hand.
+    """
+
+    schema: Schema
+    n: int
+    parameters: Mapping[str, Any]  # those of the mechanism, in the form of a plan file
+    expected_error: Any  # in its JSON form
+    read_table: Callable[[str, Sequence[str]], pa.Table | None] = _not_at_hand
+
+
 class Output(ABC):
     """What a mechanism returns; all of it may be published."""
 
@@ -85,6 +107,17 @@ class Output(ABC):
     def truth(self, counts: Counts) -> Output | None:
         """The same values counted without noise, for the owner of the table to compare with; None: there are none."""
         return None
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """What the report shows of it. Default: the table of values, as bars where it holds numbers."""
+        return generic_views(self.to_arrow(context.schema), context.expected_error)
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        """Its values beside the true ones, for the owner of the table. Default: those of :meth:`truth`, row by row."""
+        truth = self.truth(counts)
+        if truth is not None:
+            schema = context.schema
+            yield from compare_tables(self.to_arrow(schema), truth.to_arrow(schema), context.expected_error)
 
 
 class Mechanism(ABC):

@@ -13,7 +13,7 @@ from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
 from nabladp.noise.bits import SeededBits, SystemBits
 from nabladp.noise.draws import Draws
-from nabladp.noise.packings import Packings
+from nabladp.noise.packings import AnyPackings, Packings
 from nabladp.noise.parameters import (
     Real,
     Size,
@@ -144,3 +144,10 @@ class NoiseSource:
         Each probability is that one up to a factor exp(±``packings.slack(largest |log weight|)``), and never zero.
         """
         return packings.draw(self._draws, log_weights)
+
+    def select_any_packing(self, packings: AnyPackings) -> tuple[int, ...]:
+        """Any number of pairwise disjoint members, as sorted indices: P ∝ exp(sum of their weights), up to a slack.
+
+        See ``any_slack`` beside :class:`AnyPackings`, which holds the weights.
+        """
+        return packings.draw(self._draws)

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
 from nabladp.errors import BudgetError
-from nabladp.mechanisms.allocation import source_units
+from nabladp.mechanisms.allocation import least_scale, source_units
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
-from nabladp.mechanisms.scales import least_scale
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe

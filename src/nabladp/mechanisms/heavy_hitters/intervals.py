@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.heavy_hitters.planning.tail_bounds import gaussian_tails
+from nabladp.mechanisms.heavy_hitters.planning.certificate import gaussian_tails
 from nabladp.noise.parameters import confidence
 
 _SEEN = 30  # scales below a threshold from which on tails are computed

@@ -14,14 +14,14 @@ from nabladp.arrays import Integers
 from nabladp.checks import is_share
 from nabladp.errors import AuditError, BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import source_units
+from nabladp.mechanisms.bin_positions import draw_bin_positions
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records
 from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, DistributionError
-from nabladp.mechanisms.mwem.machine import Machine, answer_scale
 from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
+from nabladp.mechanisms.mwem.setup import RunSetup, answer_scale
 from nabladp.mechanisms.mwem.updates import UPDATES, update_named
 from nabladp.mechanisms.options import check_asked, choice, concentrated, concentrated_each, plan_options
-from nabladp.mechanisms.places import drawn_places
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact
@@ -191,9 +191,9 @@ class MWEM(Mechanism):
     def _synthetic_rows(self, n: int) -> int:
         return min(n, MOST_DRAWN) if self.rows is None else self.rows
 
-    def _machine(self, schema: Schema, n: int) -> Machine:
+    def _machine(self, schema: Schema, n: int) -> RunSetup:
         queries = self.queries(schema)
-        return Machine(queries, self._plan(Scope(queries, Universe.of(schema)), schema, n), n)
+        return RunSetup(queries, self._plan(Scope(queries, Universe.of(schema)), schema, n), n)
 
     # ---- on data --------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class MWEM(Mechanism):
         return self._output(machine, tuple(steps), measured, noise)
 
     def _output(
-        self, machine: Machine, steps: tuple[Step, ...], measured: Measured, noise: NoiseSource
+        self, machine: RunSetup, steps: tuple[Step, ...], measured: Measured, noise: NoiseSource
     ) -> FittedDistribution:
         """From here on everything is made from what was released."""
         average = (self.output or ("last" if self.update == "fit" else "average")) == "average"
@@ -240,7 +240,7 @@ class MWEM(Mechanism):
             answers=np.clip(machine.cube.answers(mass), 0, 1),
             bound=bound.at(machine.plan.count, machine.plan.per_round) if bound else None,
             rows=drawn,
-            within=drawn_places(schema, machine.queries.names, rows, noise) if rows else None,
+            within=draw_bin_positions(schema, machine.queries.names, rows, noise) if rows else None,
         )
 
     # ---- for audits -----------------------------------------------------------------------------------------------

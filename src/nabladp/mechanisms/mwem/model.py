@@ -14,9 +14,9 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
+from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output
 from nabladp.mechanisms.mwem.updates import gibbs
-from nabladp.mechanisms.places import Places, drawn_places
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
 from nabladp.workloads import Queries, as_workload
@@ -70,7 +70,7 @@ class FittedDistribution(Output):
     answers: Floats
     bound: float | None  # of the expected error; see ``MWEM.expected_error``
     rows: tuple[Integers, Integers] | None = None  # of the synthetic table: record numbers and how often each occurs
-    within: Places | None = None  # where in their bins its numbers lie; not part of the record
+    within: BinPositions | None = None  # where in their bins its numbers lie; not part of the record
 
     def __repr__(self) -> str:
         drawn = "" if self.rows is None else f", {int(self.rows[1].sum()):,} synthetic rows"
@@ -149,7 +149,7 @@ class FittedDistribution(Output):
         """A new table of so many rows drawn from the distribution. Costs nothing: it uses published numbers only."""
         source = noise or NoiseSource()
         drawn = draw_rows(self.probabilities, rows, source)
-        return self._table(drawn, drawn_places(self.schema, self.attributes, rows, source))
+        return self._table(drawn, draw_bin_positions(self.schema, self.attributes, rows, source))
 
     @property
     def synthetic(self) -> pa.Table:
@@ -159,7 +159,7 @@ class FittedDistribution(Output):
             raise MechanismError("No synthetic table was asked for.", fix="Draw one with sample(rows).")
         return self._table(self.rows, self.within or {})
 
-    def _table(self, drawn: tuple[Integers, Integers], within: Places) -> pa.Table:
+    def _table(self, drawn: tuple[Integers, Integers], within: BinPositions) -> pa.Table:
         from nabladp.tables import decode
 
         records, times = drawn

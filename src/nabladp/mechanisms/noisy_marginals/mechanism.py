@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from nabladp import checks
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
-from nabladp.mechanisms.allocation import allocate, limited_by, source_units
+from nabladp.mechanisms.allocation import allocate, least_scale, limited_by, source_units
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
 from nabladp.mechanisms.options import BUYS, by_attribute, check_asked, choice, plan_options, typed
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact

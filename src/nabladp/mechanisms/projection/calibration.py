@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import BudgetError
-from nabladp.mechanisms.allocation import allocate, limited_by, source_units
-from nabladp.mechanisms.scales import least_scale
+from nabladp.mechanisms.allocation import allocate, least_scale, limited_by, source_units
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import exact
 from nabladp.privacy.universe import Universe

@@ -14,11 +14,213 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.projection.mixture import Mixture
 from nabladp.workloads import Queries
 from nabladp.workloads.cube import Cube, unravelled
+
+# ---- the nearest mixture of a few corners ----------------------------------------------------------------------------
+
+_INDEPENDENT = 1e-8  # a corner nearer than this (relative, squared) to the plane of those held adds nothing
+_SMALL_VECTOR, _SMALL_MATRIX, _LARGE = 1 << 13, 1 << 17, 1 << 26  # multiplications
+_MANY = 256  # vectors
+_WRONG = 1e-8  # the relative residual from which the inverse is worked out afresh
+
+
+class Mixture:
+    """Corners with weights that add up to 1, and the inverse of their Gram matrix B about some origin.
+
+    B = (V − o)ᵀ(V − o) + c·11ᵀ is positive definite where no corner lies in the plane of the others. On Σw = 1 the
+    squared distance from Vw to the goal is wᵀBw − 2bᵀw and a constant, with b = (V − o)ᵀ(goal − o): it is least at
+    B⁻¹(b + λ1). Taking corners in or out changes the inverse by a small product; a look at the residual tells when
+    rounding has piled up, and then it is worked out afresh.
+    """
+
+    def __init__(self, goal: Floats, origin: Floats) -> None:
+        from scipy.sparse import csc_array
+
+        self.records: Integers = np.zeros(0, dtype=np.int64)
+        self.weights: Floats = np.zeros(0)
+        self._goal, self._origin = goal - origin, origin
+        self._origin_squared = float(origin @ origin)
+        self._shift = 0.0
+        self._corners: Any = csc_array((len(goal), 0))
+        self._from_origin: Floats = np.zeros(0)  # ⟨v, o⟩ of each corner
+        self._pull: Floats = np.zeros(0)  # b
+        self._gram: Floats = np.zeros((0, 0))
+        self._inverse: Floats = np.zeros((0, 0))
+
+    def point(self) -> Floats:
+        return np.asarray(self._corners @ self.weights)
+
+    def admit(self, records: Integers, corners: Any) -> int:
+        """Take in corners, with weight 0 (the first one with 1); says how many lie outside the plane of the others."""
+        from scipy.sparse import hstack
+
+        from_origin = corners.T @ self._origin
+        if not len(self.records):
+            self._shift = float(corners.power(2).sum()) + self._origin_squared or 1.0
+        own = self._products(corners, from_origin, corners, from_origin)
+        cross = self._products(self._corners, self._from_origin, corners, from_origin)
+        through = _product(self._inverse, cross)
+        through += _product(self._inverse, cross - _product(self._gram, through))  # refined: what is left may be tiny
+        apart = own - _product(cross.T, through)
+        kept, inner = _inverted(apart, np.diag(own))
+        if not len(kept):
+            return 0
+        cross, through = cross[:, kept], through[:, kept]
+        outer = _product(through, inner)
+        self._inverse = np.block([[self._inverse + _product(outer, through.T), -outer], [-outer.T, inner]])
+        self._gram = np.block([[self._gram, cross], [cross.T, own[np.ix_(kept, kept)]]])
+        self._corners = hstack([self._corners, corners[:, kept]], format="csc")
+        pull = corners[:, kept].T @ self._goal - self._origin @ self._goal
+        self._pull = np.concatenate([self._pull, pull])
+        self._from_origin = np.concatenate([self._from_origin, from_origin[kept]])
+        fresh = np.zeros(len(kept)) if len(self.records) else np.eye(len(kept))[0]
+        self.weights = np.concatenate([self.weights, fresh])
+        self.records = np.concatenate([self.records, records[kept]])
+        return len(kept)
+
+    def _products(self, one: Any, from_one: Floats, other: Any, from_other: Floats) -> Floats:
+        """(v − o)·(v' − o) + c for all pairs of corners."""
+        shift = self._origin_squared + self._shift
+        return np.asarray((one.T @ other).toarray() - from_one[:, None] - from_other[None, :] + shift)
+
+    def settle(self) -> None:
+        """Move to the nearest mixture of the corners held, and let go of those with no weight in it."""
+        alive = np.ones(len(self.weights), dtype=bool)
+        while True:
+            aim = self._least(alive)
+            falling = np.flatnonzero(aim < 0)
+            if not len(falling):
+                self.weights = aim
+                break
+            # Towards the least point of the plane, as far as all weights allow; who gets to zero first, leaves.
+            reach = self.weights[falling] / (self.weights[falling] - aim[falling])
+            leaving = falling[reach <= reach.min()]
+            moved = np.maximum(self.weights + reach.min() * (aim - self.weights), 0)
+            moved[leaving] = 0
+            self.weights = moved / moved.sum()
+            alive[leaving] = False
+            self._forget(leaving)
+        if not alive.all():
+            self._compact(alive)
+
+    def _least(self, alive: NDArray[np.bool_]) -> Floats:
+        """Weights (of any sign) of the point nearest to the goal in the plane of the corners alive."""
+        towards, plane = self._solved(self._pull, alive), self._solved(np.ones(len(alive)), alive)
+        if towards is None or plane is None:
+            self._afresh(alive)
+            towards, plane = self._solved(self._pull, alive), self._solved(np.ones(len(alive)), alive)
+        if towards is None or plane is None:
+            return self.weights
+        weights = towards + (1 - towards.sum()) / plane.sum() * plane
+        return np.asarray(weights / weights.sum())
+
+    def _solved(self, wanted: Floats, alive: NDArray[np.bool_]) -> Floats | None:
+        """B⁻¹ times a column, refined a few times; None where the inverse is too far off."""
+        wanted = np.where(alive, wanted, 0)
+        size = float(np.abs(wanted).max()) + 1e-300
+        solved = _product(self._inverse, wanted)
+        for _ in range(4):
+            residual = np.where(alive, wanted - _product(self._gram, solved), 0)
+            wrong = float(np.abs(residual).max()) / size
+            if not wrong > 1e-12:
+                break
+            solved = solved + _product(self._inverse, residual)
+        return solved if wrong <= _WRONG else None
+
+    def _afresh(self, alive: NDArray[np.bool_]) -> None:
+        """The inverse from the Gram matrix itself; a corner that has come to lie in the plane of others goes."""
+        here = np.flatnonzero(alive)
+        gram = self._gram[np.ix_(here, here)]
+        kept, inner = _inverted(gram, np.diag(gram))
+        alive[:] = False
+        alive[here[kept]] = True
+        self._inverse[:] = 0
+        self._inverse[np.ix_(alive, alive)] = inner
+        self.weights = np.where(alive, self.weights, 0)
+        self.weights = self.weights / self.weights.sum() if self.weights.any() else alive / alive.sum()
+
+    def _forget(self, leaving: Integers) -> None:
+        """The inverse without some corners, whose rows become zero."""
+        columns = self._inverse[:, leaving]
+        if len(leaving) == 1:
+            pivot = max(float(columns[leaving[0], 0]), 1e-300)
+            self._inverse -= columns * (columns[:, 0] / pivot)
+        else:
+            pivots = self._inverse[np.ix_(leaving, leaving)]
+            kept, inner = _inverted(pivots, np.diag(pivots), 0.0)
+            self._inverse -= _product(_product(columns[:, kept], inner), columns[:, kept].T)
+        self._inverse[leaving] = 0
+        self._inverse[:, leaving] = 0
+
+    def _compact(self, alive: NDArray[np.bool_]) -> None:
+        both = np.ix_(alive, alive)
+        self._inverse, self._gram = self._inverse[both], self._gram[both]
+        self.records, self.weights = self.records[alive], self.weights[alive]
+        self._from_origin, self._pull = self._from_origin[alive], self._pull[alive]
+        self._corners = self._corners[:, alive]
+
+
+def _product(one: Floats, other: Floats) -> Floats:
+    """A product of middling size, in slices so small that no library starts threads for them: for so many of them it
+    would wait longer than it works, above all where the processor's cores are busy."""
+    small = _SMALL_VECTOR if other.ndim == 1 else _SMALL_MATRIX
+    work = one.shape[1] * math.prod(other.shape[1:])
+    if not small < len(one) * work <= _LARGE:
+        return np.asarray(one @ other)
+    rows = max(1, small // work)
+    return np.concatenate([one[start : start + rows] @ other for start in range(0, len(one), rows)])
+
+
+def _inverted(gram: Floats, size: Floats, tolerance: float = _INDEPENDENT) -> tuple[Integers, Floats]:
+    """Vectors of which none lies in the plane of the others, by their Gram matrix, and the inverse of theirs.
+
+    Gauss and Jordan's way, the vector farthest from those taken before coming next; in blocks where there are many.
+    """
+    if len(gram) > _MANY:
+        return _inverted_in_bulk(gram, size, tolerance)
+    work = gram.copy()
+    size = np.maximum(size, 1e-300)
+    taken: list[int] = []
+    apart = np.diag(work) / size
+    while len(taken) < len(work):
+        apart[taken] = -np.inf
+        pivot = int(np.argmax(apart))
+        if not apart[pivot] > tolerance:
+            break
+        row, column = work[pivot] / work[pivot, pivot], work[:, pivot].copy()
+        column[pivot] = 0
+        divisor = work[pivot, pivot]
+        work -= column[:, None] * row
+        work[:, pivot] = -column / divisor
+        work[pivot] = row
+        work[pivot, pivot] = 1 / divisor
+        taken.append(pivot)
+        apart = np.diag(work) / size
+    kept = np.sort(np.array(taken, dtype=np.int64))
+    inner = work[np.ix_(kept, kept)]
+    return kept, (inner + inner.T) / 2
+
+
+def _inverted_in_bulk(gram: Floats, size: Floats, tolerance: float) -> tuple[Integers, Floats]:
+    from scipy.linalg import lapack
+
+    root = np.sqrt(np.maximum(size, 1e-300))
+    scaled = gram / np.outer(root, root)
+    _, order, rank, _ = lapack.dpstrf(scaled, lower=1, tol=tolerance)
+    kept = np.asarray(np.sort(order[:rank] - 1), dtype=np.int64)
+    factor, failed = lapack.dpotrf(scaled[np.ix_(kept, kept)], lower=1)
+    if failed:  # rounding has the last word: the part before it is sound
+        kept = kept[: failed - 1]
+        factor = factor[: failed - 1, : failed - 1]
+    half = np.tril(lapack.dpotri(factor, lower=1)[0])
+    return kept, np.asarray((half + np.tril(half, -1).T) / np.outer(root[kept], root[kept]))
+
+
+# ---- the hull --------------------------------------------------------------------------------------------------------
 
 ADDED = 60  # corners taken in at a time
 _POOL = 4096  # the best corners, among which those without a better neighbour are picked

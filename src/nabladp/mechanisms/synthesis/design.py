@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import BudgetError
-from nabladp.mechanisms.scales import least_scale
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.synthesis.accounts import Accounts, Block, Limits, blocks_of_rounds
 from nabladp.mechanisms.synthesis.choosing import Choice
 from nabladp.mechanisms.synthesis.selection import Selector, prices

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.checks import as_path, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
+from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output
-from nabladp.mechanisms.places import Places, drawn_places
 from nabladp.mechanisms.synthesis.answer import Answer
 from nabladp.mechanisms.synthesis.derived import Function, expected, functions, settled
 from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
@@ -52,7 +52,7 @@ class SyntheticModel(Output):
     rounds: int  # made
     rows: int  # of the drawn table
     codes: Mapping[str, NDArray[Any]] | None = None  # of the drawn table; not part of the record
-    within: Places | None = None  # and where in their bins its numbers lie
+    within: BinPositions | None = None  # and where in their bins its numbers lie
 
     def __repr__(self) -> str:
         return (
@@ -105,7 +105,7 @@ class SyntheticModel(Output):
     def with_table(self, noise: NoiseSource) -> SyntheticModel:
         """The same with a table of ``rows`` rows drawn."""
         codes = settled(self.model.draw(self.rows, noise), self._functions, self.model)
-        return replace(self, codes=codes, within=drawn_places(self.schema, codes, self.rows, noise))
+        return replace(self, codes=codes, within=draw_bin_positions(self.schema, codes, self.rows, noise))
 
     @cached_property
     def _functions(self) -> dict[str, Function]:

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from nabladp.arrays import Integers
 from nabladp.kernels import compiled
 from nabladp.mechanisms.heavy_hitters.engine import kernels
+from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Counted, count_each_cell, filter_by_hash
+from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Frequent as Frequent
 from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
 from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Listed, Part, Product
-from nabladp.mechanisms.heavy_hitters.engine.sifting import Counted, one_by_one, sifted
-from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent as Frequent
 from nabladp.mechanisms.heavy_hitters.planning.certificate import LEAST_SHARE
-from nabladp.tables import Kernel
+from nabladp.tables import Counts, Kernel
+
+# ---- counting --------------------------------------------------------------------------------------------------------
 
 LARGEST_SHARE = 1 << 20  # of a product in a pass that counts several
 _LEAST_BUCKETS = 6  # bits
@@ -118,7 +120,7 @@ def frequent(rows: Rows, products: Sequence[Product], above: int, most: int) -> 
     each = share(most, len(products))
     bits = max(_LEAST_BUCKETS, min(rows.n.bit_length() + 1, most.bit_length() - 2))
     few = max(each, 2 << bits)  # sifting would take as many
-    ways = [one_by_one(p) if p.size <= few or p.is_empty else sifted(p, bits, each) for p in products]
+    ways = [count_each_cell(p) if p.size <= few or p.is_empty else filter_by_hash(p, bits, each) for p in products]
     asked = {i: next(way) for i, way in enumerate(ways)}
     results: dict[int, Frequent] = {}
     while asked:
@@ -162,3 +164,63 @@ def _passes(products: Sequence[Product], most: int) -> Iterator[list[tuple[int, 
             start = stop
     if chosen:
         yield chosen
+
+
+# ---- rows packed in memory -------------------------------------------------------------------------------------------
+# They stay in memory while frequent combinations are found, so that counting level by level reads the table once in
+# all.
+
+_ROWS = 1 << 16  # counted at a time
+
+
+class PackRows(Kernel):
+    """For ``fold``, where batches come one after the other: the rows' numbers by some parts, as they come."""
+
+    def __init__(self, parts: Sequence[Part], rows: int) -> None:
+        self.parts, self.rows, self.filled = tuple(parts), rows, 0
+        self.attributes = tuple(name for part in parts for name in part.names)
+        self.kinds = [np.min_scalar_type(part.axis - 1) for part in parts]
+        self.bounds = list(accumulate((-(-rows * kind.itemsize // 8) for kind in self.kinds), initial=0))
+
+    @property
+    def bytes(self) -> int:
+        return 8 * self.bounds[-1]
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        total = np.zeros(self.bounds[-1], np.int64)
+        self.add_to(total, batch)
+        return total
+
+    def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
+        rows, start = Batch(columns_of(batch)), min(self.filled, self.rows)
+        self.filled += batch.num_rows
+        room = min(self.filled, self.rows) - start  # of more rows than were declared ``fold`` will tell
+        for part, column in zip(self.parts, self.columns(total), strict=True):
+            column[start : start + room] = rows.numbers(part)[:room]
+
+    def columns(self, total: Integers) -> list[Numbers]:
+        words = [total[i:j] for i, j in pairwise(self.bounds)]
+        return [word.view(kind)[: self.rows] for word, kind in zip(words, self.kinds, strict=True)]
+
+
+class PackedRows:
+    """Rows in memory, to be counted by a :class:`Tally`."""
+
+    def __init__(self, n: int, columns: Mapping[str, Numbers]) -> None:
+        self.n, self.columns = n, columns
+
+    @classmethod
+    def of(cls, counts: Counts, parts: Mapping[str, Part], most: float) -> PackedRows | None:
+        """A column for every part, if all of them take at most so many bytes."""
+        if not counts.one_process or not counts.n:  # rows never leave the machines they are on
+            return None
+        packing = PackRows(list(parts.values()), counts.n)
+        if packing.bytes > most:
+            return None
+        return cls(counts.n, dict(zip(parts, packing.columns(counts.fold(packing)), strict=True)))
+
+    def fold(self, kernel: Tally) -> Integers:
+        total = kernel.nothing()
+        for start in range(0, self.n, _ROWS):
+            kernel.add(total, {name: self.columns[name][start : start + _ROWS] for name in kernel.attributes})
+        return total

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.mechanisms.heavy_hitters.engine import limits
-from nabladp.mechanisms.heavy_hitters.engine.counting import Rows, frequent
-from nabladp.mechanisms.heavy_hitters.engine.limits import cells_at_once
-from nabladp.mechanisms.heavy_hitters.engine.limits import check as check
+from nabladp.errors import DomainTooLarge, MechanismError
+from nabladp.mechanisms.heavy_hitters.engine.counting import PackedRows, Rows, frequent
+from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Frequent
 from nabladp.mechanisms.heavy_hitters.engine.numbering import (
     LOOKED_UP,
     Column,
@@ -26,22 +25,97 @@ from nabladp.mechanisms.heavy_hitters.engine.numbering import (
     Whole,
     listed_strings,
 )
-from nabladp.mechanisms.heavy_hitters.engine.packing import Packed
-from nabladp.mechanisms.heavy_hitters.engine.passing import (
+from nabladp.mechanisms.heavy_hitters.engine.thresholding import (
     MOST_IN_64_BITS,
     Candidates,
     Codes,
     Passed,
     Rule,
     decide,
-    let_through,
+    draw_survivors,
 )
-from nabladp.mechanisms.heavy_hitters.engine.sifting import Frequent
+from nabladp.mechanisms.heavy_hitters.planning.certificate import (
+    CELL_BYTES,
+    MOST_CELLS,
+    Sieve,
+    caution,
+    list_bounds,
+    list_bytes,
+)
 from nabladp.mechanisms.heavy_hitters.planning.search import MEMORY
-from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
+from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.noise import NoiseSource
+from nabladp.noise.parameters import noise_scale
+from nabladp.noise.tails import WIDEST
 from nabladp.tables import Counts
+
+# ---- limits: what a run may need at most, and what is refused before any row is read ---------------------------------
+
+LEAST_CELLS = 1 << 15  # counted at a time, however little memory there is
+
+# Where :func:`check` lets settings by, only luck worse than the certificate has room for (a millionth of the failure
+# probability, which was taken off it) makes a list, or candidates that pass by their noise, so many that they are cut.
+LONGEST = 1 << 20  # strings in a list
+MOST_DRAWN = 1 << 24  # candidates of a node that pass without being frequent
+
+
+def check(settings: Settings, sizes: Sequence[int], n: int | None = None, memory: float = MEMORY) -> None:
+    """Refuse, before any row is read, what cannot be run; with the number of rows, also what might take too long.
+
+    No list of a plan's settings comes near these limits. Settings made by hand might.
+    """
+    tree = settings.tree
+    if tuple(sizes) != tree.sizes:
+        raise MechanismError("The settings are for other attributes.", fix="Plan for the attributes that are counted.")
+    if (settings.notion == "pure") == (settings.count_scale is None):
+        fix = "Give a noise scale for the counts in the pure version, and none in the concentrated one."
+        raise MechanismError("The settings do not say which counts to release.", fix=fix)
+    for scale in (*(level.scale for level in settings.levels), settings.count_scale or 1.0):
+        noise_scale(scale)  # refuses what cannot be drawn
+    if settings.notion == "cdp" and max(level.scale for level in settings.levels) > WIDEST:
+        raise MechanismError("The Gaussian noise is too wide.", fix="Allow a larger budget.", widest=WIDEST)
+    for node in tree.nodes:
+        children = [tree.nodes[child] for child in node.children]
+        if any(child.thresholded for child in children):
+            continue  # how much it has to do depends on lists
+        cells = tree.cells(node)
+        longest = LONGEST if not node.thresholded else cells if children else MOST_IN_64_BITS
+        if cells > longest or (node.thresholded and passing_many(settings, settings.level_of(node), cells)):
+            fix = "Use narrower leaves or a smaller fan-out, or declare coarser domains."
+            raise DomainTooLarge("A node of the tree has too many values.", fix=fix, cells=cells)
+    if n is not None:
+        _check_lists(settings, n, memory)
+
+
+def _check_lists(settings: Settings, n: int, memory: float) -> None:
+    """Refuse settings whose lists might get too long: by bounds that hold with near certainty, whatever the data."""
+    shape = Shape.of(settings.tree)
+    listed, candidates = list_bounds(shape, Sieve.of(settings).rates(n), caution(shape, settings.failure))
+    if not shape.lowest:
+        candidates[shape.levels[0]] *= shape.thresholded
+    many = any(
+        passing_many(settings, level, max(1, float(candidates[kinds].max())))
+        for level, kinds in zip(settings.levels, shape.levels[shape.lowest :], strict=True)
+    )
+    if many or listed.max() > LONGEST or 2 * list_bytes(shape, listed) > memory:
+        fix = "Raise the thresholds or lower the noise, use a smaller fan-out, or let the planner choose."
+        raise MechanismError("With these settings lists might get too long.", fix=fix, strings=float(listed.max()))
+
+
+def passing_many(settings: Settings, level: Level, candidates: float) -> bool:
+    """More candidates are expected to pass by their noise alone than memory should hold (by an upper bound)."""
+    chance = settings.mu / level.scale if settings.notion == "pure" else (level.threshold / level.scale) ** 2 / 2
+    return math.log(candidates) - chance > math.log(MOST_DRAWN)
+
+
+def cells_at_once(settings: Settings) -> int:
+    """How many cells are counted in one pass over the rows: a quarter of the memory is for that."""
+    return min(MOST_CELLS, max(LEAST_CELLS, settings.memory // (4 * CELL_BYTES)))
+
+
+# ---- finding ---------------------------------------------------------------------------------------------------------
 
 LARGEST_GROUP = 1 << 16  # cells of a node above free leaves whose attributes are packed into one number
 ALL_FOUND = 1 << 14  # or candidates of a level that occur
@@ -109,7 +183,7 @@ class _Search:
         """Rows stay in memory, packed, where they take at most ``held`` bytes."""
         self.counts, self.names, self.settings, self.noise = counts, names, settings, noise
         self.nodes, self.tree, self.pure = settings.tree.nodes, settings.tree, settings.notion == "pure"
-        self.longest = math.ceil(min(limits.LONGEST, settings.longest_list))
+        self.longest = math.ceil(min(LONGEST, settings.longest_list))
         none = np.empty(0, np.int64)
         self.lists: list[Integers] = [np.empty((0, max(1, len(node.children))), np.int64) for node in self.nodes]
         self.exact: list[Integers | None] = [none for _ in self.nodes]
@@ -129,7 +203,7 @@ class _Search:
                 groups[position] = Whole(self._attributes(node))
         named = {str(position): part for position, part in groups.items()}
         several = self.tree.thresholded_levels > 1
-        packed = Packed.of(self.counts, named, most) if several else None
+        packed = PackedRows.of(self.counts, named, most) if several else None
         if packed is None:
             return self.counts, groups
         return packed, {position: Column(str(position), part.axis) for position, part in groups.items()}
@@ -156,7 +230,7 @@ class _Search:
         least = 0 if self._root in live else rule.floor  # [counts] the root's must be exact, however small
         above = least if self._few_occur(live, rule, least) else max(least, rule.limit)
         candidates = self._candidates(live, rule, above)
-        some = let_through(candidates, rule, self.noise)
+        some = draw_survivors(candidates, rule, self.noise)
         if above == least:
             known = [those.counts_of(codes) for those, codes in zip(candidates, some, strict=True)]
         else:
@@ -189,7 +263,7 @@ class _Search:
         """By very bad luck too many candidates would pass: halve the children's lists, by lot, until that is over."""
         node = self.nodes[position]
         level = self.settings.level_of(node)
-        while node.children and limits.passing_many(self.settings, level, math.prod(self._sizes(position))):
+        while node.children and passing_many(self.settings, level, math.prod(self._sizes(position))):
             longest = max(node.children, key=lambda child: len(self.lists[child]))
             many, exact = len(self.lists[longest]), self.exact[longest]
             kept = self.noise.uniform_subset(many, many // 2)

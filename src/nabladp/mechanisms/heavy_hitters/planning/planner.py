@@ -8,16 +8,170 @@ possible, never wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nabladp.mechanisms.heavy_hitters.planning import concentrated, pure
-from nabladp.mechanisms.heavy_hitters.planning.certificate import certify, nothing_certified
-from nabladp.mechanisms.heavy_hitters.planning.search import MEMORY, Draft, Goal
+from nabladp.arrays import Floats
+from nabladp.mechanisms.heavy_hitters.loss import count_scale, least_path_lambda
+from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify, list_bounds, nothing_certified
+from nabladp.mechanisms.heavy_hitters.planning.search import ERROR_CAUTION, MEMORY, Draft, Goal, feasible, tuned
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree, leaf_groups
+
+# ---- drafts of the pure tree -----------------------------------------------------------------------------------------
+# Lists stay short if μ/λ is large enough, and λ·ε depends on μ/λ and the rises over λ, hardly on λ itself. So these
+# ratios are what is searched: μ, thresholds and at last λ, exactly, follow from them.
+
+_SHARE = 0.2  # of the budget, for counts: where the tuning starts
+# Clip and rise over λ (the rise as a part of the clip), and how far the lowest threshold lies above the clip.
+_CLIP, _RISE, _ABOVE = np.meshgrid(
+    np.linspace(1, 26, 26), np.linspace(0.0, 1.0, 21), [0.0, 0.25, 0.5, 1.0, 2.0, 4.0], indexing="ij"
+)
+
+
+def pure_estimates(shape: Shape, goal: Goal) -> Iterator[tuple[float, Floats]]:
+    """Quick figures for the best drafts of this shape, and where: clip, height above it, rises, share of counts.
+
+    Two of them, with small and with large rises: between them the loss has a hump that tuning does not cross.
+    """
+    share = _SHARE if goal.count_share is None else goal.count_share
+    height = len(shape.nodes)
+    steps = np.sum([_step(-_CLIP + i * _CLIP * _RISE) for i in range(height)], axis=0)
+    lam = (steps + 1) / ((1 - share) * goal.budget)
+    lowest, rise = lam * _CLIP + _ABOVE * _unit(lam, goal), lam * _CLIP * _RISE
+    top = lowest + (height - 1) * rise
+    weight = sum(count * np.exp(-(height - 1 - i) * rise / lam) for i, count in enumerate(shape.nodes))
+    strings = goal.n / top if goal.frequency is None else np.minimum(goal.n / top, 1 / goal.frequency)
+    beta = 1 / np.minimum(share * goal.budget, (share * goal.budget + 1 / lam) / 2)
+    value = top + lam * np.log(np.maximum(strings * weight / (2 * goal.failure), 1))
+    value += beta * np.log(np.maximum(ERROR_CAUTION * strings / goal.failure, 1))
+    value[~_lists_bounded(shape, goal, lam, lowest, rise)] = math.inf
+    for part in (_RISE < 0.45, _RISE >= 0.45):
+        best = np.unravel_index(np.argmin(np.where(part, value, math.inf)), value.shape)
+        rises = np.full(height - 1, _CLIP[best] * _RISE[best])
+        yield float(value[best]), np.array([_CLIP[best], _ABOVE[best], *rises, share])
+
+
+def _step(x: Floats) -> Floats:
+    """λ times what one row does to a passing string x·λ above the threshold, for finely spread noise."""
+    far = np.exp(-np.maximum(x, 0))
+    return np.where(x <= 0, 1.0, far / (2 - far))
+
+
+def _unit(lam: Floats | float, goal: Goal) -> Floats:
+    """In which heights above the clip are measured: from n/largest_list on, the data cannot fill a list."""
+    return np.maximum(lam, 2 * goal.n / goal.largest_list)
+
+
+def _lists_bounded(shape: Shape, goal: Goal, lam: Floats, lowest: Floats, rise: Floats) -> NDArray[np.bool_]:
+    """Whether expected lists stay short, as if all nodes of a level were as wide as the widest."""
+    p = np.exp(-_CLIP) / 2
+    widest = float(shape.cells[shape.thresholded].max()) if shape.lowest == 0 else shape.widest
+    joined = max((math.ceil(len(children) / len(starts)) for children, starts in shape.joins), default=1)
+    fits, candidates = np.ones(lam.shape, dtype=bool), np.full(lam.shape, widest)
+    for level in range(len(shape.nodes)):
+        listed = 0.85 * goal.n / (lowest + level * rise + lam) + p * candidates
+        fits &= (listed <= goal.largest_list) & (p * candidates <= goal.false_listed)
+        candidates = np.minimum(listed, goal.largest_list) ** joined
+    return fits
+
+
+def tune_pure(shape: Shape, goal: Goal, start: Floats) -> tuple[float, Draft | None]:
+    def build(point: Floats) -> Draft | None:
+        clip, above, share = point[0], point[1], float(point[-1])
+        heights = np.cumsum([0.0, *point[2:-1]])
+        if clip <= 0 or above < 0 or point[2:-1].min(initial=0) < 0 or not 0 < share < 1:
+            return None
+        epsilon = (1 - share) * goal.budget
+        chains = np.tril(_step(heights[:, None] - heights[None, :] - clip)).sum(axis=1)
+        guess = (float(chains.max()) + 1) / epsilon
+        mu = max(1, round(clip * guess))
+        thresholds = mu + np.round(above * _unit(guess, goal) + heights * guess)
+        lam = least_path_lambda([int(t) for t in thresholds], mu, epsilon)
+        sieve = Sieve("pure", thresholds, np.full(len(thresholds), lam), mu)
+        return Draft(shape, sieve, count_scale(lam, share * goal.budget))
+
+    steps, last = np.full(len(start), 0.8), np.full(len(start), 0.1)
+    steps[1], last[1] = 0.1, 0.02
+    steps[-1], last[-1] = (0.0, 1.0) if goal.count_share is not None else (0.04, 0.01)
+    harder = np.zeros(len(start))
+    harder[:2] = 0.4, start[1] / 20  # where lists come out too long
+    return tuned(feasible(start, harder, build, goal), steps, last, build, goal)
+
+
+# ---- drafts of the concentrated tree: thresholds and how ρ is split over the levels ----------------------------------
+
+_LENGTHS = np.geomspace(30, 1, 12)[:, None]  # lists below the root: the longest allowed over this, squared
+_ROUNDS = 12
+_QUANTILE = NormalDist().inv_cdf
+_SLACK = 1e-11
+
+
+def concentrated_estimates(shape: Shape, goal: Goal) -> Iterator[tuple[float, Floats]]:
+    """A quick figure for the best draft of this shape, and where it is: thresholds, and logarithms of shares of ρ.
+
+    A level with noise σ that lets a false candidate pass with the tail beyond a·σ and misses with the tail beyond m·σ
+    certifies f = (a + m)·σ. With all levels at the same f, Σ 1/σ² = ρ gives f² = Σ (a + m)²/ρ. What is left is to
+    split the failure probability, for which (a + m)/(nodes·density(m)) is the same at all levels at the best split.
+    """
+    lengths = goal.largest_list / _LENGTHS**2
+    candidates = np.array([_widest(shape, float(length)) for length in lengths[:, 0]])
+    target = np.repeat(lengths, len(shape.nodes), axis=1)
+    target[:, -1] = goal.largest_list / 1.2  # nothing is joined with the root's
+    a, m = np.full(target.shape, 3.5), np.full(target.shape, 4.0)
+    f, split = np.zeros((len(lengths), 1)), np.full(target.shape, 1 / len(shape.nodes))
+    for _ in range(_ROUNDS):
+        f = np.sqrt(((a + m) ** 2).sum(axis=1, keepdims=True) / goal.budget)
+        scale = f / (a + m)
+        data = 0.9 * goal.n / np.maximum(a * scale + 0.5 * scale, 1)
+        rate = np.minimum(np.maximum(target - data, target / 4), goal.false_listed) / candidates
+        a = _beyond(np.clip(rate, 1e-300, 0.5))
+        a = np.maximum(a, goal.n / (0.8 * target * scale))  # so that the data cannot fill a list
+        strings = goal.n / f if goal.frequency is None else np.minimum(goal.n / f, 1 / goal.frequency)
+        m = _beyond(np.clip(split * goal.failure / np.maximum(strings, 1) / shape.nodes, 1e-300, 0.4))
+        weight = shape.nodes * np.exp(-(m**2) / 2) / (a + m)
+        split = weight / weight.sum(axis=1, keepdims=True)
+    best = int(np.argmin(f))
+    scale = f[best] / (a + m)[best]
+    yield float(f[best, 0]), np.concatenate([np.ceil(a[best] * scale), -2 * np.log(scale)])
+
+
+def _beyond(tails: Floats) -> Floats:
+    """How many standard deviations a normal variable exceeds with these probabilities."""
+    return np.array([-_QUANTILE(tail) for tail in tails.ravel().tolist()]).reshape(tails.shape)
+
+
+def _widest(shape: Shape, length: float) -> Floats:
+    """Candidates of the widest node of every level, if all lists have this length."""
+    levels = len(shape.nodes)
+    candidates = list_bounds(shape, (np.full(levels, length), np.zeros(levels)))[1]
+    candidates[shape.levels[0]] *= shape.thresholded
+    return np.array([min(float(candidates[level].max()), 1e290) for level in shape.levels[shape.lowest :]])
+
+
+def tune_concentrated(shape: Shape, goal: Goal, start: Floats) -> tuple[float, Draft | None]:
+    levels = len(shape.nodes)
+
+    def build(point: Floats) -> Draft | None:
+        thresholds = np.round(point[:levels])
+        if thresholds.min() < 0:
+            return None
+        shares = np.exp(point[levels:] - point[levels:].max())
+        scales = np.sqrt(shares.sum() / (goal.budget * shares)) * (1 + _SLACK)
+        return Draft(shape, Sieve("cdp", thresholds, scales))
+
+    wide = 2.0 ** max(0, round(math.log2(max(start[:levels].max(), 1) / 16)))
+    steps, last = np.full(2 * levels, wide), np.full(2 * levels, max(1.0, wide / 8))
+    steps[levels:], last[levels:] = 0.1, 0.05
+    harder = np.repeat([wide, 0.0], levels)  # where lists come out too long, raise all thresholds
+    return tuned(feasible(start, harder, build, goal), steps, last, build, goal)
+
+
+# ---- the planner -----------------------------------------------------------------------------------------------------
 
 FAN_OUTS = (2, 3, 4, 8)
 LEAF_CELLS = tuple(2**k for k in range(1, 13))
@@ -28,6 +182,7 @@ FALSE_LISTED = {
     "pure": 1000.0,
     "cdp": 100.0,
 }  # fewer make counting faster, and cost a concentrated plan next to nothing
+_DRAFTS = {"pure": (pure_estimates, tune_pure), "cdp": (concentrated_estimates, tune_concentrated)}
 _TUNED, _TRIED = 2, 12  # drafts; more than the best two only if neither works out
 
 Parameters = tuple[int, int, int]
@@ -58,17 +213,17 @@ def plan(
     _check(sizes, budgets, n, failure, notion, count_share, frequency)
     false_listed = FALSE_LISTED[notion] if false_listed is None else false_listed
     goal = Goal(min(budgets), n, failure, frequency, count_share, largest_list, false_listed, memory)
-    way = pure if notion == "pure" else concentrated
+    estimates, tune = _DRAFTS[notion]
     shapes = _shapes(sizes)
     widest = max(widest, min(shape.widest for _, shape in shapes))
     shapes = [entry for entry in shapes if entry[1].widest <= widest]
-    rated = [(*found, parameters, shape) for parameters, shape in shapes for found in way.estimates(shape, goal)]
+    rated = [(*found, parameters, shape) for parameters, shape in shapes for found in estimates(shape, goal)]
     rated.sort(key=lambda entry: entry[0])
     best: tuple[float, Draft, Parameters] | None = None
     for number, (_, start, parameters, shape) in enumerate(rated[:_TRIED]):
         if number >= _TUNED and best is not None:
             break
-        value, draft = way.tune(shape, goal, start)
+        value, draft = tune(shape, goal, start)
         if draft is not None and math.isfinite(value) and (best is None or value < best[0]):
             best = value, draft, parameters
     if best is None:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.learners.halfspaces.response import Response, respond
 from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task, curve
 from nabladp.mechanisms.mechanism import Law
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.tables import Counts

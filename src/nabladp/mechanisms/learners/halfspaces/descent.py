@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError, BudgetError
 from nabladp.kernels import compiled
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import GramMatrix, SignedColumns
 from nabladp.mechanisms.gram_matrix.calibration import Calibration
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit, Whitening
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, curve
 from nabladp.mechanisms.mechanism import Law
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT

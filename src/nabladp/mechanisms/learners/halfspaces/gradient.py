@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError, BudgetError
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, costs, curve
 from nabladp.mechanisms.mechanism import Law
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.tables import Counts, Kernel

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.learners.halfspaces.distance import Halfspace
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import NoiseSource
 from nabladp.noise.parameters import confidence
 from nabladp.privacy.guarantee import Guarantee

@@ -21,8 +21,8 @@ from nabladp.mechanisms.learners.learner import Learner
 from nabladp.mechanisms.learners.person import PERSON_LABEL, least_units, person_rows
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design
-from nabladp.mechanisms.learners.thresholds.law import RunLaw
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
+from nabladp.mechanisms.learners.thresholds.output_distribution import RunLaw
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
 from nabladp.mechanisms.learners.thresholds.searching import polarization, search
 from nabladp.mechanisms.mechanism import ExpectedError, Law

@@ -16,13 +16,13 @@ from statistics import NormalDist
 from typing import Literal
 
 from nabladp.errors import BudgetError, DomainTooLarge, MechanismError
+from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.heavy_hitters.planning import planner
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, caution, list_bounds
 from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import leaf_groups
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, cuts_of
-from nabladp.mechanisms.scales import least_scale
 from nabladp.noise import half_width
 from nabladp.privacy.units import UNIT
 

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
 
-_PLACES = 1 << 24  # inside a bin: as many as single precision tells apart
+_POSITIONS = 1 << 24  # inside a bin: as many as single precision tells apart
 
-Places = dict[str, NDArray[np.float32]]
+BinPositions = dict[str, NDArray[np.float32]]
 
 
-def drawn_places(schema: Schema, names: Iterable[str], rows: int, noise: NoiseSource) -> Places:
+def draw_bin_positions(schema: Schema, names: Iterable[str], rows: int, noise: NoiseSource) -> BinPositions:
     """For each row a share of its bin, from 0 to less than 1; nothing is drawn for other columns."""
     return {
-        name: np.divide(noise.uniform_integers(_PLACES, rows), _PLACES, dtype=np.float32)
+        name: np.divide(noise.uniform_integers(_POSITIONS, rows), _POSITIONS, dtype=np.float32)
         for name in names
         if schema[name].decode == "uniform"
     }

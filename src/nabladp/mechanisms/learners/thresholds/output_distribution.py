@@ -12,7 +12,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
-from nabladp.mechanisms.heavy_hitters.law import MOST_OUTCOMES, String, TreeLaw, subsets
+from nabladp.mechanisms.heavy_hitters.output_distribution import MOST_OUTCOMES, String, TreeLaw, subsets
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.mechanisms.learners.thresholds.searching import log_tails, polarization, search_law, selection_law

@@ -99,7 +99,7 @@ class Rule:
         return self.tau - self.limit + 1
 
 
-def let_through(level: Sequence[Candidates], rule: Rule, noise: NoiseSource) -> list[Codes]:
+def draw_survivors(level: Sequence[Candidates], rule: Rule, noise: NoiseSource) -> list[Codes]:
     """Step 1, for every node of a level."""
     # [bulk]
     draws, width = Draws(NoiseWords(noise)), Fraction(rule.scale)

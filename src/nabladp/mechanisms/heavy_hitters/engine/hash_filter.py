@@ -1,6 +1,6 @@
 """The frequent strings of one product, which asks for cells to be counted until it knows them.
 
-A product of too many cells is sifted. Its strings are thrown into buckets by a hash, and a string is at most as
+A product of too many cells is filter_by_hash. Its strings are thrown into buckets by a hash, and a string is at most as
 frequent as its bucket, so whatever lies in no frequent bucket is out: a few times, with other hashes. For the buckets
 that are left, the parts of their strings are counted, and combinations of frequent parts last, each on its own. So
 every count is exact and nothing frequent is missed, whatever the hashes and the number of passes.
@@ -30,7 +30,7 @@ Asking = Generator[list[Product], list[Counted], Frequent]
 _WIDEST_DIGIT = 8  # bits
 
 
-def one_by_one(product: Product) -> Asking:
+def count_each_cell(product: Product) -> Asking:
     (result,) = yield [product]
     return _as_strings(product, result)
 
@@ -44,7 +44,7 @@ def _as_strings(product: Product, counted: Counted) -> Frequent:
     return rows[listed], counted[1][listed]
 
 
-def sifted(product: Product, bits: int, each: int) -> Asking:
+def filter_by_hash(product: Product, bits: int, each: int) -> Asking:
     parts = product.parts
     bucket, sizes = yield from _frequent_buckets(product, bits, each)
     digits = _digits(parts, bucket.axis, each)
