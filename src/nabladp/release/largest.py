@@ -43,8 +43,8 @@ class Largest:
         if len(only) == len(self.budgets) == 1:
             return f"The largest budget that still fits is {as_python(only[0]['budget'])}."
         parts = [f"{name!r} {_told(own)}" for name, own in list(self.budgets.items())[:_MOST_SHOWN]]
-        more = f" and {len(self.budgets) - _MOST_SHOWN} more" if len(self.budgets) > _MOST_SHOWN else ""
-        return f"At most {self.factor:g} times these budgets still fit: {', '.join(parts)}{more}."
+        more = f"; and {len(self.budgets) - _MOST_SHOWN} more" if len(self.budgets) > _MOST_SHOWN else ""
+        return f"The largest budgets that still fit are {self.factor:g} times these: {'; '.join(parts)}{more}."
 
     def to_json(self) -> dict[str, Any] | None:
         return None if self.budgets is None else {"factor": self.factor, "budgets": self.budgets}
@@ -84,9 +84,14 @@ def naming_largest(
         with suppress(Exception):  # a suggestion never hides the refusal
             found = request_cost(named, schema, n, rows_per_person, standing()).largest
             if found is not None:
-                error.fix = f"{found.sentence} {error.fix}"
+                error.fix = f"{found.sentence} {_otherwise(error.fix, found)}"
                 error.fields["largest_budget"] = found.to_json()
         raise
+
+
+def _otherwise(fix: str, found: Largest) -> str:
+    """The ledger's own advice, which knows of no budget."""
+    return fix.replace("Ask for at most what is left, or leave", "Leave" if found.budgets is None else "Or leave")
 
 
 @dataclass(frozen=True)
@@ -153,17 +158,11 @@ def _down(value: float) -> float:
 
 
 def _told(budgets: Mapping[str, Any]) -> str:
-    if list(budgets) == ["budget"]:
-        return as_python(budgets["budget"])
-    return "with " + ", ".join(
-        f"{name} {as_python(value)}" if not _is_several(value) else f"{name} of {_number(len(value))}"
-        for name, value in budgets.items()
-    )
-
-
-def _number(several: int) -> str:
-    return "1 set" if several == 1 else f"{several} sets"
-
-
-def _is_several(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values())
+    """Each budget by its name, but for the usual one; an entry of several with a dot, as in ``budgets.age``."""
+    told = []
+    for name, value in budgets.items():
+        several = isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values())
+        for key, own in value.items() if several else ((None, value),):
+            label = name if key is None else f"{name}.{key}"
+            told.append(as_python(own) if label == "budget" else f"{label} {as_python(own)}")
+    return ", ".join(told[:_MOST_SHOWN]) + (" and others" if len(told) > _MOST_SHOWN else "")
