@@ -27,14 +27,14 @@ CHANGES = (
     ("the whole person", "everything", {"region": "west", "income": "90,000", "disability": "no"}),
 )
 RECORD = ("region", "income", "diagnosis", "medication")
-QUESTIONS = (  # what someone wants to know of Ben, which of his attributes that is, and which figure speaks to it
+QUESTIONS = (  # what someone wants to know of Ben, which of his attributes that is, and which figure answers it
     ("What does Ben earn?", ("income",), "the figure for income"),
     (
         "Is Ben ill? His medication tells, too.",
         ("diagnosis", "medication"),
         "the figure for both, not for the diagnosis",
     ),
-    ("Is Ben in the table at all?", RECORD, "the figure for the person, no other"),
+    ("Is Ben in the table at all?", RECORD, "the person's figure (no attribute is public)"),
     ("Do people in the north earn more?", (), "none: it is not about Ben, and not hidden"),
 )
 DELTA, COUNT, BUDGET = 1e-6, 12, 0.5
@@ -91,12 +91,12 @@ def picture(width: int, height: float, title: str, described: str, lines: list[s
 def neighbours() -> str:
     """One table, and three others that a guarantee for one attribute, for two, and for the person compares it with."""
     cell, row, left = 84, 26, 20
-    lines = [text(left, 30, "Which tables must look alike?", 20, font_weight="600")]
+    lines = [text(left, 30, "Which tables are compared?", 20, font_weight="600")]
     y = 62.0
     for heading, named, changed in (("the table", "", {}), *CHANGES):
         lines.append(text(left, y, heading + (f": {named}" if named else ""), 15, font_weight="600"))
         if changed:
-            lines.append(text(left + 4 * cell + 16, y + 2.9 * row, "Ben could be this as well", 13, fill=QUIET))
+            lines.append(text(left + 4 * cell + 16, y + 2.9 * row, "Ben could have these values", 13, fill=QUIET))
         for line, person in enumerate((COLUMNS, *PEOPLE)):
             for place, value in enumerate(person):
                 new = changed.get(COLUMNS[place]) if person[0] == "Ben" else None
@@ -116,7 +116,7 @@ def neighbours() -> str:
 
 
 def set_figures() -> list[tuple[int, float, float]]:
-    """Of all pairs of 12 attributes: how many attributes, ε of such a set, and ε if only the ε of each were known."""
+    """Of all pairs of 12 attributes: how many attributes, ε of such a set, and ε by group privacy from single ones."""
     names = [f"a{i}" for i in range(COUNT)]
     schema = Schema(tuple(Attribute(name, "boolean") for name in names))
     guarantee = NoisyMarginals(CDP(BUDGET), k=2).guarantee(schema, 0)
@@ -128,21 +128,28 @@ def set_figures() -> list[tuple[int, float, float]]:
 def sets(figures: list[tuple[int, float, float]]) -> str:
     left, bar, row, scale = 230, 18, 60, 480 / max(known for *_, known in figures)
     lines = [
-        text(20, 30, "What a release can tell about several attributes together", 20, font_weight="600"),
+        text(20, 30, "What several attributes together cost", 20, font_weight="600"),
         text(
-            20, 54, f"All pairs of {COUNT} attributes, each attribute paying ε0 = {BUDGET}; ε at δ = 10⁻⁶", fill=QUIET
+            20,
+            54,
+            f"All pairs of {COUNT} attributes, ε0 = {BUDGET} per attribute; ε by the tight conversion, δ = 10⁻⁶",
+            fill=QUIET,
         ),
     ]
     for number, (size, exact, known) in enumerate(figures):
         y = 76 + number * row
         who = "one attribute" if size == 1 else f"{size} attributes" + (" (the person)" if size == COUNT else "")
         lines.append(text(left - 12, y + 24, who, 14, text_anchor="end"))
-        for place, (value, colour, name) in enumerate(((exact, BLUE, "kept for the set"), (known, RULE, "added up"))):
+        for place, (value, colour, name) in enumerate(
+            ((exact, BLUE, "accounted for as a set"), (known, RULE, "group privacy"))
+        ):
             top = y + place * (bar + 3)
             lines.append(box(left, top, value * scale, bar, colour, colour))
             label = shown(value) + (f"  {name}" if number == 0 else "")
             lines.append(text(left + value * scale + 8, top + 14, label, 13))
-    told = "; ".join(f"{size}: {shown(exact)} kept, {shown(known)} added up" for size, exact, known in figures)
+    told = "; ".join(
+        f"{size}: {shown(exact)} as a set, {shown(known)} by group privacy" for size, exact, known in figures
+    )
     return picture(860, 76 + len(figures) * row + 6, "Epsilon of sets of attributes", told, lines)
 
 
@@ -151,7 +158,7 @@ def shown(epsilon: float) -> str:
     return f"{math.ceil(100 * epsilon) / 100:.2f}"
 
 
-# What a figure speaks to
+# Which figure answers which question
 
 
 def question_figures() -> list[float]:
@@ -166,7 +173,10 @@ def questions(figures: list[float]) -> str:
     lines = [
         text(left, 30, "Which figure answers which question?", 20, font_weight="600"),
         text(
-            left, 54, f"All pairs of Ben's four attributes are counted, ε0 = {BUDGET} each; ε at δ = 10⁻⁶", fill=QUIET
+            left,
+            54,
+            f"All pairs of Ben's four attributes are counted, ε0 = {BUDGET} each; ε by the tight conversion, δ = 10⁻⁶",
+            fill=QUIET,
         ),
     ]
     for number, ((question, asked, figure), epsilon) in enumerate(zip(QUESTIONS, figures, strict=True)):
@@ -182,9 +192,7 @@ def questions(figures: list[float]) -> str:
     described = "; ".join(
         f"{question} {' + '.join(asked) or 'nothing of his'}: {figure}" for question, asked, figure in QUESTIONS
     )
-    return picture(
-        800, 90 + len(QUESTIONS) * row - 30, "Questions, and the figure that speaks to each", described, lines
-    )
+    return picture(800, 90 + len(QUESTIONS) * row - 30, "Questions, and the figure that answers each", described, lines)
 
 
 # Which mechanism

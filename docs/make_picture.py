@@ -41,9 +41,9 @@ def groups(figures: Mapping[str, Any]) -> list[tuple[str, str, list[tuple[str, f
         for adversary in figures["adversaries"]
     ]
     return [
-        ("Someone curious about one attribute", BLUE, attributes),
+        ("One attribute", BLUE, attributes),
         ("Two adversaries named in the plan", ORANGE, adversaries),
-        ("Anyone, about everything", VERMILION, [("the whole person", figures["person"]["epsilon"])]),
+        ("All protected attributes together", VERMILION, [("the whole person", figures["person"]["epsilon"])]),
     ]
 
 
@@ -66,7 +66,7 @@ def draw(figures: Mapping[str, Any]) -> str:
     delta = f"{figures['delta']:.0e}".replace("e-0", "e-")
     exponent = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in delta.split("e-")[1])
     lines = [
-        text(20, 32, "How much the demo release can tell about a person", 20, font_weight="600"),
+        text(20, 32, "What the demo release costs a person in privacy", 20, font_weight="600"),
         text(20, 56, f"ε at δ = 10⁻{exponent} (tight conversion). A shorter bar is better protection.", fill=QUIET),
     ]
     for step in range(int(most / 0.5) + 1):

@@ -66,10 +66,10 @@ def main() -> None:
         cost = session.cost(tables, score)
         for who in (["diagnosis"], ["diagnosis", "smoker"]):
             print(f"ρ of {' and '.join(who)}, for a patient with two stays: {shown(cost.guarantee.rho(who))}")
-        print(f"ρ of the whole patient: {shown(cost.guarantee.per_person().rho)}; all limits kept: {cost.fits}")
+        print(f"ρ of the whole patient: {shown(cost.guarantee.per_person().rho)}; within all limits: {cost.fits}")
 
         counts = session.release(tables, name="tables")["ward", "diagnosis"]
-        print(f"{counts.counts.size} counts, each within ±{counts.half_width(0.95)} of the truth, 95 times in 100")
+        print(f"{counts.counts.size} counts, each within ±{counts.half_width(0.95)} of the true count (95% interval)")
         model = session.release(score, name="risk score").output
         print(f"the score is right about {model.score(stays(5000, 2)):.0%} of new people")
         print(f"ρ left for diagnosis: {session.left()['diagnosis']:.3f}")

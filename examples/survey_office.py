@@ -70,11 +70,12 @@ def main() -> None:
             new_ledger=True,
         )
         cost = session.cost(tables)
-        for who in (["income"], ["health"], ["age", "health"]):
-            print(f"ε for someone curious about {' and '.join(who)}: {shown(cost.guarantee.epsilon(who, delta=1e-6))}")
-        print(f"ε for the whole person: {shown(cost.guarantee.epsilon(SCHEMA.names, delta=1e-6))}")
+        sets = {" and ".join(who): who for who in (["income"], ["health"], ["age", "health"])}
+        for named, who in (sets | {"the whole person": SCHEMA.names}).items():
+            tight, paper = (cost.guarantee.epsilon(who, 1e-6, conversion) for conversion in ("tight", "paper"))
+            print(f"{named}: ε = {shown(tight)} (tight, δ = 1e-6), {shown(paper)} (paper)")
         for error in tables.expected_error(SCHEMA, PEOPLE):
-            print(f"each count of {' by '.join(error.attributes)} will be within ±{error.half_width}, 95 times in 100")
+            print(f"each count of {' by '.join(error.attributes)} will be within ±{error.half_width} (95% interval)")
 
         for quarter in (1, 2, 3):
             try:

@@ -49,12 +49,16 @@ def main() -> None:
             visits(), SCHEMA, Budget(per_attribute=CDP(0.3)), Path(folder) / "ledger.db", rows=VISITORS, new_ledger=True
         )
         cost = session.cost(common, times)
-        for who, named in ((["page00"], "one page"), (PAGES[:3], "three pages"), (PAGES, "all pages")):
-            print(f"ε for someone curious about {named}: {shown(cost.guarantee.epsilon(who, delta=1e-6))}")
-        print(f"ε for the whole visitor: {shown(cost.guarantee.epsilon(SCHEMA.names, delta=1e-6))}")
+        sets = {"one page": ["page00"], "three pages": PAGES[:3], "all pages": PAGES, "the whole visitor": SCHEMA.names}
+        for named, who in sets.items():
+            tight, paper = (cost.guarantee.epsilon(who, 1e-6, conversion) for conversion in ("tight", "paper"))
+            print(f"{named}: ε = {shown(tight)} (tight, δ = 1e-6), {shown(paper)} (paper)")
 
         found = session.release(common, name="common visits").output
-        print(f"every visit shared by {found.certified} or more is listed, its count within ±{found.error}")
+        print(
+            f"with probability 95%, every visit shared by {found.certified} or more is listed, "
+            f"its count within ±{found.error}"
+        )
         heaviest = found.heaviest(1).to_arrow(SCHEMA).to_pylist()[0]
         opened = [page for page in PAGES if heaviest[page]]
         print(f"the most common visit: {', '.join(opened) or 'no page'}, by about {heaviest['count']:,} visitors")

@@ -13,7 +13,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 
 def tables(results: dict[str, Any]) -> str:
-    """One for each task: who, errors at every ε0 where a person or an attribute pays the same, time and memory."""
+    """One for each task: who, errors at every ε0 at equal cost per person or per attribute, time and memory."""
     tasks = dict.fromkeys(row["task"] for row in results["rows"])
     return "\n\n".join(table(task, [row for row in results["rows"] if row["task"] == task]) for task in tasks)
 
@@ -22,7 +22,7 @@ def table(task: str, rows: list[dict[str, Any]]) -> str:
     epsilons = sorted({row["epsilon"] for row in rows})
     listed = ", ".join(f"{epsilon:g}" for epsilon in epsilons)
     lines = [
-        f"| {task}, ε0 = {listed} | a person pays the same | an attribute pays the same | s | MB |",
+        f"| {task}, ε0 = {listed} | equal cost per person | equal cost per attribute | s | MB |",
         "|---|---|---|---|---|",
     ]
     for who in dict.fromkeys(row["who"] for row in rows):

@@ -24,7 +24,7 @@ def test_from_table_to_release(desk: Any) -> None:
     marked = desk.refused("check", "people.csv", error="SchemaError")
     assert "FILL IN" in marked["message"] and "region" in marked["message"]
     desk.lay_out()
-    assert "keeps to its schema" in desk.run("check", "people.csv").words
+    assert "matches its schema" in desk.run("check", "people.csv").words
     assert "Nothing was spent." in desk.run("cost", "plan.toml").words
     assert not desk.ledger.exists()
     released = desk.run("release", "plan.toml")

@@ -86,7 +86,7 @@ def test_a_broken_link_a_missing_anchor_and_an_unlisted_page_are_noticed(tmp_pat
 @pytest.mark.parametrize(
     ("page", "key", "form"),
     [
-        ("comparison", "excess_ratio_vs_diffprivlib_max", "{:.1f}: never worse"),
+        ("comparison", "excess_ratio_vs_diffprivlib_max", "| {:.1f}. The guarantees differ"),
         ("comparison", "excess_ratio_vs_zcdp_median", "**{:.1f}, "),
         ("comparison", "excess_ratio_vs_zcdp_max", ", {:.2f}**"),
         ("comparison", "gaussian_speedup_vs_opendp", "{:.0f} and "),
@@ -105,7 +105,8 @@ def test_figures_are_those_of_the_results(page: str, key: str, form: str) -> Non
 
 def test_the_planted_faults_are_counted() -> None:
     told = " ".join((DOCS / "faq.md").read_text(encoding="utf-8").split())
-    assert f"All {len(FAULTS)} faults that were planted on purpose are caught" in told
+    assert "the audits catch all but one; a test for repeated output catches that one" in told
+    assert [fault.how for fault in FAULTS].count("side door") == 1
 
 
 def test_figures_of_scaling_out_are_those_of_the_cost_model() -> None:

@@ -81,7 +81,7 @@ def test_race_and_ethnicity_by_one_click(open_page: Any, pages: Path) -> None:
     assert watched.ask("location.hash") == "#explore?a=cenrace&a=hispanic&delta=1e-6"
     shown = " ".join(watched.page.locator(".result").first.inner_text().split())
     assert "ε = 7.839 tight conversion, δ = 10⁻⁶ ε paper 8.51 ρ 1.017" in shown, "7.8384, 8.5097 and 1.016057"
-    assert "Before 50% → after at most 99.98%, except with a chance of 1 in 1,000,000" in shown
+    assert "Before 50% → after at most 99.98%, except with probability 1 in 1,000,000" in shown
     words = watched.page.inner_text("#words")
     assert "1.02-zCDP, ε = 7.84 at δ = 1e-6 (paper's conversion: 8.51)" in words and "Invariants" in words
     assert watched.is_quiet()

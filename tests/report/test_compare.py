@@ -292,7 +292,7 @@ def test_mechanisms_without_a_truth_are_told_so(tmp_path: Path, open_page: Any) 
     release: Release = made.release(MARGINALS.__class__(CDP(0.2), k=1), name="<b>one</b>")
     made.ledger.close()
     watched = open_page(comparison_page([Comparison(release, ())], "<i>title</i>"))
-    assert watched.page.get_by_text("have no truth to be compared with").count() == 1
+    assert watched.page.get_by_text("no true values to compare with").count() == 1
     assert watched.page.locator("main b, h1 i").count() == 0
 
 

@@ -145,12 +145,12 @@ def test_what_is_shown_is_what_python_explains(open_page: Any, report_file: Path
     person = whole.per_person()
     assert f"ε = {rounded(person.epsilon(1e-6), 4, up=True)}" in shown and "The whole person" in shown
     rises = told["statements"][0]["sentence"].split("at most ")[1].split("%")[0]
-    assert f"Before 50% → after at most {rises}%, except with a chance of 1 in 1,000,000" in shown
+    assert f"Before 50% → after at most {rises}%, except with probability 1 in 1,000,000" in shown
     nats = mutual_information(whole, [["income", "sick"]]).sentence
     assert (
         nats in shown
         and "rows are independent" in shown
-        and told["statements"][0]["assumes"][:60] in shown.replace("the adversary knows", "The adversary knows")
+        and told["statements"][0]["assumes"][:60] in shown.replace("the adversary already", "The adversary already")
     )
     assert page.is_quiet()
 

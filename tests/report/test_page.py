@@ -208,7 +208,7 @@ def test_the_certificate_is_one_page_for_very_much(open_page: Any, tmp_path: Pat
     schema = Schema(tuple(Attribute(name.strip(), "boolean") for name in names))
     chosen = {f"adversary {i} " + "who is curious " * 8: [n.strip() for n in names[i : i + 9]] for i in range(20)}
     made = session(tmp_path, schema, Budget(per_attribute=CDP(5), person=Rho(900)), adversaries=chosen)
-    parts = [(f"part {i} " + "of many " * 8, NoisyMarginals(CDP(0.3), k=1)) for i in range(9)]
+    parts = [(f"part {i} of many" + " of many" * 7, NoisyMarginals(CDP(0.3), k=1)) for i in range(9)]
     made.release_all(parts, tmp_path / "out")
     made.ledger.close()
     watched = open_page(report(tmp_path / "out"))

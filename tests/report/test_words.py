@@ -75,8 +75,8 @@ def test_what_is_not_protected_names_numbers() -> None:
     line = {"spent": 0.25, "allowed": 1.0, "measure": "ρ"}
     said = dict(words(GAUSSIAN, person_limit=line).not_protected())
     person = belief(GAUSSIAN, "", ("a", "b"), 1e-6)
-    for head in ("Being in the table", "Attributes that give others away"):
-        assert person.percent in said[head] and "1 in 1,000,000" in said[head]
+    head = "Attributes that give others away"
+    assert person.percent in said[head] and "1 in 1,000,000 for each person" in said[head]
     pair = belief(GAUSSIAN.for_rows(2), "", ("a", "b"), 1e-6)
     assert pair.percent in said["Families and other groups"] and pair.after > person.after
     assert "ρ = 0.25 of the 1" in said["Other releases"]
@@ -84,6 +84,28 @@ def test_what_is_not_protected_names_numbers() -> None:
         "“c”" in said["Public attributes"] and "“d” is computed from others" in said["Attributes that give others away"]
     )
     assert "ledger" in dict(words(GAUSSIAN).not_protected())["Other releases"]
+
+
+def test_membership_is_bounded_per_person_unless_an_attribute_is_public() -> None:
+    """Replacing a row changes its public attributes too, so no figure bounds membership where there are any."""
+    head = "Being in the table"
+    guarantee = Guarantee.touch(["a", "b"], ["a", "b"], Rho(0.02))
+    said = words(guarantee)
+    assert (
+        said.person().percent in dict(said.not_protected())[head]
+        and "1 in 1,000,000" in dict(said.not_protected())[head]
+    )
+    assert "beyond the figure for the whole person" in said.exclusions()[0]
+    for public in (words(guarantee.with_public("b")), words(GAUSSIAN)):
+        sentence = dict(public.not_protected())[head]
+        assert "Nothing is promised" in sentence and "%" not in sentence and "ε" not in sentence
+        assert public.exclusions()[0] == "whether someone is in the table at all"
+
+
+def test_beliefs_are_for_someone_who_knows_the_rest() -> None:
+    said = words(GAUSSIAN)
+    for sentence in (said.against(), said.assumes()):
+        assert "already knows every other row" in sentence and "knows less may also learn" in sentence
 
 
 def test_without_a_bound_and_with_a_useless_one() -> None:
@@ -184,7 +206,7 @@ def test_parts_with_different_delta(folder: Path) -> None:
     one, other = load(folder)
     page = report([one, replace(other, delta=1e-9)], "x")
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "different δ: 10⁻⁶ and 10⁻⁹" in text and "at the smallest, 10⁻⁹" in text
+    assert "different δ: 10⁻⁶ and 10⁻⁹" in text and "use the smallest, 10⁻⁹" in text
     whole = one.guarantee + other.guarantee
     for name in ("income", "region"):
         assert f">{rounded(whole.epsilon(name, 1e-9), 4, up=True)}</td>" in page
@@ -193,7 +215,7 @@ def test_parts_with_different_delta(folder: Path) -> None:
         person = part.guarantee.per_person()
         tight, paper = (rounded(person.epsilon(delta, kind), 4, up=True) for kind in ("tight", "paper"))
         assert f"ε = {tight} by the tight conversion at its δ = {power(delta)}, {paper} by the paper’s" in text
-    assert report([replace(other, delta=1e-9), one], "x").count("at the smallest, 10⁻⁹") == 1, "whatever the order"
+    assert report([replace(other, delta=1e-9), one], "x").count("use the smallest, 10⁻⁹") == 1, "whatever the order"
     same = report([one, other], "x")
     assert "different δ" not in same and "at its δ" not in same
 
@@ -202,7 +224,7 @@ def test_several_rows_a_person_and_old_records(tmp_path: Path) -> None:
     made = session(tmp_path, rows_per_person=2)
     release = made.release(NoisyMarginals(CDP(0.2), k=1))
     made.ledger.close()
-    assert "at most 2 rows" in report(release) and "at most 2 a person" in report(release)
+    assert "at most 2 rows" in report(release) and "at most 2 per person" in report(release)
     old = report(replace(release, limits=()))
     assert "no limit on record" in old and "no limit of its own on record" in old
 

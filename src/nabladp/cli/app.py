@@ -110,7 +110,7 @@ def check(
         elif findings:
             say_tables(show.findings_table(findings))
         else:
-            say("The table keeps to its schema.")
+            say("The table matches its schema.")
         if findings:
             raise typer.Exit(1)
 

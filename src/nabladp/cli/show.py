@@ -48,7 +48,7 @@ def _more(table: Table, hidden: int, what: str) -> None:
 def privacy_table(figures: Row) -> Table:
     """Each attribute, each named adversary, the person: never one without the other."""
     title = f"What can be learned (ε at δ = {figures['delta']:g})"
-    table = plain_table(title, ["who is protected against what"], ["ε tight", "ε paper", "ρ"])
+    table = plain_table(title, ["attributes"], ["ε tight", "ε paper", "ρ"])
 
     def add(label: str, figure: Row, style: str = "") -> None:
         cells = [shown(figure[key]) for key in ("epsilon", "epsilon_paper", "rho")]
@@ -56,12 +56,12 @@ def privacy_table(figures: Row) -> Table:
 
     attributes = list(figures["attributes"].items())
     for name, figure in attributes[: most(len(attributes))]:
-        add(f"someone curious about {name}", figure)
+        add(name, figure)
     _more(table, len(attributes) - most(len(attributes)), "attributes")
     table.add_section()
     for adversary in figures["adversaries"]:
         add(f"{adversary['name']} ({' + '.join(adversary['attributes'])})", adversary)
-    add("anyone curious about the whole person", figures["person"], "bold")
+    add("the whole person", figures["person"], "bold")
     if figures["public"]:
         table.add_row(printable(f"Public, so not protected: {', '.join(figures['public'])}."))
     for name, sources in figures["derived"].items():
@@ -177,7 +177,7 @@ def demo_errors(rows: Sequence[Row]) -> Table:
 
 def explanation(told: Row) -> Table:
     """One set of attributes: its figures, and what they mean with what that assumes."""
-    table = plain_table(f"Someone curious about {printable(' + '.join(told['attributes']))}", ["", ""])
+    table = plain_table(f"What can be learned about {printable(' + '.join(told['attributes']))}", ["", ""])
     table.show_header = False
     if told["public"]:
         table.add_row("ε", f"Nothing is promised: {printable(', '.join(told['public']))} is public.")
@@ -186,7 +186,7 @@ def explanation(told: Row) -> Table:
         ("ε tight", shown(told["epsilon"])),
         (
             "ε exact",
-            shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "not for costs of this kind",
+            shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "only for discrete Gaussian noise and pure costs",
         ),
         ("ε paper", shown(told["epsilon_paper"])),
         ("ε pure", shown(told["pure_epsilon"])),
@@ -203,8 +203,8 @@ def explanation(told: Row) -> Table:
 def any_rows_sentence(names: Sequence[str]) -> str:
     listed = ", ".join(names[: most(len(names))])
     return (
-        f"The plan does not say how many rows there are, so the cost of {listed} is shown for any number; for the real "
-        "one it may be far smaller. Write rows = … into [table]."
+        f"The plan does not state the number of rows, so the cost of {listed} is a worst case over all numbers; the "
+        "actual cost may be far smaller. Add rows = … to [table]."
     )
 
 

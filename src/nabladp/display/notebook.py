@@ -38,7 +38,7 @@ def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: 
 
     rows = [row(name, (name,)) for name in guarantee.universe.protected]
     rows += [row(f"{name} ({' + '.join(chosen)})", chosen) for name, chosen in (adversaries or {}).items()]
-    heads = ["someone curious about", f"ε tight, δ = {delta:g}", f"ε paper, δ = {delta:g}", "ε pure", "ρ"]
+    heads = ["attributes", f"ε tight, δ = {delta:g}", f"ε paper, δ = {delta:g}", "ε pure", "ρ"]
     return table(heads, rows, last=row("the whole person", guarantee.per_person().attributes))
 
 

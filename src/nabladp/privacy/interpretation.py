@@ -1,7 +1,7 @@
 """What a guarantee means for a person, with the assumption each statement needs (`prop:semantic`, mended).
 
-Nothing here speaks about membership: being in the table is a function of all attributes, so only the per-person figure
-does.
+Nothing here is about membership. Being in the table depends on all attributes: only the per-person figure bounds it,
+and nothing does if any attribute is public.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta
     """The most an adversary can come to believe about these attributes of one person.
 
     For two statements about the attributes T of a person whose other attributes, and everyone else's, are known to the
-    adversary, the odds move by a factor of at most e^ε(T). With ``delta`` the loss is bounded by the paper's tail bound
-    and the statement fails with probability at most δ; the tight conversion bounds (ε, δ) only and would overstate it.
+    adversary, the odds move by a factor of at most e^ε(T). With ``delta`` the paper's tail bound limits the loss; for
+    one person and one statement that gains belief the bound fails with probability at most δ. The tight conversion
+    gives (ε, δ)-DP only, which does not bound beliefs.
     """
     _check(guarantee)
     if not is_share(prior):
@@ -39,12 +40,12 @@ def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta
     prior = float(prior)
     epsilon = guarantee.epsilon(attributes, delta, "paper")
     after = 1.0 if math.isinf(epsilon) else prior / (prior + (1 - prior) * math.exp(-epsilon))
-    except_with = "" if delta is None else f", except with probability {float(delta):g}"
+    except_with = "" if delta is None else f", except with probability {float(delta):g} for each person"
     return Statement(
         after,
-        f"A belief of {100 * prior:.4g}% rises to at most {_percent_up(after)}{except_with}.",
-        "The adversary knows everything except these attributes of this person. One who knows less may also learn "
-        "through other attributes that depend on them.",
+        f"A belief of {100 * prior:.4g}% can rise to at most {_percent_up(after)}{except_with}.",
+        "The adversary already knows every other row and all other attributes of this person. One who knows less may "
+        "also learn from other attributes, and from other people's rows, that depend on them.",
     )
 
 
@@ -82,7 +83,9 @@ def several_rows(guarantee: Guarantee, attributes: Names, rows: int, delta: floa
     check_delta(delta)
     value = _check(guarantee).for_rows(rows).epsilon(attributes, delta)
     return Statement(
-        value, f"A person with {rows} rows is protected at ε = {_up(value)}.", f"At most {rows} rows each."
+        value,
+        f"A person with {rows} rows is protected at ε = {_up(value)} (tight conversion, δ = {float(delta):g}).",
+        f"At most {rows} rows each.",
     )
 
 

@@ -31,7 +31,7 @@ def certificate(
         "title": title,
         "who": words.who(),
         "against": words.against(),
-        "figures": _figures(told, limits, MOST_ROWS - 2 * min(len(releases) + len(notes), MOST_PARTS), words.one),
+        "figures": _figures(told, limits, MOST_ROWS - 2 * min(len(releases) + len(notes), MOST_PARTS)),
         "not_protected": words.exclusions(),
         "delta": f"{power(words.delta)} ({chance(words.delta)})",
         "attributes": plural(len(told["attributes"]), "protected attribute"),
@@ -64,7 +64,7 @@ def _booked(releases: Sequence[Release]) -> dict[str, Any]:
     }
 
 
-def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int, one: str) -> dict[str, Any]:
+def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int) -> dict[str, Any]:
     """The costliest attributes, the named adversaries and the person; how many attributes are not shown."""
     allowed = {tuple(line["attributes"]): line for line in limits}
 
@@ -86,7 +86,7 @@ def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows:
         "hidden": max(0, len(ranked) - room),
         "adversaries": [line(a["name"], a, a["attributes"]) for a in adversaries],
         "hidden_adversaries": len(told["adversaries"]) - len(adversaries),
-        "person": line(f"The whole {one}, all attributes together", told["person"], list(told["attributes"])),
+        "person": line("All protected attributes together", told["person"], list(told["attributes"])),
     }
 
 

@@ -78,9 +78,13 @@ def _sets(cost: Cost, told: dict[str, Any]) -> list[tuple[str, str, tuple[str, .
 
 def _set_row(cost: Cost, kind: str, label: str, chosen: tuple[str, ...]) -> dict[str, Any]:
     figure = cost.guarantee.figure(chosen)
-    values = (figure.epsilon(cost.delta), figure.rho)
-    epsilon, rho = (shown(value if value < float("inf") else None) for value in values)
-    return {"kind": kind, "label": label, "attributes": chosen, "epsilon": epsilon, "rho": rho}
+    values = {
+        "epsilon": figure.epsilon(cost.delta),
+        "epsilon_paper": figure.epsilon(cost.delta, "paper"),
+        "rho": figure.rho,
+    }
+    texts = {key: shown(value if value < float("inf") else None) for key, value in values.items()}
+    return {"kind": kind, "label": label, "attributes": chosen, **texts}
 
 
 def _limit_row(line: dict[str, Any]) -> dict[str, Any]:

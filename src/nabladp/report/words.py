@@ -98,9 +98,9 @@ class Words:
 
     def against(self) -> str:
         return (
-            f"Anyone who reads what was released and wants to find out attributes of one {self.one}: with any computer "
-            "and any other knowledge, now or later; even one who already knows every other row and everything else "
-            f"about that {self.one}."
+            f"Anyone who reads the published values and wants to learn attributes of one {self.one}, with any other "
+            "data, now or later. The figures are for someone who already knows every other row and all other attributes "
+            f"of that {self.one}; someone who knows less may also learn from rows and attributes that depend on them."
         )
 
     # ---- how well -------------------------------------------------------------------------------------------------
@@ -124,13 +124,14 @@ class Words:
         return not self.guarantee.universe.sources(names) & self.guarantee.universe.public
 
     def assumes(self) -> str:
-        return self.person().statement.assumes.replace("this person", f"this {self.one}")
+        assumed = self.person().statement.assumes.replace("this person", f"this {self.one}")
+        return assumed if self.human else assumed.replace("other people's rows", "other rows")
 
     def reading(self) -> str:
         """How the beliefs are to be read."""
         start = (
-            f"Say someone thinks a statement about one {self.one} as likely as not: 50%. After reading "
-            f"{'this release' if self.released else 'what was released'} it can"
+            f"Say someone who already knows all else thinks a statement about one {self.one} as likely as not: 50%. "
+            f"After reading {'this release' if self.released else 'the published values'} it can"
         )
         told = self.beliefs()
         if all(shown.certain for shown in told):
@@ -140,8 +141,8 @@ class Words:
         else:
             start += " seem at most this likely,"
         return (
-            f"{start} except with a chance of {chance(self.delta)} (δ, by the paper's conversion, the only one that "
-            "bounds beliefs):"
+            f"{start} except with probability {chance(self.delta)} for each {self.one} (δ, by the paper's conversion: "
+            "of the two shown, the one that bounds beliefs):"
         )
 
     def untouched(self) -> str | None:
@@ -149,10 +150,9 @@ class Words:
             return None
         many = len(self.unread) > 1
         return (
-            f"{'This release' if self.released else 'What was released'} did not read {listed(self.unread)}: "
-            f"it tells nothing about {'them' if many else 'it'}, "
-            "except through attributes that depend on "
-            f"{'them' if many else 'it'}."
+            f"{'This release' if self.released else 'The publication'} did not read {listed(self.unread)}, so "
+            f"{'they cost' if many else 'it costs'} nothing. {'They' if many else 'It'} may still be inferred from "
+            "attributes that were read."
         )
 
     # ---- what is not protected ------------------------------------------------------------------------------------
@@ -175,7 +175,8 @@ class Words:
         """The same in a few words each, for the certificate."""
         someone = "someone" if self.human else f"a certain {self.one}"
         return [
-            f"whether {someone} is in the table at all, beyond the figure for the whole {self.one}",
+            f"whether {someone} is in the table at all"
+            + ("" if self.public else f", beyond the figure for the whole {self.one}"),
             "attributes that repeat or strongly depend on each other, beyond the figure for all of them together",
             *(["public attributes"] if self.public else []),
             f"what other releases add{' (the ledger keeps the sum)' if self.released else ''}",
@@ -183,10 +184,10 @@ class Words:
 
     def _membership(self) -> str:
         someone = "someone" if self.human else f"a certain {self.one}"
-        start = f"Whether {someone} is in the table at all is a matter of all attributes together."
-        if not self.protected:
-            return f"{start} Nothing is promised about it."
-        return f"{start} Only the figure for the whole {self.one} speaks to it: {self.figure(self.person())}."
+        start = f"Whether {someone} is in the table at all depends on all attributes together"
+        if self.public:
+            return f"{start}, and public attributes are among them. Nothing is promised about it."
+        return f"{start}. Only the figure for the whole {self.one} bounds it: {self.figure(self.person())}."
 
     def _dependent(self) -> str:
         derived = list(self.guarantee.universe.derived)
@@ -210,13 +211,11 @@ class Words:
 
     def _others(self) -> str:
         if not self.released:
-            return (
-                f"This page speaks of this guarantee alone. What else is released about these {self.many} adds to it."
-            )
-        start = "This page speaks of this release alone. What else is released about these people adds up in the ledger"
+            return f"This page is about this guarantee alone. Other releases about these {self.many} add to it."
+        start = "This page is about this release alone. The ledger adds up all releases about these people"
         line = self.person_limit
         if line is None or line["spent"] is None:
-            return f"{start}, which is the place to look for the whole."
+            return f"{start}; look there for the total."
         spent, allowed = rounded(line["spent"], 4, up=True), rounded(line["allowed"], 4, up=False)
         return (
             f"{start}: with everything booked up to this release, {line['measure']} = {spent} of the {allowed} that "
@@ -234,13 +233,13 @@ class Words:
     def _known(self) -> str:
         if not self.released:
             return "The number of rows, and which values each attribute can have."
-        return "The number of rows, the schema, the plan, the noise's law and scale."
+        return "The number of rows, the schema, the plan, the noise distribution and its scale."
 
     def figure(self, shown: Belief) -> str:
         """What a belief can become, with its ε and the conversion behind it."""
         if math.isinf(shown.epsilon):
             return "there is no bound"
-        exception = "" if shown.certain else f", except with a chance of {chance(self.delta)}"
+        exception = "" if shown.certain else f", except with probability {chance(self.delta)} for each {self.one}"
         kind = "pure ε" if shown.certain else "ε by the paper's conversion"
-        rises = "can become near certainty" if shown.after > 0.999 else f"rises to at most {shown.percent}"
+        rises = "can become near certainty" if shown.after > 0.999 else f"can rise to at most {shown.percent}"
         return f"a belief of 50% {rises}{exception} ({kind} = {up(shown.epsilon)})"

@@ -1,15 +1,16 @@
-// What the explorer answers about a set of attributes: figures beside those of the whole person, and what they mean.
+// What the explorer answers about a set of attributes: figures next to those of the whole person, and what they mean.
 // The sentences and what they assume are those of nabladp/privacy/interpretation.py.
 (() => {
   "use strict";
   const { make, name } = nabladp;
   const SVG = "http://www.w3.org/2000/svg";
   const knows = (one) =>
-    `Assumed: the adversary knows everything except these attributes of this ${one}. One who knows less may also ` +
-    "learn through other attributes that depend on them.";
-  const independent = (one) =>
-    "Assumed: all rows are independent, and these attributes are independent of all others. Being in the table " +
-    `at all is a matter of all attributes: only the figure for the whole ${one} speaks to that.`;
+    `Assumed: the adversary already knows every other row and all other attributes of this ${one}. One who knows less ` +
+    "may also learn from other attributes, and from other rows, that depend on them.";
+  const independent = (one, open) =>
+    "Assumed: all rows are independent, and these attributes are independent of all others. Being in the table at all " +
+    "depends on all attributes" +
+    (open ? ", public ones included: nothing is promised about it." : `: only the figure for the whole ${one} bounds it.`);
 
   const up = (value) => nabladp.rounded(value, 4);
   const text = (tag, className, words) => make(tag, { className, textContent: words });
@@ -62,9 +63,9 @@
   }
 
   function meaning({ after, exact }, one, prior, delta) {
-    const exception = exact ? ", without exception" : `, except with a chance of ${chance(delta)}`;
+    const exception = exact ? ", without exception" : `, except with probability ${chance(delta)} for each ${one}`;
     const rises = [`Before ${percent(prior)} → after at most `, text("b", "", nabladp.percentUp(after)), exception];
-    const why = exact ? "By the pure ε." : "By the paper’s conversion, the only one that bounds beliefs.";
+    const why = exact ? "By the pure ε." : "By the paper’s conversion: of the two shown, the one that bounds beliefs.";
     const pieces = [["before", 100 * prior], ["gain", 100 * (after - prior)], ["track", 100 * (1 - after)]];
     return make(
       "div",
@@ -75,7 +76,7 @@
     );
   }
 
-  /** Beside what group privacy alone would say, in pure ε where there is one, otherwise in ρ. */
+  /** Compared with what group privacy alone would give, in pure ε where there is one, otherwise in ρ. */
   function comparison(found, delta) {
     const { group, rho, pure } = found;
     const exact = pure !== Infinity;
@@ -103,13 +104,13 @@
     );
   }
 
-  function information({ rho }, one) {
+  function information({ rho }, one, open) {
     const [nats, bits] = [rho, rho / Math.log(2)].map((value) => nabladp.rounded(value, 3));
     const said =
       rho === Infinity
         ? "There is no bound on the mutual information."
         : `The release holds at most ${nats} nats (${bits} bits) about these attributes.`;
-    return make("div", {}, text("p", "", said), text("p", "assume", independent(one)));
+    return make("div", {}, text("p", "", said), text("p", "assume", independent(one, open)));
   }
 
   /** Everything about the chosen attributes, beside the whole person (or whatever a row is about). */
@@ -124,7 +125,7 @@
     }
     const compared = sources.length > 1 ? [comparison(found, delta)] : [];
     const means = meaning(found.posterior, whole.one, prior, delta);
-    return [head, figures(found, whole, delta), means, ...compared, information(found, whole.one)];
+    return [head, figures(found, whole, delta), means, ...compared, information(found, whole.one, guarantee.public.size > 0)];
   }
 
   function nothing({ one, figures: person }, delta) {

@@ -32,10 +32,10 @@
       return { rho, pure, rest };
     }
 
-    epsilon({ rho, pure, rest }) {
-      const through = nabladp.tight(nabladp.toFloat(rho), this.delta);
+    epsilon({ rho, pure, rest }, convert = nabladp.tight) {
+      const through = convert(nabladp.toFloat(rho), this.delta);
       if (!pure) return through;
-      return Math.min(through, nabladp.toFloat(pure) + nabladp.tight(nabladp.toFloat(rest), this.delta));
+      return Math.min(through, nabladp.toFloat(pure) + convert(nabladp.toFloat(rest), this.delta));
     }
   }
 
@@ -110,7 +110,7 @@
       const at = points.find(({ i }) => i === here);
       this.said.textContent = at
         ? `${this.figure.label}: ${digits.format(at.y)}, at ε = ${up(at.x)} for the costliest attribute (this release alone).`
-        : "Nothing is known at this budget.";
+        : "No figure at this budget.";
       this.place.replaceChildren();
       if (points.length > 1) this.place.append(lines(this.data.name, this.figure.label, points, here, width));
       this.table.replaceChildren();
@@ -196,13 +196,14 @@
     const before = spent === null ? whole : nabladp.toFloat(spent);
     bar(row.querySelector(".limit"), before, units === null ? whole : nabladp.toFloat(units), whole);
     const note = row.querySelector(".broken") || row.cells[0].appendChild(html("small", { class: "broken" }));
-    note.textContent = fits ? "" : "broken";
+    note.textContent = fits ? "" : "exceeded";
     return fits;
   }
 
   function showFigure(prospect, row) {
     const found = prospect.total(Number(row.dataset.set));
     row.querySelector(".epsilon").textContent = found ? up(prospect.epsilon(found)) : "–";
+    row.querySelector(".paper").textContent = found ? up(prospect.epsilon(found, nabladp.paper)) : "–";
     row.querySelector(".rho").textContent = found ? up(nabladp.toFloat(found.rho)) : "–";
     return found;
   }
@@ -214,10 +215,11 @@
     const figures = [...document.querySelectorAll("[data-set]")].map((row) => showFigure(prospect, row));
     const headline = (name) => document.querySelector(`[data-headline="${name}"]`);
     headline("epsilon").textContent = figures[0] ? `ε = ${up(prospect.epsilon(figures[0]))}` : "–";
-    headline("fits").textContent = fits ? "kept" : "broken";
+    headline("paper").textContent = figures[0] ? up(prospect.epsilon(figures[0], nabladp.paper)) : "–";
+    headline("fits").textContent = fits ? "met" : "exceeded";
     headline("sentence").textContent = fits
-      ? "With these budgets the plan keeps to every limit."
-      : "With these budgets the plan does not fit: a limit would be broken.";
+      ? "With these budgets the plan stays within every limit."
+      : "With these budgets the plan exceeds a limit.";
   }
 
   async function start() {
@@ -227,7 +229,7 @@
     const changed = () => {
       showAll(prospect, parts);
       const same = new Set(prospect.places).size === 1;
-      master.nextElementSibling.textContent = same ? factorText(prospect.factors[prospect.places[0]]) : "each its own";
+      master.nextElementSibling.textContent = same ? factorText(prospect.factors[prospect.places[0]]) : "set one by one";
     };
     for (const place of document.querySelectorAll(".part")) {
       parts.push(new Part(place.querySelector(".part-body"), prospect, Number(place.dataset.part), changed));
