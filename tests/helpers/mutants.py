@@ -19,19 +19,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-EDGES = ("unit/test_privacy_edges", "unit/test_guarantee_edges")
+EDGES = ("mutants/test_privacy_edges", "mutants/test_guarantee_edges")
 LEDGER = (
     "unit/test_ledger",
     "unit/test_ledger_life",
     "unit/test_ledger_tickets",
     "unit/test_ledger_verify",
-    "unit/test_ledger_edges",
+    "mutants/test_ledger_edges",
     "unit/test_ledger_forged",
     "unit/test_ledger_refusals",
     "unit/test_ledger_opening",
     "unit/test_ledger_rules",
 )
-DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "unit/test_noise_edges", "unit/test_noise_drawn")
+DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "mutants/test_noise_edges", "unit/test_noise_drawn")
 TESTS = {
     "privacy.units": ("unit/test_units", "unit/test_terms", "unit/test_budget", *EDGES),
     "privacy.values": (
@@ -45,13 +45,13 @@ TESTS = {
         "unit/test_terms",
         "unit/test_guarantee",
         "unit/test_guarantee_building",
+        "unit/test_capped",
         *EDGES,
     ),
-    "privacy.capped": ("unit/test_capped", *EDGES),
+    "privacy.building": ("unit/test_guarantee", "unit/test_guarantee_building", "unit/test_capped", *EDGES),
     "privacy.graph": ("unit/test_graph", "unit/test_no_bound", *EDGES),
-    "privacy.worst": ("unit/test_worst", *EDGES),
     "privacy.budget": ("unit/test_budget", *EDGES),
-    "privacy.index": ("unit/test_index", "unit/test_guarantee", *EDGES),
+    "privacy.index": ("unit/test_index", "unit/test_worst", "unit/test_guarantee", *EDGES),
     "privacy.guarantee": (
         "unit/test_guarantee",
         "unit/test_guarantee_building",
@@ -62,7 +62,7 @@ TESTS = {
     ),
     "privacy.discrete_gaussian": ("unit/test_discrete_gaussian", *EDGES),
     "privacy.universe": ("unit/test_universe", "unit/test_guarantee", *EDGES),
-    "privacy.interpretation": ("unit/test_interpretation", "unit/test_interpretation_edges", *EDGES),
+    "privacy.interpretation": ("unit/test_interpretation", "mutants/test_interpretation_edges", *EDGES),
     "privacy.ledger.state": (*LEDGER, "unit/test_ledger_migrations"),
     "privacy.ledger.limits": (*LEDGER, "unit/test_ledger_places"),
     "privacy.ledger.history": LEDGER,
@@ -78,10 +78,10 @@ TESTS = {
     "noise.samplers": DRAWN,
     "noise.choices": DRAWN,
     "noise.source": DRAWN,
-    "noise.bits": ("unit/test_noise_source", "unit/test_noise_edges"),
-    "noise.parameters": ("unit/test_noise_source", "unit/test_noise_edges"),
-    "noise.rows": ("unit/test_row_response", "unit/test_noise_edges"),
-    "noise.laws": ("exact/test_noise_laws", "unit/test_noise_edges"),
+    "noise.bits": ("unit/test_noise_source", "mutants/test_noise_edges"),
+    "noise.parameters": ("unit/test_noise_source", "mutants/test_noise_edges"),
+    "noise.rows": ("unit/test_row_response", "mutants/test_noise_edges"),
+    "noise.laws": ("exact/test_noise_laws", "mutants/test_noise_edges"),
     "noise.tails": ("unit/test_noise_tails", "unit/test_noise_drawn"),
     "noise.packings": ("exact/test_packings", "unit/test_noise_drawn"),
 }

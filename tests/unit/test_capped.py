@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nabladp.errors import GuaranteeError, UnknownAttribute
 from nabladp.privacy import CDP, Guarantee, Rho
-from nabladp.privacy.capped import MOST_CAPS, CappedTerm
+from nabladp.privacy.terms import MOST_CAPS, CappedTerm
 from nabladp.privacy.universe import Universe
 
 NAMES = ("a", "b", "c", "d")

@@ -213,7 +213,7 @@ def test_worst_subset_exact_and_bounded() -> None:
 
 
 def test_worst_subset_bound_holds_for_every_small_set() -> None:
-    from nabladp.privacy.worst import _upper_bound
+    from nabladp.privacy.index import _upper_bound
 
     parts = [
         Guarantee.curve(NAMES, {"a": 1, "b": 1, "c": 2, "d": 2}, [0, 5, 5, 9, 10, 11, 12]),
@@ -223,7 +223,7 @@ def test_worst_subset_bound_holds_for_every_small_set() -> None:
     for chosen in [parts, *([p] for p in parts)]:
         g = Guarantee.compose(NAMES, chosen)
         for size in range(1, 5):
-            assert g.worst_subset(size).rho * 2**60 <= _upper_bound(g, NAMES, size) * (1 + 1e-12)
+            assert g.worst_subset(size).rho * 2**60 <= _upper_bound(g._index, NAMES, size) * (1 + 1e-12)
 
 
 def test_several_rows_per_person() -> None:

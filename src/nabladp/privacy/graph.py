@@ -5,14 +5,19 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from nabladp import checks
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.terms import FREE, Cost, is_whole, read_truth, read_units
 from nabladp.privacy.units import half_square
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import BudgetValue, as_value, eps_units
 
 Node = tuple[str, ...]
 MOST_NODES = 4096
@@ -145,3 +150,72 @@ class GraphTerm:
         edges = tuple((tuple(one), tuple(other), read_units(weight)) for one, other, weight in body["edges"])
         values = tuple(tuple(domain) for domain in body["values"])
         return cls(tuple(body["names"]), values, edges, read_truth(body["pure"]))
+
+
+# ---- building a graph from what a caller gives ---------------------------------------------------------------------
+
+
+def graph_term(
+    universe: Universe,
+    attributes: Any,
+    edges: Iterable[tuple[Any, Any, BudgetValue]],
+    on: Iterable[str] | str,
+    values: Mapping[str, Sequence[Any]] | None,
+) -> GraphTerm:
+    """See ``Guarantee.from_graph``."""
+    names = checks.name_or_names(on, "'on'")
+    if derived := [name for name in names if name not in universe.position]:
+        universe.sources(derived)
+        raise GuaranteeError(f"A graph speaks of source attributes; {derived[0]!r} is derived.", fix="Name its source.")
+    domains = tuple(_domain(attributes, name, values) for name in names)
+    listed = [(u, v, as_value(weight, "an edge's weight")) for u, v, weight in _edges(edges)]
+    if len({weight.pure for *_, weight in listed}) > 1:
+        raise GuaranteeError("A graph's edges must all be pure or all concentrated.", fix="Use two graphs and add.")
+    drawn = tuple(sorted((_node(u, names), _node(v, names), eps_units(weight)) for u, v, weight in listed))
+    return GraphTerm(names, domains, drawn, all(weight.pure for *_, weight in listed))
+
+
+def _edges(edges: Any) -> tuple[tuple[Any, Any, Any], ...]:
+    fix = "Write [('young', 'old', CDP(0.5))]."
+    listed = checks.members(edges, "The edges of a graph", fix)
+    for edge in listed:
+        if not isinstance(edge, (tuple, list)) or len(edge) != 3:
+            raise GuaranteeError("An edge has two ends and a weight.", fix=fix)
+    return listed
+
+
+def check_label(value: Any) -> None:
+    """A value of an attribute is a text, a number or the like: what can be compared, and has a short text."""
+    if value is not None and not isinstance(value, (str, int, float, Fraction, date)):
+        raise GuaranteeError("A value in a record or graph is a text or a number.", fix="Use the labels of the schema.")
+
+
+def _label(value: Any) -> str:
+    check_label(value)
+    try:
+        return str(value)
+    except ValueError:  # an integer of thousands of digits
+        raise GuaranteeError("A value of a graph is too long.", fix="Use the labels of the schema.") from None
+
+
+def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | None) -> tuple[str, ...]:
+    if values is not None and name in checks.mapping(values, "'values'", "Write {'region': ['north', 'south']}."):
+        given = values[name]
+        listed = (
+            given if isinstance(given, str) else checks.members(given, f"The domain of {name!r}", "List its values.")
+        )
+        return tuple(_label(value) for value in listed)
+    if hasattr(attributes, "sizes"):  # a schema: it knows the labels
+        return tuple(attributes[name].labels)
+    raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
+
+
+def _node(value: Any, names: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        missing = [name for name in names if name not in value]
+        if missing:
+            raise GuaranteeError(f"An end of an edge lacks {missing[0]!r}.", fix="Give a value for each attribute.")
+        return tuple(_label(value[name]) for name in names)
+    if len(names) == 1 and not isinstance(value, tuple):
+        return (_label(value),)
+    return tuple(_label(part) for part in checks.members(value, "An end of an edge", "Give a value per attribute."))

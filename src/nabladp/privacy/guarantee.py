@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,23 +18,21 @@ from typing import TYPE_CHECKING, Any
 from nabladp import checks
 from nabladp.displayed import Displayed
 from nabladp.errors import GuaranteeError, shown
-from nabladp.privacy.capped import CappedTerm, sorted_caps
+from nabladp.privacy.building import capped_term, curve_term, weighted_term
 from nabladp.privacy.conversion import check_conversion, check_delta, epsilon_from_rho
-from nabladp.privacy.graph import GraphTerm
-from nabladp.privacy.terms import CurveTerm, Term, WeightTerm, is_whole, sorted_weights
-from nabladp.privacy.units import exact, half_square, root_double, rounded, to_float, units_up
+from nabladp.privacy.graph import GraphTerm, check_label, graph_term
+from nabladp.privacy.terms import CappedTerm, CurveTerm, Term, WeightTerm, is_whole
+from nabladp.privacy.units import half_square, root_double, rounded, to_float
 from nabladp.privacy.universe import HasAttributes, Universe
-from nabladp.privacy.values import BudgetValue, as_value, cost_units
+from nabladp.privacy.values import BudgetValue
 
 if TYPE_CHECKING:
-    from nabladp.privacy.index import CostIndex, Total
-    from nabladp.privacy.worst import WorstSubset
+    from nabladp.privacy.index import CostIndex, Total, WorstSubset
 
 Attributes = HasAttributes | Universe | Iterable[str]
 Names = Iterable[str] | str
 FORMAT = 1
 MOST_ROWS = 10**6
-MOST_COLUMNS = 4096  # of a curve: all pairs of its values are compared
 _SHOWN = 8  # attributes in a repr
 TERMS = (WeightTerm, CurveTerm, CappedTerm, GraphTerm)
 
@@ -114,7 +111,8 @@ class Guarantee(Displayed):
         gaussian_scale: float | None = None,
     ) -> Guarantee:
         """Charged once, at the largest weight, to any T that meets ``on``: a noisy marginal, a randomized response."""
-        return cls._weighted("touch", attributes, on, cost, None, gaussian_scale)
+        universe = Universe.of(attributes)
+        return cls._of(universe, weighted_term("touch", universe, on, cost, None, gaussian_scale))
 
     @classmethod
     def linear(
@@ -126,7 +124,8 @@ class Guarantee(Displayed):
         limit: int | None = None,
     ) -> Guarantee:
         """ε adds up over T's attributes, at most ``limit`` of them: group privacy, or a joint selection."""
-        return cls._weighted("linear", attributes, on, each, limit)
+        universe = Universe.of(attributes)
+        return cls._of(universe, weighted_term("linear", universe, on, each, limit))
 
     @classmethod
     def squares(
@@ -138,7 +137,8 @@ class Guarantee(Displayed):
         limit: int | None = None,
     ) -> Guarantee:
         """ρ adds up over T's attributes, at most ``limit`` of them: Gaussian answers to disjoint queries."""
-        return cls._weighted("squares", attributes, on, each, limit)
+        universe = Universe.of(attributes)
+        return cls._of(universe, weighted_term("squares", universe, on, each, limit))
 
     @classmethod
     def capped(
@@ -150,31 +150,13 @@ class Guarantee(Displayed):
         """Spending decided on the way: all that touches an attribute costs at most its ``each``, all that touches one
         of a cap's attributes at most that cap. The mechanism enforces both, from past outputs only."""
         universe = Universe.of(attributes)
-        weights: Counter[str] = Counter()
-        for name, value in checks.mapping(each, "'each'", "Write {'age': CDP(0.5)}.").items():
-            for source in universe.sources(name):
-                weights[source] += _rho_cost(value, f"the limit of {name!r}")
-        if not weights:
-            return cls(universe)
-        capped = checks.mapping({} if caps is None else caps, "'caps'", "Write {('age', 'sex'): CDP(0.5)}.")
-        held = [(universe.sources(on) & weights.keys(), _rho_cost(value, "a cap")) for on, value in capped.items()]
-        kept = sorted_caps((on, units) for on, units in held if on)
-        return cls(universe, ((CappedTerm(sorted_weights(weights), kept), 1),))
+        return cls._of(universe, capped_term(universe, each, caps))
 
     @classmethod
     def curve(cls, attributes: Attributes, columns: Mapping[str, int], table: Sequence[float | Fraction]) -> Guarantee:
         """ρ = ``table[c]`` where c counts the columns held by T's attributes."""
         universe = Universe.of(attributes)
-        held: Counter[str] = Counter()
-        for name, count in checks.mapping(columns, "'columns'", "Write {'age': 1}.").items():
-            if not is_whole(count):
-                raise GuaranteeError("A number of columns is a whole number.", fix="Write columns = {'age': 1}.")
-            for source in universe.sources(name):
-                held[source] += count
-        values = checks.members(table, "The table of a curve", "Give its value for 0, 1, 2, … columns.", MOST_COLUMNS)
-        return cls(
-            universe, ((CurveTerm(sorted_weights(held), tuple(units_up(exact(v, up=True)) for v in values)), 1),)
-        )
+        return cls(universe, ((curve_term(universe, columns, table), 1),))
 
     @classmethod
     def from_graph(
@@ -191,49 +173,11 @@ class Guarantee(Displayed):
         them). A value that no edge reaches has no bound against the others.
         """
         universe = Universe.of(attributes)
-        names = checks.name_or_names(on, "'on'")
-        if derived := [name for name in names if name not in universe.position]:
-            universe.sources(derived)
-            raise GuaranteeError(
-                f"A graph speaks of source attributes; {derived[0]!r} is derived.", fix="Name its source."
-            )
-        domains = tuple(_domain(attributes, name, values) for name in names)
-        listed = [(u, v, as_value(weight, "an edge's weight")) for u, v, weight in _edges(edges)]
-        if len({weight.pure for *_, weight in listed}) > 1:
-            raise GuaranteeError("A graph's edges must all be pure or all concentrated.", fix="Use two graphs and add.")
-        drawn = tuple(sorted((_node(u, names), _node(v, names), _eps_units(weight)) for u, v, weight in listed))
-        pure = all(weight.pure for *_, weight in listed)
-        return cls(universe, ((GraphTerm(names, domains, drawn, pure), 1),))
+        return cls(universe, ((graph_term(universe, attributes, edges, on, values), 1),))
 
     @classmethod
-    def _weighted(
-        cls,
-        shape: str,
-        attributes: Attributes,
-        on: Names | Mapping[str, BudgetValue],
-        cost: BudgetValue | None,
-        limit: int | None,
-        gaussian_scale: float | None = None,
-    ) -> Guarantee:
-        universe = Universe.of(attributes)
-        given = _costs(on, cost)
-        if len({value.pure for value in given.values()}) > 1:
-            raise GuaranteeError("One term cannot mix pure and concentrated costs.", fix="Build two and add them.")
-        pure = any(value.pure for value in given.values())
-        if shape == "squares" and pure:
-            raise GuaranteeError("'squares' takes concentrated costs.", fix="Give CDP(…) or Rho(…).")
-        in_eps = pure or shape == "linear"
-        weights: dict[str, int] = {}
-        for name, value in given.items():
-            units = _eps_units(value) if in_eps else cost_units(value)
-            for source in universe.sources(name):
-                # A derived column is charged to its sources. Several columns of one source move together: a touch
-                # term charges them once, at the largest; costs that add up over columns add up for the source.
-                known = weights.get(source, 0)
-                weights[source] = max(known, units) if shape == "touch" else known + units
-        if not weights:
-            return cls(universe)
-        return cls(universe, ((WeightTerm(shape, sorted_weights(weights), limit, pure, gaussian_scale), 1),))
+    def _of(cls, universe: Universe, term: Term | None) -> Guarantee:
+        return cls(universe, () if term is None else ((term, 1),))
 
     # ---- composing ------------------------------------------------------------------------------------------------
 
@@ -359,7 +303,7 @@ class Guarantee(Displayed):
             raise GuaranteeError("The two records must name the same attributes.", fix="Give both in full.")
         self.universe.sources(one)
         for value in (*one.values(), *other.values()):
-            _check_value(value)
+            check_label(value)
         sources = self._promised([name for name in one if one[name] != other[name]])
         if sources is None:
             return math.inf
@@ -380,11 +324,10 @@ class Guarantee(Displayed):
         together = None if None in rho else half_square(sum(root_double(units) for units in rho if units is not None))
         return _float(together), _float(None if None in pure else sum(units for units in pure if units is not None))
 
-    def worst_subset(self, size: int) -> WorstSubset:
-        """The costliest ``size`` attributes: exact where affordable, otherwise the best found and an upper bound."""
-        from nabladp.privacy.worst import worst_subset
-
-        return worst_subset(self, size)
+    def worst_subset(self, size: int, most: int | None = None) -> WorstSubset:
+        """The costliest ``size`` attributes: exact where there are at most ``most`` such sets (default: 50,000),
+        otherwise the best found and an upper bound."""
+        return self._index.worst_subset(size, most)
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 
@@ -422,27 +365,6 @@ def _read_term(body: Mapping[str, Any]) -> Term:
     return GraphTerm.from_json(body) if body["shape"] == "graph" else WeightTerm.from_json(body)
 
 
-def _costs(on: Names | Mapping[str, BudgetValue], cost: BudgetValue | None) -> dict[str, BudgetValue]:
-    if isinstance(on, Mapping):
-        if cost is not None:
-            raise GuaranteeError("Costs are given twice.", fix="Give a mapping, or names and one cost.")
-        return {name: as_value(value, f"the cost of {shown(name)}") for name, value in on.items()}
-    value = as_value(cost, "the cost")
-    return dict.fromkeys(checks.name_or_names(on, "'on'"), value)
-
-
-def _rho_cost(value: BudgetValue, what: str) -> int:
-    typed = as_value(value, what)
-    if typed.pure:
-        raise GuaranteeError("'capped' takes concentrated costs.", fix="Give CDP(…) or Rho(…).")
-    return cost_units(typed)
-
-
-def _eps_units(value: BudgetValue) -> int:
-    """ε-units of a cost: ε itself, or √(2ρ) rounded up."""
-    return cost_units(value) if value.pure else root_double(cost_units(value))
-
-
 def _pairs(terms: Any) -> tuple[tuple[Term, int], ...]:
     fix = "Build it with Guarantee.touch, …"
     listed = checks.members(terms, "The terms of a guarantee", fix)
@@ -450,49 +372,3 @@ def _pairs(terms: Any) -> tuple[tuple[Term, int], ...]:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], TERMS):
             raise GuaranteeError("A term of a guarantee is given with how often it occurs.", fix=fix)
     return listed
-
-
-def _edges(edges: Any) -> tuple[tuple[Any, Any, Any], ...]:
-    fix = "Write [('young', 'old', CDP(0.5))]."
-    listed = checks.members(edges, "The edges of a graph", fix)
-    for edge in listed:
-        if not isinstance(edge, (tuple, list)) or len(edge) != 3:
-            raise GuaranteeError("An edge has two ends and a weight.", fix=fix)
-    return listed
-
-
-def _check_value(value: Any) -> None:
-    """A value of an attribute is a text, a number or the like: what can be compared, and has a short text."""
-    if value is not None and not isinstance(value, (str, int, float, Fraction, date)):
-        raise GuaranteeError("A value in a record or graph is a text or a number.", fix="Use the labels of the schema.")
-
-
-def _label(value: Any) -> str:
-    _check_value(value)
-    try:
-        return str(value)
-    except ValueError:  # an integer of thousands of digits
-        raise GuaranteeError("A value of a graph is too long.", fix="Use the labels of the schema.") from None
-
-
-def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | None) -> tuple[str, ...]:
-    if values is not None and name in checks.mapping(values, "'values'", "Write {'region': ['north', 'south']}."):
-        given = values[name]
-        listed = (
-            given if isinstance(given, str) else checks.members(given, f"The domain of {name!r}", "List its values.")
-        )
-        return tuple(_label(value) for value in listed)
-    if hasattr(attributes, "sizes"):  # a schema: it knows the labels
-        return tuple(attributes[name].labels)
-    raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
-
-
-def _node(value: Any, names: tuple[str, ...]) -> tuple[str, ...]:
-    if isinstance(value, Mapping):
-        missing = [name for name in names if name not in value]
-        if missing:
-            raise GuaranteeError(f"An end of an edge lacks {missing[0]!r}.", fix="Give a value for each attribute.")
-        return tuple(_label(value[name]) for name in names)
-    if len(names) == 1 and not isinstance(value, tuple):
-        return (_label(value),)
-    return tuple(_label(part) for part in checks.members(value, "An end of an edge", "Give a value per attribute."))

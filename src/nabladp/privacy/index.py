@@ -1,4 +1,4 @@
-"""Fast exact evaluation of many terms for one set of attributes.
+"""Fast exact evaluation of many terms: for one set of attributes, and for the costliest sets of a size.
 
 A touch term whose weights differ is a sum of touch terms whose weights are equal (cut its weights into layers), and an
 equal-weight touch term is charged when T meets its support: a coverage function. Coverage is evaluated on packed bits,
@@ -8,13 +8,19 @@ so narrow that no sum can leave 2⁵³. Terms of other shapes are few and are as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+import itertools
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.checks import is_whole
+from nabladp.errors import GuaranteeError, shown
 from nabladp.privacy.terms import Cost, Term, WeightTerm
+from nabladp.privacy.units import root_double, to_float
 from nabladp.privacy.universe import Universe
 
 _EXACT_BITS = 53  # integers below 2⁵³ are exact in float64
@@ -35,7 +41,10 @@ class Total:
 
 
 class CostIndex:
-    def __init__(self, universe: Universe, terms: Iterable[tuple[Term, int]]) -> None:
+    """The costs of many terms, for any set of source attributes and for the costliest sets."""
+
+    def __init__(self, universe: Universe, terms: Sequence[tuple[Term, int]]) -> None:
+        self.universe, self.terms = universe, terms
         merged: dict[frozenset[str], list[int]] = {}  # support -> ρ of pure terms, ε of pure terms, ρ of the rest
         self._others: list[tuple[Term, int]] = []
         for term, count in terms:
@@ -49,6 +58,9 @@ class CostIndex:
         self._limbs, self._places = _limbs(list(merged.values()), _EXACT_BITS - self._size.bit_length())
         if merged:
             self._tabulate(universe.position, list(merged))
+
+    def worst_subset(self, size: int, most: int | None = None) -> WorstSubset:
+        return _worst_subset(self, size, most)
 
     def _tabulate(self, position: dict[str, int], supports: list[frozenset[str]]) -> None:
         """For every group of attributes and every choice within it: the layers that choice touches, as bits."""
@@ -137,3 +149,68 @@ def scan_total(terms: Iterable[tuple[Term, int]], attributes: frozenset[str]) ->
         rho = None if rho is None or cost.rho is None else rho + cost.rho
         pure = None if pure is None or cost.pure is None else pure + cost.pure
     return Cost(rho, pure)
+
+
+# ---- the costliest attributes ----------------------------------------------------------------------------------------
+
+MOST_SUBSETS = 50_000  # about two seconds
+
+
+@dataclass(frozen=True)
+class WorstSubset:
+    """``rho`` belongs to ``attributes``; no set of this size costs more than ``at_most``. ``exact`` if they agree."""
+
+    attributes: tuple[str, ...]
+    rho: float
+    at_most: float
+    exact: bool
+
+
+def _worst_subset(index: CostIndex, size: int, most: int | None) -> WorstSubset:
+    """Looks at every set of this size if there are at most ``most``, otherwise searches and says how sure that is."""
+    names = index.universe.protected
+    if not is_whole(size, 1, len(names)):
+        raise GuaranteeError(
+            f"There is no set of {shown(size)} protected attributes.", fix=f"Choose from 1 to {len(names)}."
+        )
+    size = int(size)
+    if math.comb(len(names), size) <= (MOST_SUBSETS if most is None else most):
+        best = max(itertools.combinations(names, size), key=lambda chosen: _units(index, chosen))
+        rho = _units(index, best)
+        return WorstSubset(best, _shown(rho), _shown(rho), True)
+    chosen = _greedy(index, names, size)
+    found, bound = _units(index, chosen), _upper_bound(index, names, size)
+    return WorstSubset(tuple(sorted(chosen, key=names.index)), _shown(found), _shown(bound), found == bound)
+
+
+def _units(index: CostIndex, chosen: tuple[str, ...]) -> float | int:
+    units = index.total(frozenset(chosen)).rho
+    return math.inf if units is None else units
+
+
+def _shown(units: float | int) -> float:
+    return to_float(units) if isinstance(units, int) else units
+
+
+def _greedy(index: CostIndex, names: tuple[str, ...], size: int) -> tuple[str, ...]:
+    """Add the attribute that raises the cost most, ``size`` times."""
+    chosen: tuple[str, ...] = ()
+    for _ in range(size):
+        rest = [name for name in names if name not in chosen]
+        chosen += (max(rest, key=lambda name: _units(index, (*chosen, name))),)
+    return chosen
+
+
+def _upper_bound(index: CostIndex, names: tuple[str, ...], size: int) -> float | int:
+    """The smallest of: the whole person, group privacy over the k costliest, every term's own worst."""
+    person = _units(index, names)
+    single = [_units(index, (name,)) for name in names]
+    if any(isinstance(units, float) for units in single):
+        return person
+    roots = heapq.nlargest(size, (root_double(int(units)) for units in single))
+    group = -(-(sum(roots) ** 2) // (2 << 60))
+    termwise: float | int = 0
+    for term, count in index.terms:
+        worst = term.worst(size, frozenset(names)).rho
+        termwise = math.inf if worst is None else termwise + count * worst
+    return min(person, group, termwise)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nabladp.errors import BudgetError
 from nabladp.privacy.conversion import rho_for
-from nabladp.privacy.units import Number, exact, units_down, units_up
+from nabladp.privacy.units import Number, exact, root_double, units_down, units_up
 
 MOST = 10**12
 
@@ -131,3 +131,8 @@ def limit_units(value: BudgetValue) -> int:
 def cost_units(value: BudgetValue) -> int:
     """Units of a cost: rounded up. (ε, δ) is a limit or a request, never a cost."""
     return units_up(value.amount(up=True))
+
+
+def eps_units(value: BudgetValue) -> int:
+    """ε-units of a cost: ε itself, or √(2ρ) rounded up."""
+    return cost_units(value) if value.pure else root_double(cost_units(value))

@@ -8,7 +8,6 @@ from math import comb
 from typing import Any
 
 from nabladp.privacy import Guarantee
-from nabladp.privacy.worst import worst_subset
 from nabladp.release.cost import figure, figures, finite
 from nabladp.report.attributes import Described, Limits, attribute_rows, limit_bar, shown_figure
 from nabladp.report.words import PRIOR, Words
@@ -57,7 +56,7 @@ def costliest(guarantee: Guarantee) -> list[dict[str, Any]]:
     """The costliest 1, 2, … protected attributes, each with whether that is certain."""
     sizes = range(1, min(COSTLIEST, len(guarantee.universe.protected)) + 1)
     looks = min(20_000, MOST_LOOKS // (len(guarantee.terms) + 1))
-    found = [worst_subset(guarantee, size, looks) for size in sizes]
+    found = [guarantee.worst_subset(size, looks) for size in sizes]
     return [
         {
             "attributes": list(worst.attributes),
