@@ -186,7 +186,7 @@ def explanation(told: Row) -> Table:
         ("ε tight", shown(told["epsilon"])),
         (
             "ε exact",
-            shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "only for discrete Gaussian noise and pure costs",
+            shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "not for this kind of noise",
         ),
         ("ε paper", shown(told["epsilon_paper"])),
         ("ε pure", shown(told["pure_epsilon"])),

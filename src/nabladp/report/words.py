@@ -99,8 +99,9 @@ class Words:
     def against(self) -> str:
         return (
             f"Anyone who reads the published values and wants to learn attributes of one {self.one}, with any other "
-            "data, now or later. The figures are for someone who already knows every other row and all other attributes "
-            f"of that {self.one}; someone who knows less may also learn from rows and attributes that depend on them."
+            "data, now or later. The figures are for someone who already knows every other row and all other "
+            f"attributes of that {self.one}; someone who knows less may also learn from rows and attributes that "
+            "depend on them."
         )
 
     # ---- how well -------------------------------------------------------------------------------------------------
