@@ -1,4 +1,5 @@
 # make demo   all set-up (core only), then the main job on a made-up population
+# make check  the daily loop: lint, types, and the tests that are neither slow nor need Spark, PostgreSQL or a browser
 # make test   all set-up, then every test
 # make lint   ruff and strict mypy
 # make peers  .venv-peers, -diffprivlib, -mbi, -smartnoise: libraries that benchmarks measure against; their pins clash
@@ -11,12 +12,15 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 NEEDS := python3 (3.11 or newer, with venv), make and git. On Debian: apt-get install -y python3 python3-venv git make
 
-.PHONY: demo test lint bench peers coverage mutants clean
+.PHONY: demo check test lint bench peers coverage mutants clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.core
 	rm -rf demo
 	$(BIN)/nabladp demo demo
+
+check: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not postgres and not browser"
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2

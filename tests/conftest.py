@@ -29,6 +29,8 @@ PROGRAMS = {
     "postgres": ("postgres",),
 }
 POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
+IN_A_BROWSER = ("tests/cli/test_report.py::test_on_paper_and_as_pictures",)
+SLOW: tuple[str, ...] = ()
 ON_SPARK = ("tests/engines/test_spark.py", "tests/engines/test_spark_plans.py", "tests/contract/test_engines.py")
 
 
@@ -37,6 +39,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="nabladp-cache-")
         config.add_cleanup(lambda: shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks for what a test needs, from its path and its fixtures; ``make check`` leaves marked ones out."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))  # doctests and the like have none
+        if item.nodeid.startswith(ON_SPARK) or fixtures & {"spark", "cluster"}:
+            item.add_marker(pytest.mark.spark)
+        if "tests/engines/test_postgres" in item.nodeid:
+            item.add_marker(pytest.mark.postgres)
+        if "browser" in fixtures or item.nodeid.startswith(IN_A_BROWSER):
+            item.add_marker(pytest.mark.browser)
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(optionalhook=True)

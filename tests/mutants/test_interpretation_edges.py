@@ -15,13 +15,13 @@ PURE, CDP = Guarantee.touch(["a", "b"], "a", Pure(1)), Guarantee.touch(["a", "b"
 
 def test_a_belief_is_told_with_where_it_began_and_what_it_assumes() -> None:
     told = posterior(PURE, "a", prior=0.25)
-    assert told.sentence == "A belief of 25% rises to at most 47.6%."
+    assert told.sentence == "A belief of 25% can rise to at most 47.6%."
     assert told.assumes == (
-        "The adversary knows everything except these attributes of this person. One who knows less may also learn "
-        "through other attributes that depend on them."
+        "The adversary already knows every other row and all other attributes of this person. One who knows less may "
+        "also learn from other attributes, and from other people's rows, that depend on them."
     )
-    assert posterior(PURE, "b").sentence == "A belief of 50% rises to at most 50.0%."
-    assert posterior(CDP, "a").sentence == "A belief of 50% rises to at most 100.0%."
+    assert posterior(PURE, "b").sentence == "A belief of 50% can rise to at most 50.0%."
+    assert posterior(CDP, "a").sentence == "A belief of 50% can rise to at most 100.0%."
 
 
 @pytest.mark.parametrize("prior", [0.0, 1.0, -0.1, math.nan])

@@ -14,7 +14,7 @@ from nabladp.errors import MechanismError
 from nabladp.noise import NoiseSource, exact, half_width, laplace_log_pmf, laws, parameters, response_epsilon, variance
 from nabladp.noise.bits import SeededBits, SystemBits
 from nabladp.noise.draws import Draws
-from nabladp.noise.rows import KeyedBits, RowResponse
+from nabladp.noise.source import KeyedBits, RowResponse
 
 
 def block(seed: int, number: int) -> np.ndarray:
