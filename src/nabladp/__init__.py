@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nabladp import display as display  # registers how values look in a notebook; loads nothing heavy
 
-__version__ = "0.6.0"
+__version__ = "0.7.0"
 
 if TYPE_CHECKING:
     from nabladp.audit import audit as audit
