@@ -27,7 +27,7 @@ from nabladp.errors import BudgetExceeded, ReleaseError
 from nabladp.privacy import Ledger
 from nabladp.release import Release, recover
 
-SECONDS = {"full": 1_500, "quick": 200}
+SECONDS = {"full": 720, "quick": 200}
 CLIENTS = 4
 HELPERS = Path(__file__).resolve().parent.parent / "tests" / "helpers"
 
