@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 import nabladp.mechanisms
 from nabladp.cli.app import app
 from nabladp.release import Release
-from nabladp.report.views import views
 from nabladp.tables import CodedTable, decode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,7 +121,7 @@ def test_it_is_planned_released_reported_compared_and_audited(
     assert not list(Draft202012Validator(described).iter_errors(json.loads(record.read_bytes())))
 
     release = Release.load(record)
-    (view,) = views(release)
+    (view,) = (view.to_json() for view in release.views())
     count = release.output.count  # type: ignore[attr-defined]
     assert view["kind"] == "bars" and view["rows"][0][:2] == ["sick", count]
     assert [label for label, _ in view["facts"]] == ["noise of a count", "predicted error of a count"]

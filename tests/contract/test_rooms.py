@@ -14,16 +14,17 @@ import nabladp
 SOURCE = Path(nabladp.__file__).parent
 FOUNDATION = {"schema", "privacy", "noise", "tables", "workloads"}
 MAY_IMPORT: dict[str, set[str]] = {
+    "views": set(),
     "schema": set(),
     "privacy": set(),
     "noise": set(),
     "tables": {"schema"},
     "workloads": {"schema"},
-    "mechanisms": FOUNDATION,
-    "release": FOUNDATION | {"mechanisms"},
+    "mechanisms": FOUNDATION | {"views"},
+    "release": FOUNDATION | {"mechanisms", "views"},
     "audit": FOUNDATION | {"mechanisms"},
-    "report": {"schema", "privacy", "release"},
-    "display": FOUNDATION | {"mechanisms", "release", "audit", "report"},
+    "report": {"schema", "privacy", "views", "release"},
+    "display": FOUNDATION | {"mechanisms", "views", "release", "audit", "report"},
     "cli": {"release", "report", "audit", "display"},
 }
 HEAVY = (

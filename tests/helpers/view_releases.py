@@ -82,6 +82,11 @@ def _released(folder: Path) -> dict[str, list[Release]]:
     return found
 
 
+def views(release: Release) -> list[View]:
+    """The views of a release, as the page holds them."""
+    return [view.to_json() for view in release.views()]
+
+
 def read(view: View) -> list[list[Any]]:
     """Every row of a view, column by column."""
     readers = [_reader(view, number) for number in range(len(view["columns"]))]

@@ -20,15 +20,16 @@ from report_pages import MARGINALS, PURE, SCHEMA, people, session
 from nabladp.cli import main
 from nabladp.errors import DataError, ReleaseError
 from nabladp.mechanisms import MECHANISMS
+from nabladp.mechanisms.heavy_hitters.view import count_combinations
 from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release
-from nabladp.release.comparison import NOTICE, Comparison, compare, compare_release, place_for
-from nabladp.release.comparison.kernels import Occurrences
+from nabladp.release.comparison import NOTICE, Comparison, compare, compare_release, comparison_path
 from nabladp.report import load
 from nabladp.report.comparison import MOST_ROWS, comparison_page, write_comparison
 from nabladp.tables import CodedTable, open_table
+from nabladp.views import Compared
 
 WITHOUT_TRUTH: frozenset[str] = frozenset()  # mechanisms of ours that cannot be compared: none
 
@@ -102,7 +103,7 @@ def test_the_drawn_table_is_compared_as_it_was_handed_out(tmp_path: Path, open_p
 def test_only_the_worst_drawn_marginals_are_shown(
     compared: dict[str, list[Comparison]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nabladp.release.comparison.drawn.MOST", 1)
+    monkeypatch.setattr("nabladp.mechanisms.synthesis.view.MOST_COMPARED", 1)
     (whole,) = compared["Synthesis"]
     cut = compare_release(whole.release, open_table(people(SCHEMA), SCHEMA)).tables
     shown = [table for table in whole.tables if table.title.endswith("drawn rows")]
@@ -134,7 +135,7 @@ def test_combinations_in_any_order_and_of_many_columns() -> None:
     codes = {name: draws.uniform_integers(SCHEMA[name].size, 3000) for name in ("region", "age", "sick")}
     wanted = np.array([[2, 9, 1], [0, 0, 0], [1, 5, 0], [2, 9, 0]])
     filled = codes | {a.name: np.zeros(3000, np.int64) for a in SCHEMA if a.name not in codes}
-    found = CodedTable(SCHEMA, filled).fold(Occurrences(("region", "age", "sick"), wanted))
+    found = count_combinations(CodedTable(SCHEMA, filled), ("region", "age", "sick"), wanted)
     whole = np.stack([codes[name] for name in ("region", "age", "sick")], axis=1)
     assert found.tolist() == [int((whole == row).all(axis=1).sum()) for row in wanted]
 
@@ -147,7 +148,9 @@ def test_entries_of_a_gram_matrix(compared: dict[str, list[Comparison]], rows: l
 
 
 @pytest.mark.parametrize("mechanism", ["PointLearner", "ThresholdLearner", "HalfspaceLearner"])
-def test_learners_are_judged_by_their_own_predictions(compared: dict[str, list[Comparison]], mechanism: str) -> None:
+def test_learners_are_judged_by_their_own_predictions(
+    compared: dict[str, list[Comparison]], rows: list[dict[str, Any]], mechanism: str
+) -> None:
     data = people(SCHEMA)
     for found in compared[mechanism]:
         said = found.release.output.predict(data)  # type: ignore[attr-defined]
@@ -155,6 +158,13 @@ def test_learners_are_judged_by_their_own_predictions(compared: dict[str, list[C
         (table,) = found.tables
         expected = [(said == true).mean(), (said == true)[~true].mean(), (said == true)[true].mean()]
         assert table.truth.tolist() == pytest.approx(expected)
+        rule = found.release.output.to_json()
+        codes = [[SCHEMA[name].labels.index(row[name]) for name in rule["features"]] for row in rows]
+        second = {
+            "PointLearner": lambda row, rule=rule: row == rule["point"],
+            "ThresholdLearner": lambda row, rule=rule: row >= rule["codes"],
+        }.get(mechanism)
+        assert second is None or said.tolist() == [second(row) for row in codes]  # worked out by hand
     if mechanism == "HalfspaceLearner":
         assert np.isfinite(compared[mechanism][0].tables[0].released[0])  # what was counted on rows held out
 
@@ -193,8 +203,8 @@ def test_never_into_a_published_folder(folder: Path, tmp_path: Path) -> None:
     ]
     for place in [*inside, folder / "pairs" / ".." / "c.html"]:
         with pytest.raises(ReleaseError, match="must not lie in a published folder"):
-            place_for(folder, place)
-    assert place_for(folder, tmp_path / "c.html") == (tmp_path / "c.html").resolve()
+            comparison_path(folder, place)
+    assert comparison_path(folder, tmp_path / "c.html") == (tmp_path / "c.html").resolve()
 
 
 def test_only_into_a_new_file_that_only_its_owner_reads(folder: Path, tmp_path: Path) -> None:
@@ -277,7 +287,6 @@ def test_it_is_accessible_and_fits_a_phone(page: str, open_page: Any, scheme: st
 
 
 def test_large_tables_keep_the_worst_cells(tmp_path: Path) -> None:
-    from nabladp.release.comparison.compared import Compared
     from nabladp.report.comparison import _view
 
     size = MOST_ROWS + 10

@@ -12,12 +12,11 @@ import view_releases
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from report_pages import Watched
-from view_releases import View, read
+from view_releases import View, read, views
 
-from nabladp.report.assembly import assemble
-from nabladp.report.views import SCRIPTS, STYLE, views
-from nabladp.report.views.view import Series, axis, shifted, stored
-from nabladp.report.views.view import View as Made
+from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble
+from nabladp.views.view import Series, axis_column, offset_column, value_column
+from nabladp.views.view import View as Made
 
 DRAW = """(views) => {
   const main = document.body.appendChild(document.createElement("main"));
@@ -46,7 +45,7 @@ def draw(open_page: Any) -> Draw:
     """A page with these views and nothing else, under the content policy of the report."""
 
     def drawn(given: list[View] | View, **options: Any) -> Watched:
-        page = assemble("base.html.j2", {}, {}, ("guarantee.js", *SCRIPTS), ("style.css", STYLE))
+        page = assemble("base.html.j2", {}, {}, ("guarantee.js", *VIEW_SCRIPTS), ("style.css", VIEW_STYLE))
         watched: Watched = open_page(page.replace("<title></title>", "<title>Views</title>"), **options)
         watched.ask(DRAW, given if isinstance(given, list) else [given])
         return watched
@@ -65,18 +64,18 @@ def attributes(watched: Watched, which: str, *names: str) -> list[list[float]]:
 
 def bars(values: list[int], width: int = 5, **options: Any) -> View:
     labels = [f"value {i}" for i in range(len(values))]
-    columns = [axis("name", labels, 1), stored("count", "count"), shifted("low", "count", 1, -width)]
-    columns.append(shifted("high", "count", 1, width))
+    columns = [axis_column("name", labels, 1), value_column("count", "count"), offset_column("low", "count", 1, -width)]
+    columns.append(offset_column("high", "count", 1, width))
     given = {"kind": "bars", "series": [Series("noisy count", 1, 2, 3)], "caption": "Noisy counts", **options}
     return Made(title="bars", columns=columns, rows=values, summary="some", **given).to_json()
 
 
 def heat(rows: int, across: int, values: list[int], **options: Any) -> View:
     columns = [
-        axis("down", [f"row {i}" for i in range(rows)], across),
-        axis("over", [f"c{i}" for i in range(across)], 1),
+        axis_column("down", [f"row {i}" for i in range(rows)], across),
+        axis_column("over", [f"c{i}" for i in range(across)], 1),
     ]
-    columns.append(stored("count", "count"))
+    columns.append(value_column("count", "count"))
     given = {"kind": "heat", "names": (0, 1), "series": [Series("count", 2)], "caption": "Counts", **options}
     return Made(title="heat", columns=columns, rows=values, summary="some", **given).to_json()
 
@@ -190,8 +189,8 @@ def test_colours_keep_their_order_and_numbers_in_them_are_readable(draw: Draw) -
 
 def test_dots_tell_series_apart_by_shape(draw: Draw) -> None:
     columns = [
-        stored("name"),
-        *(stored(name, "share", i) for i, name in enumerate(("noisy", "low", "high", "model"), 1)),
+        value_column("name"),
+        *(value_column(name, "share", i) for i, name in enumerate(("noisy", "low", "high", "model"), 1)),
     ]
     rows = [["a", 0.5, 0.4, 0.6, 0.52], ["b", None, None, None, 0.1]]
     series = [Series("noisy", 1, 2, 3), Series("model", 4)]
@@ -234,7 +233,11 @@ def test_the_cursor_walks_a_heat_map_in_both_directions(draw: Draw) -> None:
 
 
 def test_equal_values_of_two_attributes_are_both_told(draw: Draw) -> None:
-    columns = [axis("sick", ("false", "true"), 2), axis("old", ("false", "true"), 1), stored("count", "count")]
+    columns = [
+        axis_column("sick", ("false", "true"), 2),
+        axis_column("old", ("false", "true"), 1),
+        value_column("count", "count"),
+    ]
     made = Made(
         "two", "bars", columns, [1, 2, 3, 4], "four", names=(0, 1), series=[Series("count", 2)], caption="Counts"
     )
@@ -253,7 +256,7 @@ def test_pointing_at_a_mark_reads_it_off(draw: Draw) -> None:
 
 
 def table(rows: int = 60) -> View:
-    columns = [stored("name", place=0), stored("count", "count", 1)]
+    columns = [value_column("name", index=0), value_column("count", "count", 1)]
     values = [[f"name {i % 7} {i}", None if i == 5 else (i * 37) % rows] for i in range(rows)]
     return Made("a table", "table", columns, values, "some").to_json()
 
@@ -314,13 +317,24 @@ HOSTILE = (
 
 
 def test_hostile_names_are_text(draw: Draw) -> None:
-    columns = [axis(HOSTILE[0], HOSTILE, 2), axis(HOSTILE[1], ("<b>", "__proto__"), 1), stored("<i>count</i>", "count")]
+    columns = [
+        axis_column(HOSTILE[0], HOSTILE, 2),
+        axis_column(HOSTILE[1], ("<b>", "__proto__"), 1),
+        value_column("<i>count</i>", "count"),
+    ]
     made = Made(
         HOSTILE[0], "heat", columns, list(range(12)), HOSTILE[1], [(HOSTILE[0], HOSTILE[1])], [HOSTILE[0]], (0, 1)
     )
     view = {**made.to_json(), "series": [Series(HOSTILE[1], 2).to_json()], "caption": HOSTILE[0]}
     rows = [[name, i] for i, name in enumerate(HOSTILE)]
-    listed = Made(HOSTILE[1], "bars", [stored(HOSTILE[0]), stored("n", "count", 1)], rows, "x", series=[Series("n", 1)])
+    listed = Made(
+        HOSTILE[1],
+        "bars",
+        [value_column(HOSTILE[0]), value_column("n", "count", 1)],
+        rows,
+        "x",
+        series=[Series("n", 1)],
+    )
     watched = draw([view, listed.to_json()])
     watched.ask("document.querySelectorAll('details').forEach((details) => (details.open = true))")
     watched.page.wait_for_selector("table.values")

@@ -19,12 +19,12 @@ def compare(
 ) -> None:
     """Compare a release with the table itself. For the owner only: the page contains unprotected statistics."""
     with answering(json):
-        from nabladp.release.comparison import NOTICE, place_for
+        from nabladp.release.comparison import NOTICE, comparison_path
         from nabladp.release.comparison import compare as compared
         from nabladp.report import place
         from nabladp.report.comparison import write_comparison
 
-        place_for(folder, to)  # refuses before anything is read
+        comparison_path(folder, to)  # refuses before anything is read
         with working("comparing with the table"):
             found = sorted(compared(folder, source), key=lambda part: place(part.release))
             page = write_comparison(found, folder, to)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp import checks
 from nabladp.errors import AuditError, MechanismError
+from nabladp.mechanisms.parameters import Parameter, plan_options
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from nabladp.tables import Counts
 
 Records = list[tuple[dict[str, int], dict[str, int]]]
+MOST_ROWS = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -123,11 +127,38 @@ class Output(ABC):
 class Mechanism(ABC):
     """A frozen dataclass of parameters, and what follows from them. Read this first to write a mechanism of your own.
 
+    Each parameter declares the values that it takes (:func:`~nabladp.mechanisms.parameters.parameter`). Then
     ``guarantee``, ``expected_error``, ``run`` and ``read_output`` make a mechanism. The others have defaults.
     """
 
     # The guarantee for a known number of rows may be far below that for any number
     plans_for_rows: ClassVar[bool] = False
+
+    # ---- parameters -------------------------------------------------------------------------------------------------
+
+    def __post_init__(self) -> None:
+        """Checks every parameter, and turns it into its one form. Checks of several together come after this one."""
+        for declared in self.parameters():
+            object.__setattr__(self, declared.name, declared.checked(getattr(self, declared.name)))
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """What every parameter takes, for plans, pages and forms."""
+        return _parameters(cls)
+
+    @classmethod
+    def from_plan(cls, options: Mapping[str, Any]) -> Self:
+        """From a ``[[release]]`` of a plan file; refuses unknown options."""
+        return cls(**plan_options(cls.__name__, cls.parameters(), options))
+
+    def to_json(self) -> dict[str, Any]:
+        """The parameters, in the form of a plan file."""
+        given = ((declared, getattr(self, declared.name)) for declared in self.parameters())
+        return {
+            declared.name: declared.to_json(value)
+            for declared, value in given
+            if declared.stored == "always" or value != declared.default
+        }
 
     # ---- before data ------------------------------------------------------------------------------------------------
 
@@ -172,21 +203,27 @@ class Mechanism(ABC):
         """Attributes that keep exactly two values when a schema is made tiny for an audit, such as a label."""
         return ()
 
-    # ---- plan file and record ----------------------------------------------------------------------------------------
-
-    @classmethod
-    @abstractmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> Self:
-        """From a ``[[release]]`` of a plan file; refuses unknown options."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """The parameters, in the form of a plan file."""
+    # ---- record -----------------------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Output:
         """The output of a stored release."""
+
+
+@cache
+def _parameters(mechanism: type[Any]) -> tuple[Parameter, ...]:
+    return tuple(Parameter.of(mechanism.__name__, field) for field in fields(mechanism))
+
+
+def check_asked(schema: Any, n: Any = 0) -> None:
+    """What a mechanism is asked about: a schema, and a number of rows (0: any number)."""
+    checks.expect(schema, Schema, "The schema", 'Load it with Schema.load("schema.toml").')
+    if not checks.is_whole(n, 0, MOST_ROWS):
+        raise MechanismError(
+            f"The number of rows must be a whole number from 0 to {MOST_ROWS:,}.",
+            fix="0 stands for any number of rows.",
+        )
 
 
 class ExpectedError(ABC):

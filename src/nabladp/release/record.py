@@ -20,10 +20,12 @@ from nabladp.checks import as_path, read_file
 from nabladp.displayed import Displayed
 from nabladp.errors import NablaDPError, ReleaseError, SourceError, shown
 from nabladp.mechanisms import Output, mechanism_class
+from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
 from nabladp.release.stored import MOST_BYTES, check_record, check_same_attributes, read_adversaries
 from nabladp.schema import Schema
+from nabladp.views import View
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,6 +124,22 @@ class Release(Displayed):
             "versions": dict(self.versions),
             **({"limits": list(self.limits)} if self.limits else {}),  # records of 0.3 and before have none
         }
+
+    def context(self, folder: Path | None = None) -> ReleaseContext:
+        """What its output needs to be shown or compared; ``folder`` is where its files are, for tables that are not in
+        the record."""
+
+        def read_table(name: str, columns: Sequence[str]) -> pa.Table | None:
+            import pyarrow.parquet as pq
+
+            path = None if folder is None else folder / f"{name}.parquet"
+            return None if path is None or not path.exists() else pq.read_table(path, columns=list(columns))
+
+        return ReleaseContext(self.schema, self.n, self.parameters, self.expected_error, read_table)
+
+    def views(self) -> list[View]:
+        """What a report shows of the output; values of the record are never changed, only arranged."""
+        return self.output.views(self.context())
 
     @cached_property
     def text(self) -> bytes:

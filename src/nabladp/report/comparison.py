@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from nabladp.errors import ReleaseError
-from nabladp.release.comparison import NOTICE, Compared, Comparison, place_for
-from nabladp.report.assembly import assemble
-from nabladp.report.views import SCRIPTS, STYLE
-from nabladp.report.views.view import Series, View, brief, percent, several, stored, worded
+from nabladp.release.comparison import NOTICE, Comparison, comparison_path
+from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.schema import Schema
+from nabladp.views import Compared, Series, View
+from nabladp.views.view import count_of, format_figure, format_percent, round_digits, value_column
 
 MOST_ROWS = 20_000  # of one table; then those with the largest errors
 MARKS = 40  # times that the notice is written across a page
@@ -32,13 +32,13 @@ def comparison_page(comparisons: Sequence[Comparison], title: str) -> str:
     }
     context = {"title": title, "notice": NOTICE, "marks": MARKS, "parts": parts}
     return assemble(
-        "comparison.html.j2", context, blocks, ("guarantee.js", *SCRIPTS, "released.js"), ("style.css", STYLE)
+        "comparison.html.j2", context, blocks, ("guarantee.js", *VIEW_SCRIPTS, "released.js"), ("style.css", VIEW_STYLE)
     )
 
 
 def write_comparison(comparisons: Sequence[Comparison], folder: str | Path, out: str | Path) -> Path:
     """Into a new file that only its owner can read, and never into a published folder."""
-    goal = place_for(folder, out)
+    goal = comparison_path(folder, out)
     text = comparison_page(comparisons, Path(folder).resolve().name)
     try:
         with open(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -57,15 +57,15 @@ def _line(table: Compared) -> dict[str, str]:
     def figure(value: float | None) -> str:
         if value is None:
             return "–"
-        return percent(value) if table.format == "share" else worded(float(value))
+        return format_percent(value) if table.format == "share" else format_figure(float(value))
 
     return {
         "title": table.title,
-        "cells": worded(told["cells"]),
+        "cells": format_figure(told["cells"]),
         "predicted": figure(told["predicted"]),
         "actual": figure(told["actual"]),
         "largest": figure(told["largest"]),
-        "covered": "–" if told["covered"] is None else percent(told["covered"]),
+        "covered": "–" if told["covered"] is None else format_percent(told["covered"]),
         "summary": table.summary,
     }
 
@@ -76,7 +76,7 @@ def _view(table: Compared, schema: Schema) -> View:
         chosen = np.sort(np.argsort(-np.abs(table.released - table.truth), kind="stable")[:MOST_ROWS])
     texts = _names(table, schema, chosen)
     low, high = table.interval or (np.full(len(table.truth), np.nan),) * 2
-    values = [[brief(float(column[i])) for column in (table.released, low, high, table.truth)] for i in chosen]
+    values = [[round_digits(float(column[i])) for column in (table.released, low, high, table.truth)] for i in chosen]
     rows = [[text, *own, _apart(own[0], own[3])] for text, own in zip(texts, values, strict=True)]
     names = ("released", "low", "high", "true", "error")
     told = _line(table)
@@ -84,9 +84,9 @@ def _view(table: Compared, schema: Schema) -> View:
     return View(
         title=table.title,
         kind="dots",
-        columns=[stored("what"), *(stored(name, table.format, place) for place, name in enumerate(names, 1))],
+        columns=[value_column("what"), *(value_column(name, table.format, i) for i, name in enumerate(names, 1))],
         rows=rows,
-        summary=table.summary or f"{several(len(table.truth), 'value')}, mean error {told['actual']}",
+        summary=table.summary or f"{count_of(len(table.truth), 'value')}, mean error {told['actual']}",
         facts=[
             ("mean error", f"{told['actual']} (predicted: {told['predicted']})"),
             ("largest error", told["largest"]),
@@ -107,4 +107,4 @@ def _names(table: Compared, schema: Schema, chosen: Any) -> list[str]:
 
 
 def _apart(released: float | None, truth: float | None) -> float | None:
-    return None if released is None or truth is None else brief(released - truth)
+    return None if released is None or truth is None else round_digits(released - truth)

@@ -12,9 +12,8 @@ from nabladp.release import Plan
 from nabladp.release.cost import Cost, shown
 from nabladp.release.names import refuse_published
 from nabladp.release.outlook import outlook
-from nabladp.report.assembly import assemble
+from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.report.chapter import explorer
-from nabladp.report.views import SCRIPTS, STYLE
 from nabladp.report.words import PRIOR, Words
 
 Tell = Callable[[str, int, int], None]
@@ -46,8 +45,8 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
         "explorer": explorer(cost.guarantee, plan.delta, told["adversaries"]),
         "outlook": {**prospect.to_json(), "limits": _limits(cost, sets)},
     }
-    scripts = ("guarantee.js", *SCRIPTS, "released.js", "explorer.js", "cost.js")
-    return assemble("cost.html.j2", context, blocks, scripts, ("style.css", STYLE))
+    scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js", "cost.js")
+    return assemble("cost.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE))
 
 
 def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = None) -> Path:

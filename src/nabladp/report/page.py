@@ -10,16 +10,16 @@ from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
 from nabladp.release.cost import figure
 from nabladp.release.record import Release
-from nabladp.report import views as released
-from nabladp.report.assembly import assemble, packed
+from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble, packed
 from nabladp.report.attributes import Limits, of_schema, shown_figure
 from nabladp.report.certificate import certificate
 from nabladp.report.chapter import blocks_of, chapter, set_rows
 from nabladp.report.claims import Certificate
 from nabladp.report.words import PRIOR, Words
+from nabladp.views.view import format_figure
 
-SCRIPTS = ("guarantee.js", *released.SCRIPTS, "released.js", "explorer.js")
-STYLES = ("style.css", released.STYLE)
+SCRIPTS = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
+STYLES = ("style.css", VIEW_STYLE)
 BLOCKS, VIEWS = 2_600_000, 1_200_000  # signs of base64: all data, and what all views may have of it (page below 3 MB)
 MOST_PLAN = 6_000  # signs of a plan that are shown
 
@@ -95,7 +95,7 @@ def checked(releases: Sequence[Release]) -> None:
 
 def _parts(releases: Sequence[Release], blocks: dict[str, Any]) -> list[dict[str, Any]]:
     """What is told of each release. Adds the data behind it: its views and, while there is room, its record."""
-    drawn = fit([released.views(release) for release in releases])
+    drawn = fit([[view.to_json() for view in release.views()] for release in releases])
     blocks |= {f"views-{number}": packed(views) for number, views in enumerate(drawn)}
     found = []
     for number, release in enumerate(releases):
@@ -138,15 +138,7 @@ def _plan(release: Release) -> str:
 def _summary(error: Any) -> list[tuple[str, str]]:
     """A mechanism's own summary of its error, for people; lists of marginals say it beside each table."""
     summary = error.get("summary", {}) if isinstance(error, Mapping) else {}
-    return [(str(label), _worded(value)) for label, value in summary.items()]
-
-
-def _worded(value: Any) -> str:
-    if value is None:
-        return "no bound"
-    if isinstance(value, bool | str):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return [(str(label), format_figure(value)) for label, value in summary.items()]
 
 
 def fit(drawn: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[dict[str, Any]]]:

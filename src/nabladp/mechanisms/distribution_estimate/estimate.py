@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,25 @@ from nabladp.arrays import Floats, Integers
 from nabladp.displayed import drawn
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.distribution_estimate.errors import SquaredError
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.heavy_hitters.view import (
+    REST,
+    combination_columns,
+    combination_labels,
+    count_combinations,
+    first_combination,
+    names_title,
+    rest_row,
+)
+from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.view import Series, View, count_of, format_figure, format_percent, round_digits, value_column
 
 if TYPE_CHECKING:
     import altair as alt
     import pyarrow as pa
+
+    from nabladp.tables import Counts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,3 +137,45 @@ class Distribution(Output):
         while label in self.names:
             label += "_"
         return pa.concat_tables([table, rest]).append_column(label, pa.array([*self.probabilities, self.rest]))
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        schema, names, codes = context.schema, self.names, self.codes.tolist()
+        columns, rows = combination_columns(schema, names, codes)
+        width, shares = len(columns), self.probabilities.tolist()
+        rest = round(max(0.0, 1.0 - sum(shares)), 6)
+        noise = format_figure(self.count_variance**0.5)
+        facts = [("noise of a count", f"deviation {noise} of {self.n:,} rows")]
+        if self.error is not None:
+            chance = format_percent(1 - self.failure)
+            facts += [
+                ("predicted squared error, all together", f"{format_figure(self.error.mean)} on average at most"),
+                (f"… with probability {chance}", f"{format_figure(self.error.bound)} at most"),
+                ("what is not listed", f"has fewer than {self.error.hidden_below:,} rows with probability {chance}"),
+            ]
+        listed = View(
+            title=f"probabilities of {names_title(names)}",
+            kind="bars",
+            columns=[*columns, value_column("probability", "share", width)],
+            rows=[
+                *([*row, round_digits(share)] for row, share in zip(rows, shares, strict=True)),
+                [*rest_row(columns), rest],
+            ],
+            summary=f"{count_of(len(rows), 'combination')}; everything else {format_percent(rest)}",
+            facts=facts,
+            names=range(width),
+            series=[Series("probability", width)],
+            caption="Estimated probabilities, made from noisy counts",
+        )
+        return [listed, *first_combination(schema, names, codes)]
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        shares = count_combinations(counts, self.names, self.codes) / max(self.n, 1)
+        yield Compared.of(
+            "probabilities",
+            "share",
+            np.append(self.probabilities, self.rest),
+            np.append(shares, 1 - shares.sum()),
+            labels=(*combination_labels(context.schema, self.names, self.codes), REST),
+        )

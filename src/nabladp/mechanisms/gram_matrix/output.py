@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
-from nabladp.errors import MechanismError
+from nabladp.errors import MechanismError, NablaDPError
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.mechanisms.gram_matrix.kernel import Disagreements
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.gram_matrix.view import MOST_TARGETS, entry_views, regression_view
+from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.noise import half_width
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.view import View
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nabladp.tables import Counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +166,33 @@ class NoisyGram(Output):
         behind = self.columns.attribute_of
         told = [None if name is None else str(encoding[name]) for name in behind]
         return {"columns": pa.table({"column": list(self.names), "attribute": list(behind), "encoding": told})}
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """The matrix, and regressions of the label; without one, of the attributes that have two values."""
+        schema, label = context.schema, context.parameters.get("label")
+        noise_norm = context.expected_error["noise_norm"]
+        views = entry_views(self.to_arrow(schema), self.names, context.n, noise_norm)
+        two_valued = [name for name in self.columns.to_json() if name in schema and schema[name].size == 2]
+        for target in two_valued[:MOST_TARGETS] if label is None else [label]:
+            try:
+                views.append(regression_view(target, self.regress(target)))
+            except NablaDPError:  # a name that stands for several columns, or for none
+                continue
+        return views
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        first, second = np.triu_indices(self.columns.width, 1)
+        low, high = self.interval()
+        yield Compared.of(
+            "agreement of columns",
+            "count",
+            self.entries,
+            self.n - 2 * counts.fold(Disagreements(self.columns)),
+            (low[first, second], high[first, second]),
+            labels=tuple(f"{self.names[i]} with {self.names[j]}" for i, j in zip(first, second, strict=True)),
+        )
 
 
 def _symmetric(entries: Integers, diagonal: int) -> Integers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,18 @@ from nabladp.mechanisms.heavy_hitters.engine.finding import Found
 from nabladp.mechanisms.heavy_hitters.expectation import certificate
 from nabladp.mechanisms.heavy_hitters.intervals import after_passing
 from nabladp.mechanisms.heavy_hitters.settings import Settings
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.heavy_hitters.view import combination_labels, count_combinations, heavy_views
+from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.noise import half_width
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.view import View
 
 if TYPE_CHECKING:
     import altair as alt
     import pyarrow as pa
+
+    from nabladp.tables import Counts
 
 LEVEL = 0.95
 
@@ -176,6 +181,21 @@ class HeavyList(Output):
                 }
             )
         }
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        return heavy_views(self.to_json(), context.schema)
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        yield Compared.of(
+            "frequent combinations",
+            "count",
+            self.counts,
+            count_combinations(counts, self.names, self.codes),
+            self.interval(),
+            labels=combination_labels(context.schema, self.names, self.codes),
+        )
 
     def plot(self, schema: Schema) -> alt.LayerChart:
         """The most frequent combinations as bars with their intervals, and a line at the certified count."""

@@ -5,7 +5,7 @@ Everything here is made from published numbers: it never sees the data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,15 +15,21 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.mwem.updates import gibbs
+from nabladp.mechanisms.query_views import QueryRun, QueryViews, Shares, compare_queries, query_runs, shares_of
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.tables import synthetic_preview
+from nabladp.views.view import View, count_of, format_percent, format_range, round_digits
 from nabladp.workloads import Queries, as_workload
 from nabladp.workloads.cube import Cube
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nabladp.tables import Counts
 
 LEVEL = 0.95
 _MIX = 0.25
@@ -236,6 +242,62 @@ class FittedDistribution(Output):
             bound=data["bound"],
             rows=None if rows is None else (_whole(rows["record"]), _whole(rows["times"])),
         )
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """The model's answers beside what was measured, and beside the synthetic rows."""
+        table = self.to_arrow(context.schema)
+        runs = query_runs(table, context.schema)
+        columns = {"model": shares_of(table, "answer")}
+        columns |= {name: shares_of(table, name) for name in ("measured", "low", "high")}
+        series = [("measured, with its interval", "measured"), ("model", "model")]
+        drawn = None if self.rows is None or not len(self.rows[0]) else self.rows
+        if drawn is not None:
+            columns["synthetic rows"] = self._synthetic_shares(runs, *drawn)
+            series.append(("synthetic rows", "synthetic rows"))
+        scale, level = format_range(self.measured.scale.tolist()), format_percent(LEVEL)
+        measured = f"{len(set(self.measured.query.tolist())):,} of {count_of(table.num_rows, 'query', 'queries')}"
+        bound = "the paper's bound says nothing here"
+        if self.bound is not None and self.bound < 1:
+            bound = f"{format_percent(self.bound)} at most (the paper's)"
+
+        def facts(numbers: Integers) -> list[tuple[str, str]]:
+            return [
+                ("noise of a measured count", f"discrete Gaussian, scale {scale}"),
+                ("measured", f"{measured}, chosen in rounds"),
+                ("interval", f"of the measured answer, {level} each, however often it was measured"),
+                ("predicted mean error", bound),
+            ]
+
+        answers = QueryViews(
+            schema=context.schema,
+            runs=runs,
+            columns=columns,
+            series=series,
+            squares="model",
+            facts=facts,
+            caption="Shares of the rows: the model beside what was measured with noise",
+            note="Queries that were not measured have an answer from the model only.",
+        )
+        return [*answers.views(), *([] if drawn is None else [synthetic_preview(self.synthetic)])]
+
+    def _synthetic_shares(self, runs: Sequence[QueryRun], records: Integers, times: Integers) -> Shares:
+        """The share of the synthetic rows in each cell of the whole marginals; null for other queries."""
+        sizes, codes = self.schema.sizes, self.cube.records(records)
+        shares: Shares = []
+        for run in runs:
+            if run.whole:
+                cells = np.ravel_multi_index([codes[name] for name in run.attributes], sizes(run.attributes))
+                counts = np.bincount(cells, weights=times, minlength=len(run.texts))
+                shares += map(round_digits, counts / times.sum())
+            else:
+                shares += [None] * len(run.texts)
+        return shares
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        truth = self.queries.counts(counts) / (self.queries.grids * max(self.n, 1))
+        yield from compare_queries(self.queries, self.answers, truth)
 
 
 def model_distribution(cube: Cube, steps: Sequence[Step], average: bool) -> Floats:

@@ -6,7 +6,7 @@ Everything here is post-processing of published numbers: it never sees the data 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -18,12 +18,26 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.cells import told_cells
-from nabladp.mechanisms.mechanism import ExpectedError, Output
+from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
 from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.view import (
+    Series,
+    View,
+    cell_axes,
+    count_of,
+    format_figure,
+    format_percent,
+    marginal_kind,
+    offset_column,
+    value_column,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nabladp.tables import Counts
 
 LEVEL = 0.95
 _NO_NOISE = 1e-30  # the variance of noise so small that it underflows
@@ -241,6 +255,26 @@ class MarginalTables(Output):
 
         return pa.concat_tables([_cells(table, schema) for table in self.tables])
 
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """Bars for one attribute, a heat map for two, a table for more."""
+        errors = context.expected_error
+        return [_view(table, error, context.schema) for table, error in zip(self.tables, errors, strict=True)]
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        truths = counts.marginals([table.attributes for table in self.tables])
+        for table, truth, error in zip(self.tables, truths, context.expected_error, strict=True):
+            yield Compared.of(
+                " + ".join(table.attributes),
+                "count",
+                table.counts,
+                truth,
+                table.interval(),
+                attributes=table.attributes,
+                predicted=error["mean_absolute"],
+            )
+
 
 def _reach(noise: str, level: float) -> float:
     """How many deviations an interval reaches: the normal figure, or Laplace's own where its tail is the heavier."""
@@ -260,4 +294,33 @@ def _cells(table: NoisyMarginal, schema: Schema) -> pa.Table:
             "high": pa.array(flat + width),
             "scale": pa.array(np.full(len(flat), table.scale)),
         }
+    )
+
+
+def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> View:
+    names, many, width = table.attributes, len(table.attributes), table.half_width()
+    level, scale = format_percent(LEVEL), format_figure(table.scale)
+    counts = table.counts.ravel().tolist()
+    negative = any(count < 0 for count in counts)
+    return View(
+        title=" + ".join(names),
+        kind=marginal_kind(schema.sizes(names)),
+        columns=[
+            *cell_axes(names, [schema[name].labels for name in names]),
+            value_column("count", "count"),
+            offset_column("low", "count", many, -width),
+            offset_column("high", "count", many, width),
+        ],
+        rows=counts,
+        summary=f"{count_of(len(counts), 'cell')}, noise scale {scale}, ±{width:,} with {level}",
+        facts=[
+            ("noise", f"discrete {table.noise.capitalize()}, scale {scale}"),
+            ("predicted error of a count", f"{format_figure(error['mean_absolute'])} on average"),
+            ("interval of each count", f"± {width:,} with probability {level}"),
+        ],
+        notes=["Noise takes small counts below zero; they are shown as released."] if negative else [],
+        names=range(many),
+        series=[Series("noisy count", many, many + 1, many + 2)],
+        caption=f"Noisy counts with {level} intervals",
+        ordered=many == 1 and schema[names[0]].is_ordered,
     )

@@ -15,14 +15,19 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.mechanism import Output, ReleaseContext
+from nabladp.mechanisms.query_views import QueryViews, compare_queries, query_runs, shares_of
 from nabladp.noise import half_width
 from nabladp.noise.parameters import confidence
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.view import View, format_percent, format_range
 from nabladp.workloads import Group, Queries, Workload, as_workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nabladp.tables import Counts
 
 LEVEL = 0.95
 
@@ -203,6 +208,39 @@ class ProjectedAnswers(Output):
                 "scale": pa.array(self.deviations),
             }
         )
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """Every answer before and after projection."""
+        table = self.to_arrow(context.schema)
+        scales, level, bound = self.deviations, format_percent(LEVEL), format_percent(math.sqrt(self.error_bound()))
+
+        def facts(numbers: Integers) -> list[tuple[str, str]]:
+            return [
+                ("noise of an answer", f"discrete Gaussian, scale {format_range(scales[numbers])} of the rows"),
+                (
+                    "error of all projected answers",
+                    f"at most {bound} with probability {level}, as a root mean square",
+                ),
+                ("interval", f"of the noisy answer, {level} each"),
+            ]
+
+        return QueryViews(
+            schema=context.schema,
+            runs=query_runs(table, context.schema),
+            columns={name: shares_of(table, name) for name in ("noisy", "low", "high", "projected")},
+            series=(("noisy, with its interval", "noisy"), ("projected", "projected")),
+            squares="projected",
+            facts=facts,
+            caption="Shares of the rows, before and after projection",
+            note="Projected answers lie where some table's answers do; their interval is that of the noisy ones, cut "
+            "to 0 … 100%, and widened where it does not hold them.",
+        ).views()
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        truth = self.queries.counts(counts) / self._rows
+        yield from compare_queries(self.queries, self.answers, truth, self.interval())
 
 
 def _texts(schema: Schema, group: Group) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,17 +20,29 @@ from nabladp.arrays import Floats
 from nabladp.checks import as_path, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
 from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.synthesis.answer import Answer
 from nabladp.mechanisms.synthesis.derived import Function, expected, functions, settled
 from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
 from nabladp.mechanisms.synthesis.rounds import Noisy
+from nabladp.mechanisms.synthesis.view import (
+    answer_view,
+    compare_answers,
+    compare_drawn,
+    measured_view,
+    quality_view,
+)
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.tables import synthetic_preview
+from nabladp.views.view import View
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from nabladp.tables import Counts
 
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
@@ -149,6 +161,39 @@ class SyntheticModel(Output):
                 for i in worst.tolist()
             ],
         }
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """Answers, measurements beside the model, and the first rows of the table, where that is at hand."""
+        models = self.model.marginals([answer.attributes for answer in self.answers])
+        fitted = self.model.marginals([own.attributes for own in self.measured])
+        views = [quality_view(self.quality, self.answers)]
+        views += [answer_view(self.schema, own, model) for own, model in zip(self.answers, models, strict=True)]
+        views += [
+            measured_view(self.schema, own, model, self.codes, self.n)
+            for own, model in zip(self.measured, fitted, strict=True)
+        ]
+        return views if self.codes is None else [*views, synthetic_preview(self.synthetic)]
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        """The answers and, from memory or from the published file, the drawn rows."""
+        truths = counts.marginals([answer.attributes for answer in self.answers])
+        yield from compare_answers(self.answers, truths, self.n)
+        codes = self._published_codes(context) if self.codes is None else self.codes
+        if codes:
+            yield from compare_drawn(self.schema, codes, self.answers, self.weights, truths, self.n)
+
+    def _published_codes(self, context: ReleaseContext) -> dict[str, NDArray[Any]]:
+        """Of the published table, one column at a time; its hash was checked when the release was loaded."""
+        from nabladp.tables import recode
+
+        codes = {}
+        for name in self.columns:
+            table = context.read_table("synthetic", [name])
+            if table is not None:
+                codes[name] = recode(self.schema[name], table.column(0).combine_chunks())
+        return codes
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 // What all charts are made of: elements, the values of a view, texts that fit, ticks, and a named picture.
-// What a view is, nabladp/report/views/view.py says. Text enters the page as text only.
+// What a view is, nabladp/views/view.py says. Text enters the page as text only.
 (() => {
   "use strict";
   const nabladp = (window.nabladp ||= {});

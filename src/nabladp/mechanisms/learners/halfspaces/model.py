@@ -14,15 +14,28 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import DataError, MechanismError
 from nabladp.mechanisms.gram_matrix import SignedColumns
-from nabladp.mechanisms.learners.columns import as_arrow, encoded, label_values
+from nabladp.mechanisms.learners.columns import as_arrow, encoded
 from nabladp.mechanisms.learners.halfspaces.checks import share
 from nabladp.mechanisms.learners.halfspaces.distance import Distances, Halfspace, robust_error
 from nabladp.mechanisms.learners.halfspaces.holdout import Holdout
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.learners.rule import LearnedRule
+from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.schema import Schema
+from nabladp.views.view import (
+    Series,
+    View,
+    count_of,
+    format_figure,
+    format_percent,
+    format_range,
+    round_digits,
+    value_column,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+LEVEL = 0.95
 
 
 def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Integers) -> Halfspace:
@@ -36,7 +49,7 @@ def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HalfspaceModel(Output):
+class HalfspaceModel(LearnedRule):
     """The label has its second value where the weights of a row's columns add up to 0 or more.
 
     ``weights`` are real, one for each ±1 column of ``columns``, the intercept's first; ``integers`` are the same up to
@@ -81,7 +94,7 @@ class HalfspaceModel(Output):
         top = int(np.abs(self.integers).max())
         return float(np.abs(self.weights).max()) / top if top else 1.0
 
-    def interval(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
+    def interval(self, level: float = LEVEL) -> tuple[Floats, Floats] | None:
         """For each weight, what the same fit would give without noise: each for itself; None where it is not known."""
         if not 0 < level < 1:
             raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
@@ -100,11 +113,8 @@ class HalfspaceModel(Output):
         sums = self.halfspace.sums(encoded(data, self.schema, self.features))
         return np.asarray(sums * self._unit, dtype=np.float64)
 
-    def predict(self, data: Any) -> NDArray[Any]:
-        """The label of every row of a data frame, an Arrow table or a mapping of columns."""
-        said = self.halfspace.predict(encoded(data, self.schema, self.features)) > 0
-        predicted: NDArray[Any] = label_values(self.schema, self.label)[said.astype(np.int64)]
-        return predicted
+    def is_second(self, rows: Integers) -> NDArray[np.bool_]:
+        return self.halfspace.predict(rows) > 0
 
     def score(self, data: Any, y: Any = None) -> float:
         """The share of rows predicted right; labels in ``y`` or in a column of the table."""
@@ -201,3 +211,59 @@ class HalfspaceModel(Output):
             told = self.holdout.to_json() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
             found["holdout"] = pa.table({name: [value] for name, value in told.items()})
         return found
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def released_accuracy(self) -> tuple[float, float, float] | None:
+        return None if self.holdout is None else (self.holdout.accuracy, *self.holdout.interval())
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """The weights, and what each value adds."""
+        first, second = self.label_names()
+        known, level = self.deviations, format_percent(LEVEL)
+        nothing = [None] * len(self.weights)
+        bounds = self.interval(LEVEL) or (nothing, nothing)
+        numbers = zip(self.weights, *bounds, strict=True)
+        rule = ("the rule", f"{self.label} = {second} where the weights add up to 0 or more, otherwise {first}")
+        noise = "not known for this method" if known is None else f"deviation {format_range(known.tolist())}"
+        weights = View(
+            title=f"{self.label}: weights",
+            kind="bars",
+            columns=[
+                value_column("column"),
+                *(value_column(word, "number", i) for i, word in enumerate(("weight", "low", "high"), 1)),
+            ],
+            rows=[[name, *map(round_digits, own)] for name, own in zip(self.names, numbers, strict=True)],
+            summary=f"{count_of(len(self.names), 'weight')}, method {self.method}",
+            facts=[rule, ("noise in a weight", noise), self._accuracy_fact()],
+            notes=[] if known is None else ["Intervals hold what the same fit would give without noise."],
+            series=[Series("weight", 1, *((None, None) if known is None else (2, 3)))],
+            caption="Weights" + ("" if known is None else f" with {level} intervals for the noise"),
+            signed=True,
+        )
+        return [weights, self._contributions_view(context.schema, rule)]
+
+    def _accuracy_fact(self) -> tuple[str, str]:
+        if self.holdout is None:
+            return ("accuracy", "no rows were held out to count it")
+        low, high = map(format_percent, self.holdout.interval())
+        right = format_percent(min(max(self.holdout.right / self.holdout.rows, 0.0), 1.0))
+        rows, scale = self.holdout.rows, format_figure(self.holdout.scale)
+        counted = f"counted with noise of scale {scale}"
+        return ("accuracy", f"{right} of {rows:,} rows held out ({low} to {high} for new people), {counted}")
+
+    def _contributions_view(self, schema: Schema, rule: tuple[str, str]) -> View:
+        table = self.extra_tables(schema)["contributions"]
+        rows = [list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+        return View(
+            title="what each value adds",
+            kind="bars",
+            columns=[value_column("feature"), value_column("value", index=1), value_column("adds", "count", 2)],
+            rows=rows,
+            summary=count_of(len(rows), "value"),
+            facts=[rule],
+            names=(0, 1),
+            series=[Series("adds", 2)],
+            caption="In steps of the integer weights that decide",
+            signed=True,
+        )

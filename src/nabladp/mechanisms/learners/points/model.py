@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.mechanisms.learners.columns import codes_of, encoded, label_values
+from nabladp.arrays import Integers
+from nabladp.mechanisms.learners.columns import codes_of
 from nabladp.mechanisms.learners.points.promise import Promise
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.learners.rule import LearnedRule, promise_fact
+from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.schema import Schema
+from nabladp.views.view import View, count_of, value_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PointModel(Output):
+class PointModel(LearnedRule):
     """The label has its second value exactly where the features equal ``point`` (codes), and its first elsewhere.
 
     ``count`` is the noisy number of rows with that point and label; None where no point was frequent enough and this
@@ -44,11 +47,8 @@ class PointModel(Output):
         """The point in words."""
         return {name: self.schema[name].label(code) for name, code in zip(self.features, self.point, strict=True)}
 
-    def predict(self, data: Any) -> NDArray[Any]:
-        """The label of every row of a data frame, an Arrow table or a mapping of columns."""
-        hits = np.all(encoded(data, self.schema, self.features) == np.array(self.point), axis=1)
-        predicted: NDArray[Any] = label_values(self.schema, self.label)[hits.astype(np.int64)]
-        return predicted
+    def is_second(self, rows: Integers) -> NDArray[np.bool_]:
+        return np.asarray(np.all(rows == np.array(self.point), axis=1))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -74,3 +74,24 @@ class PointModel(Output):
         import pyarrow as pa
 
         return pa.table({"feature": list(self.values), "value": list(self.values.values())})
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """The rule in words, and why it is this one."""
+        first, second = self.label_names()
+        how = "it was drawn by lot, as none was frequent enough" if self.count is None else "it is frequent enough"
+        count = "not counted" if self.count is None else f"{self.count:,} of {self.n:,} (noisy)"
+        rule = View(
+            title=f"{self.label}: the point",
+            kind="table",
+            columns=[value_column("feature"), value_column("value", index=1)],
+            rows=[list(pair) for pair in self.values.items()],
+            summary=f"{self.label} = {second} at one point of {count_of(len(self.features), 'feature')}",
+            facts=[
+                ("the rule", f"{self.label} = {second} exactly where all these values meet, otherwise {first}"),
+                ("why this point", how),
+                ("rows with this point and label", count),
+                ("a point is accepted", f"from a noisy count of {self.promise.cut:,} on"),
+                promise_fact(self.promise.error, self.failure, "one point carries the label"),
+            ],
+        )
+        return [rule]

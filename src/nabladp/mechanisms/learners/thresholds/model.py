@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.mechanisms.learners.columns import codes_of, encoded, label_values
+from nabladp.arrays import Integers
+from nabladp.mechanisms.learners.columns import codes_of
+from nabladp.mechanisms.learners.rule import LearnedRule, promise_fact
 from nabladp.mechanisms.learners.thresholds.choosing import reached
-from nabladp.mechanisms.mechanism import Output
+from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.schema import Schema
+from nabladp.views.view import View, count_of, value_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ThresholdModel(Output):
+class ThresholdModel(LearnedRule):
     """The label has its second value from ``codes`` on, and its first below; the first feature weighs most.
 
     ``error`` is the share of people it is promised to err on (None: nothing is), with probability 1 − ``failure``, if
@@ -49,12 +52,8 @@ class ThresholdModel(Output):
         row = decode(self.schema, {name: np.array([code]) for name, code in codes.items()}).to_pylist()[0]
         return {name: row[name] for name in self.features}
 
-    def predict(self, data: Any) -> NDArray[Any]:
-        """The label of every row of a data frame, an Arrow table or a mapping of columns."""
-        rows = encoded(data, self.schema, self.features)
-        above = reached(list(rows.T), np.array([self.codes], np.uint32))
-        predicted: NDArray[Any] = label_values(self.schema, self.label)[above]
-        return predicted
+    def is_second(self, rows: Integers) -> NDArray[np.bool_]:
+        return reached(list(rows.T), np.array([self.codes], np.uint32)) > 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -82,3 +81,28 @@ class ThresholdModel(Output):
 
         labels = [schema[name].label(code) for name, code in zip(self.features, self.codes, strict=True)]
         return pa.table({"feature": list(self.features), "value": labels})
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """The rule in words, and how it was found."""
+        first, second = self.label_names()
+        facts = [
+            (
+                "the rule",
+                f"{self.label} = {second} from these values on, {first} below; the first feature weighs most",
+            ),
+            promise_fact(self.error, self.failure, "some threshold never errs"),
+        ]
+        if self.ones is not None:
+            facts.append((f"rows with {self.label} = {second}", f"{self.ones:,} of {self.n:,} (noisy)"))
+        if self.prefix is not None:
+            facts.append(("found by listing", count_of(self.prefix, "feature")))
+        codes = zip(self.features, self.codes, strict=True)
+        rule = View(
+            title=f"{self.label}: the threshold",
+            kind="table",
+            columns=[value_column("feature"), value_column("from", index=1)],
+            rows=[[name, self.schema[name].label(code)] for name, code in codes],
+            summary=f"{self.label} = {second} from one threshold of {count_of(len(self.features), 'feature')} on",
+            facts=facts,
+        )
+        return [rule]

@@ -1,7 +1,7 @@
-"""A published release beside the truth, for the eyes of the table's owner only.
+"""A published release beside the truth, for the owner of the table only.
 
-What is computed here is not private: it holds exact counts. It is no part of a release, never written where releases
-are published, and says of itself that it is unprotected.
+A comparison is not private: it holds exact counts. It is no part of a release, is never written where releases are
+published, and is marked as unprotected.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.errors import DataError, ReleaseError
-from nabladp.release.comparison.compared import Compared
-from nabladp.release.comparison.truths import truths
 from nabladp.release.record import DIGESTS, RECORD, Release
 from nabladp.tables import Table, open_table
+from nabladp.views import Compared
 
 NOTICE = "contains unprotected statistics"
 
@@ -43,21 +42,21 @@ def compare(folder: str | Path, source: Any) -> list[Comparison]:
         raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
     releases = {record.parent: Release.load(record) for record in records}
     tables = {release.schema.fingerprint(): open_table(source, release.schema) for release in releases.values()}
-    return [compare_release(own, tables[own.schema.fingerprint()], place) for place, own in releases.items()]
+    return [compare_release(own, tables[own.schema.fingerprint()], path) for path, own in releases.items()]
 
 
 def compare_release(release: Release, table: Table, folder: Path | None = None) -> Comparison:
-    """One release beside the truth; ``folder`` is where its files lie, for a table that is not in the record."""
+    """One release beside the truth; ``folder`` is where its files are, for tables that are not in the record."""
     if table.n != release.n:
         raise DataError(
             f"The table has another number of rows than the one behind {release.name!r}.",
             fix="Give the very table that was released from.",
         )
-    return Comparison(release, tuple(truths(release, table, folder)))
+    return Comparison(release, tuple(release.output.compared(table, release.context(folder))))
 
 
-def place_for(folder: str | Path, out: str | Path) -> Path:
-    """Where a comparison may be written: never into a published folder, this one or another."""
+def comparison_path(folder: str | Path, out: str | Path) -> Path:
+    """The path of a comparison; refuses one inside a published folder, this one or another."""
     goal = Path(out).resolve()
     if goal.is_relative_to(Path(folder).resolve()) or any(_is_published(parent) for parent in goal.parents):
         raise ReleaseError(
@@ -71,6 +70,3 @@ def place_for(folder: str | Path, out: str | Path) -> Path:
 
 def _is_published(folder: Path) -> bool:
     return any((folder / name).exists() for name in (DIGESTS, RECORD))
-
-
-__all__ = ["NOTICE", "Compared", "Comparison", "compare", "compare_release", "place_for"]

@@ -1,0 +1,216 @@
+"""A synthetic table, as views and beside the truth: answers with their predicted errors, measurements, drawn rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.arrays import Floats, Integers
+from nabladp.mechanisms.synthesis.answer import Answer
+from nabladp.mechanisms.synthesis.rounds import Noisy
+from nabladp.schema import Schema
+from nabladp.tables import CodedTable, alike
+from nabladp.views.compared import Compared
+from nabladp.views.view import (
+    LEVEL,
+    Series,
+    View,
+    cell_axes,
+    count_of,
+    format_figure,
+    format_percent,
+    marginal_kind,
+    round_digits,
+    value_column,
+)
+
+MOST_COMPARED = 40  # marginals of the drawn rows beside the truth: those where they are worst
+_DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
+_CHANCE = format_percent(LEVEL)
+Codes = Mapping[str, NDArray[Any]]
+
+
+# ---- views ----------------------------------------------------------------------------------------------------------
+
+
+def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
+    """Every marginal of the workload with its predicted errors, the worst first."""
+    worst = sorted(answers, key=lambda answer: -float(answer.drawn))
+    answered, drawn = (format_percent(quality[key]) for key in ("predicted_error", "predicted_error_drawn"))
+    return View(
+        title="predicted error of every marginal",
+        kind="dots",
+        columns=[
+            value_column("marginal"),
+            value_column("answer", "share", 1),
+            value_column("drawn table", "share", 2),
+        ],
+        rows=[[" + ".join(own.attributes), round_digits(own.error), round_digits(own.drawn)] for own in worst],
+        summary=f"{answered} for answers, {drawn} drawn",
+        facts=[
+            ("predicted error of answers", f"{answered} on average (total variation)"),
+            ("… of the drawn table", drawn),
+            ("how it was made", f"{quality['strategy']}, {count_of(quality['rounds'], 'round')}: {quality['why']}"),
+            ("measured", count_of(quality["measured"], "noisy marginal")),
+        ],
+        notes=[] if quality["converged"] else ["The model's fit was stopped before it converged."],
+        series=[Series("answer", 1), Series("drawn table", 2)],
+        caption="Predicted total variation distance from the truth",
+    )
+
+
+def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
+    """A marginal of the workload, beside that of the model that the drawn table follows."""
+    low, high = answer.interval()
+    deviation = float(np.sqrt((answer.deviation**2).mean()))
+    return _cells_view(
+        schema,
+        answer.attributes,
+        {"answer": answer.counts, "low": low, "high": high, "model": model},
+        title=" + ".join(answer.attributes),
+        summary=f"{count_of(answer.counts.size, 'cell')}, predicted error {format_percent(answer.error)}",
+        facts=[
+            ("predicted error", f"{format_percent(answer.error)} (total variation)"),
+            ("… of the drawn table", format_percent(answer.drawn)),
+            ("deviation of a count", f"{format_figure(deviation)}, root mean square"),
+            ("interval", f"about {_CHANCE} each"),
+        ],
+        caption="Counts from model and measurements together, beside the model alone",
+    )
+
+
+def measured_view(schema: Schema, measured: Noisy, model: Floats, codes: Codes | None, n: int) -> View:
+    """A noisy marginal beside the model's and, where they are at hand, the drawn rows'."""
+    names, scale = measured.attributes, format_figure(measured.scale)
+    counts, width = measured.counts.astype(np.float64), math.ceil(_DEVIATIONS * measured.scale)
+    columns = {"noisy": counts, "low": counts - width, "high": counts + width, "model": model}
+    if codes is not None:
+        columns["synthetic rows"] = _scaled_counts(schema, codes, names, n)
+    return _cells_view(
+        schema,
+        names,
+        columns,
+        title=f"measured: {' + '.join(names)}",
+        summary=f"{count_of(counts.size, 'cell')}, noise scale {scale}, round {measured.round}",
+        facts=[
+            ("noise of a count", f"discrete Gaussian, scale {scale}"),
+            ("interval of each count", f"± {width:,} with probability of about {_CHANCE}"),
+            ("measured in", f"round {measured.round}"),
+        ],
+        caption="Noisy counts beside the model"
+        + ("" if codes is None else ", and beside the drawn rows scaled to as many people"),
+    )
+
+
+def _scaled_counts(schema: Schema, codes: Codes, names: Sequence[str], n: int) -> Floats:
+    """The drawn rows in each cell, scaled to n."""
+    cells = np.ravel_multi_index([np.asarray(codes[name], dtype=np.int64) for name in names], schema.sizes(names))
+    counts: Floats = np.bincount(cells, minlength=schema.cells(names)).astype(np.float64)
+    return counts * (n / max(len(cells), 1))
+
+
+def _cells_view(
+    schema: Schema,
+    names: Sequence[str],
+    columns: Mapping[str, Floats],
+    *,
+    title: str,
+    summary: str,
+    facts: list[tuple[str, str]],
+    caption: str,
+) -> View:
+    """All cells of some attributes: the first column with its interval, and those after "low" and "high" beside it."""
+    flat = [np.asarray(column, dtype=np.float64).ravel().tolist() for column in columns.values()]
+    kind = marginal_kind(schema.sizes(names), dots=True)
+    first, *others = (word for word in columns if word not in ("low", "high"))
+    at = {word: len(names) + i for i, word in enumerate(columns)}
+    beside = [] if kind == "heat" else [Series(word, at[word]) for word in others]
+    return View(
+        title=title,
+        kind=kind,
+        columns=[
+            *cell_axes(names, [schema[name].labels for name in names]),
+            *(value_column(word, "count", i) for i, word in enumerate(columns)),
+        ],
+        rows=[[round_digits(value) for value in row] for row in zip(*flat, strict=True)],
+        summary=summary,
+        facts=facts,
+        names=range(len(names)),
+        series=[Series(f"{first}, with its interval", at[first], at["low"], at["high"]), *beside],
+        caption=caption,
+        ordered=len(names) == 1 and schema[names[0]].is_ordered,
+    )
+
+
+# ---- beside the truth -----------------------------------------------------------------------------------------------
+
+
+def compare_answers(answers: Sequence[Answer], truths: Sequence[Integers], n: int) -> Iterator[Compared]:
+    """Total variation is half the sum of the errors of all cells, as shares."""
+    for answer, truth in zip(answers, truths, strict=True):
+        yield Compared.of(
+            " + ".join(answer.attributes),
+            "count",
+            answer.counts,
+            truth,
+            answer.interval(),
+            attributes=tuple(answer.attributes),
+            predicted=2 * n * answer.error / max(truth.size, 1),
+        )
+
+
+def compare_drawn(
+    schema: Schema,
+    codes: Codes,
+    answers: Sequence[Answer],
+    weights: Sequence[float],
+    truths: Sequence[Integers],
+    n: int,
+) -> Iterator[Compared]:
+    """Every marginal of the workload in the drawn rows, as counts of as many rows as the table has."""
+    rows = len(next(iter(codes.values())))
+    own = Schema(tuple(replace(schema[name], derived_from=()) for name in schema.names if name in codes))
+    counts = CodedTable(own, codes).marginals([answer.attributes for answer in answers])
+    drawn = [_merge_alike(schema, a.attributes, c) * (n / rows) for a, c in zip(answers, counts, strict=True)]
+    true = [_merge_alike(schema, a.attributes, t) for a, t in zip(answers, truths, strict=True)]
+    distances = np.array([_distance(a, b, n) for a, b in zip(drawn, true, strict=True)])
+    answered = np.array([_distance(a.counts, t, n) for a, t in zip(answers, truths, strict=True)])
+    average = (
+        f"; averages over {len(answers):,} marginals: {np.average(distances, weights=weights):.3g} and "
+        f"{np.average(answered, weights=weights):.3g}"
+    )
+    for i in np.sort(np.argsort(-distances, kind="stable")[:MOST_COMPARED]).tolist():
+        variation = f"drawn rows {distances[i]:.3g}, answers {answered[i]:.3g}"
+        yield Compared.of(
+            f"{' + '.join(answers[i].attributes)}, drawn rows",
+            "count",
+            drawn[i],
+            true[i],
+            attributes=tuple(answers[i].attributes),
+            predicted=2 * n * answers[i].drawn / max(true[i].size, 1),
+            summary=f"total variation from the truth: {variation}{average}",
+        )
+        average = ""  # stated once
+
+
+def _merge_alike(schema: Schema, names: Sequence[str], counts: Integers) -> Floats:
+    """Values that a drawn table does not tell apart (a number's "other" and null) count together."""
+    merged = counts.astype(np.float64)
+    for axis, name in enumerate(names):
+        same = alike(schema[name])
+        if (same != np.arange(len(same))).any():
+            turned = np.moveaxis(merged, axis, 0)
+            merged = np.zeros_like(turned)
+            np.add.at(merged, same, turned)
+            merged = np.moveaxis(merged, 0, axis)
+    return merged
+
+
+def _distance(counts: NDArray[Any], true: NDArray[Any], n: int) -> float:
+    return float(np.abs(counts - true).sum()) / (2 * max(n, 1))

@@ -1,0 +1,161 @@
+"""A view: one table of released values, what to draw of it, and what is known about its error. Plain data.
+
+A row is stored as one value, or as a short list of them. A column says where its value comes from: an item of the row,
+an item that is a code with labels, the row's position along an axis, or another column plus a constant; so that names
+and intervals of large tables are not repeated for every cell. drawing.js reads the same keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nabladp.arrays import Floats
+
+LEVEL = 0.95
+MOST_ACROSS, MOST_DOWN = 60, 150  # categories along the sides of a heat map; the longer one goes down
+MOST_SQUARES = 2500
+MOST_DOTS = 40  # so small a marginal is drawn as dots, which show several series; a heat map shows one of them
+_DIGITS = 7
+
+
+@dataclass(frozen=True)
+class Column:
+    """``format``: "text", "count", "share" (shown in percent) or "number"; ``source`` says where a value comes from."""
+
+    name: str
+    format: str
+    source: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "format": self.format, **self.source}
+
+
+def value_column(name: str, format: str = "text", index: int = 0) -> Column:
+    """The item of the row at this index, or the row itself where it is one value."""
+    return Column(name, format, {"place": index})
+
+
+def label_column(name: str, labels: Iterable[str], index: int = 0) -> Column:
+    """A code at this index of the row, and the label of each code."""
+    return Column(name, "text", {"place": index, "labels": list(labels)})
+
+
+def axis_column(name: str, labels: Iterable[str], every: int) -> Column:
+    """The label changes every so many rows, and begins again after the last one."""
+    return Column(name, "text", {"axis": list(labels), "every": every})
+
+
+def offset_column(name: str, format: str, of: int, plus: float) -> Column:
+    """Another column, by its number, plus a constant."""
+    return Column(name, format, {"of": of, "plus": plus})
+
+
+@dataclass(frozen=True)
+class Series:
+    """The column that is drawn, and where known the two columns of its interval."""
+
+    name: str
+    value: int
+    low: int | None = None
+    high: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True)
+class View:
+    """``kind``: "bars", "dots", "heat" or "table".
+
+    ``names`` are the columns that name a row: for a heat map two of them. ``facts`` are pairs of a label and a text,
+    the noise scale and the predicted error among them. ``ordered`` says that neighbouring rows belong together;
+    ``signed`` that zero is the middle of the colours; ``symmetric`` that a heat map's rows stand for both halves.
+    ``line`` is a value that bars are to be compared with, and what it means.
+    """
+
+    title: str
+    kind: str
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+    summary: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = ()
+    names: Sequence[int] = (0,)
+    series: Sequence[Series] = ()
+    caption: str = ""
+    ordered: bool = False
+    signed: bool = False
+    symmetric: bool = False
+    line: tuple[float, str] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "title": self.title,
+            "kind": self.kind,
+            "summary": self.summary,
+            "facts": [list(pair) for pair in self.facts],
+            "notes": list(self.notes),
+            "columns": [column.to_json() for column in self.columns],
+            "names": list(self.names),
+            "series": [series.to_json() for series in self.series],
+            "caption": self.caption,
+            "rows": list(self.rows),
+        }
+        flags = {"ordered": self.ordered, "signed": self.signed, "symmetric": self.symmetric}
+        body |= {name: True for name, flag in flags.items() if flag}
+        return body | ({} if self.line is None else {"line": {"at": self.line[0], "text": self.line[1]}})
+
+
+# ---- tables of all combinations -------------------------------------------------------------------------------------
+
+
+def cell_axes(names: Sequence[str], labels: Sequence[Sequence[str]]) -> list[Column]:
+    """The axes of a table of all combinations, the last one fastest."""
+    sizes = [len(own) for own in labels]
+    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    return [axis_column(*axis) for axis in zip(names, labels, strides, strict=True)]
+
+
+def marginal_kind(sizes: Sequence[int], *, dots: bool = False) -> str:
+    """How a table of all combinations is drawn; ``dots`` where several series stand beside each other."""
+    if dots and (len(sizes) == 1 or math.prod(sizes) <= MOST_DOTS):
+        return "dots"
+    if len(sizes) == 1:
+        return "bars"
+    drawable = len(sizes) == 2 and min(sizes) <= MOST_ACROSS and max(sizes) <= MOST_DOWN
+    return "heat" if drawable and math.prod(sizes) <= MOST_SQUARES else "table"
+
+
+# ---- numbers for people ---------------------------------------------------------------------------------------------
+
+
+def round_digits(value: float | None) -> float | None:
+    """Enough digits to read; the record holds them all. Non-finite values become null."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{_DIGITS}g}")
+
+
+def format_figure(value: Any) -> str:
+    """Whole numbers in full, others with four digits."""
+    if value is None:
+        return "no bound"
+    if isinstance(value, bool | str):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def format_range(numbers: Sequence[float] | Floats) -> str:
+    """One number, or from the smallest to the largest."""
+    low, high = float(min(numbers)), float(max(numbers))
+    return format_figure(high) if high - low <= 1e-9 * high else f"{format_figure(low)} to {format_figure(high)}"
+
+
+def format_percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def count_of(count: int, word: str, plural: str = "") -> str:
+    """ "1 row", "2 rows"."""
+    return f"{count:,} {word if count == 1 else plural or word + 's'}"
