@@ -216,7 +216,7 @@ def test_codes_are_kept_from_the_second_pass_on_and_forgotten_with_the_table(
     del table
     gc.collect()
     assert settled(10, lambda: kept(spark) == before)
-    monkeypatch.setattr("nabladp.tables.spark.keeping.KEPT_SHARE", 0.0)
+    monkeypatch.setattr("nabladp.tables.spark.table.KEPT_SHARE", 0.0)
     large = open_table(frame, SCHEMA)
     for _ in range(3):
         large.marginals([("day",)])
@@ -408,7 +408,7 @@ def test_a_worker_killed_in_the_middle_of_a_pass(cluster: Cluster, spark: Any, t
 
 
 def test_a_fault_that_is_ours_stays_what_it_was() -> None:
-    from nabladp.tables.spark.records import error_of, fault_of
+    from nabladp.tables.spark.shipping import error_of, fault_of
 
     error = error_of(fault_of(DataError("The column.", fix="Mend it.", column="a")))
     assert isinstance(error, DataError) and isinstance(error, NablaDPError)

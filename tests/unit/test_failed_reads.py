@@ -16,6 +16,7 @@ from nabladp.errors import DataError, LedgerError, NablaDPError, SourceError
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource, Packings
+from nabladp.noise.packings import AnyPackings
 from nabladp.privacy import CDP, Budget, Ledger
 from nabladp.release import Session
 from nabladp.schema import Attribute, Schema
@@ -262,6 +263,7 @@ DRAWS: dict[str, Callable[[NoiseSource], Any]] = {
     "select": lambda noise: noise.select([1, 2, 3]),
     "select_exponential": lambda noise: noise.select_exponential([1, 2, 3], 1.0),
     "select_packing": lambda noise: noise.select_packing(Packings([1, 2], 2, 1), [0.0, 1.0]),
+    "select_any_packing": lambda noise: noise.select_any_packing(AnyPackings([1, 2], 2, np.zeros(2), 20)),
 }
 NO_DRAWS = {"seeded", "is_seeded", "stamp", "draws"}
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from nabladp.errors import NablaDPError
 from nabladp.noise import NoiseSource
-from nabladp.noise.rows import BLOCK
+from nabladp.noise.source import BLOCK
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable, Kernel, PartOfRows
 

@@ -296,7 +296,7 @@ def test_check_looks_at_derived_columns(monkeypatch):
     frame.loc[4999, "band"] = "young"
     (finding,) = check_table(open_table(frame, BANDED))
     assert finding.column == "band" and "not a function of 'age'" in finding.rule
-    monkeypatch.setattr("nabladp.tables.check.KEPT_ROWS", 10)
+    monkeypatch.setattr("nabladp.tables.opening.KEPT_ROWS", 10)
     monkeypatch.setattr("nabladp.tables.duck.BATCH_VALUES", 0)
     assert check_table(open_table(banded(ages), BANDED)) == []
     assert [f.column for f in check_table(open_table(frame, BANDED))] == ["band"]

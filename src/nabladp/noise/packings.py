@@ -213,12 +213,12 @@ def _lowest(masks: Integers) -> Integers:
 
 
 def _by_lowest_attribute(masks: Integers, width: int) -> tuple[Integers, Integers, Integers]:
-    """Distinct sets ordered by lowest attribute, each member's place among them, where each attribute's begin."""
+    """Distinct sets ordered by lowest attribute, each member's rank among them, where each attribute's begin."""
     sets, group = np.unique(masks, return_inverse=True)
     lowest = _lowest(sets)
     order = np.argsort(lowest, kind="stable")
-    place = np.argsort(order)
-    return sets[order], place[group], np.searchsorted(lowest[order], np.arange(width + 1)).astype(np.int64)
+    rank = np.argsort(order)
+    return sets[order], rank[group], np.searchsorted(lowest[order], np.arange(width + 1)).astype(np.int64)
 
 
 def on_grid(values: Floats, grid: int) -> Integers:

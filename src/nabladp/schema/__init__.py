@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nabladp.schema.attribute import KINDS, Attribute
-from nabladp.schema.draft import draft
+from nabladp.schema.files import draft
 from nabladp.schema.schema import Schema
 
 __all__ = ["KINDS", "Attribute", "Schema", "draft"]

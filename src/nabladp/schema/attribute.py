@@ -15,7 +15,7 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.checks import is_whole
 from nabladp.errors import OutOfRange, shown
-from nabladp.schema.rules import KINDS, bin_label, check, number_label, refuse_unknown_keys
+from nabladp.schema.rules import KINDS, Declaration, bin_label, check, number_label, refuse_unknown_keys
 
 __all__ = ["KINDS", "Attribute"]
 
@@ -23,7 +23,7 @@ NULL_LABEL = "(null)"
 
 
 @dataclass(frozen=True)
-class Attribute:
+class Attribute(Declaration):
     """A column of the table, with the domain a person declared for it from public knowledge.
 
     ``kind`` decides which of the other fields are needed:
@@ -39,21 +39,6 @@ class Attribute:
     as "?" or 999. ``unknown`` (a value outside the domain) is ``refuse``, ``other`` (a
     category labelled by ``other``) or, for numbers, ``clamp`` (the nearest end of the domain).
     """
-
-    name: str
-    kind: str
-    values: tuple[str | int | float, ...] = ()
-    low: int | None = None
-    high: int | None = None
-    edges: tuple[float, ...] = ()
-    decode: str | tuple[float, ...] = "midpoint"
-    null: str = "refuse"
-    null_values: tuple[str | int | float, ...] = ()
-    unknown: str = "refuse"
-    other: str = "other"
-    derived_from: tuple[str, ...] = ()
-    public: bool = False
-    note: str = ""
 
     def __post_init__(self) -> None:
         for name, value in check(self).items():

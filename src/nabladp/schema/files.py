@@ -1,16 +1,18 @@
-"""Schema files: TOML with one ``[[attribute]]`` per column."""
+"""Schema files: TOML with one ``[[attribute]]`` per column; and a first draft of one, for a person to fill in."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, expect, mapping, parse_toml, read_file
 from nabladp.errors import SchemaError, SourceError, shown
-from nabladp.schema.rules import nearest
+from nabladp.schema.rules import MARKER, nearest
+
+# ---- schema files ----------------------------------------------------------------------------------------------------
 
 _SHAPE = "A schema is a list of [[attribute]] blocks, each with a name and a kind."
 
@@ -77,3 +79,37 @@ def write(path: str | Path, text: str) -> None:
         reason = error.strerror or "no reason given"
         fix = "Choose a folder that can be written to."
         raise SourceError(f"The schema {told!r} cannot be written: {reason}.", fix=fix, path=told) from None
+
+
+# ---- a first schema for a table --------------------------------------------------------------------------------------
+
+_HEADER = f"""\
+# Draft of a schema. Names and kinds come from the table; the domains must come from you.
+#
+# Why: a domain read off the data would leak. The largest income in a table is somebody's income, and a rare
+# value that is listed says that somebody has it. So declare each domain from public knowledge: a code book, a
+# questionnaire, the law. Replace every mark "{MARKER} …"; the schema is refused while one is left.
+#
+# kind      categorical: values = ["a", "b"]     ordered: values, lowest first     boolean: nothing
+#           integer: low, high (both inside)     real: edges = [0.0, 10.0, 20.0] (bins [0, 10), [10, 20])
+# null      "refuse" (default), or "category": an empty field is a category of its own, and so is what
+#           null_values = ["?"] lists
+# unknown   "refuse" (default), or "other": a value outside the domain is a category of its own,
+#           or "clamp" (integer, real): it goes to the nearest end of the domain
+# also      derived_from = ["age"] for a column computed from others; public = true promises nothing for it
+# Remove the block of a column that is not to be used.
+"""
+
+_DOMAINS: dict[str, dict[str, object]] = {
+    "integer": {"kind": "integer", "low": f"{MARKER}: smallest", "high": f"{MARKER}: largest"},
+    "real": {"kind": "real", "edges": [f"{MARKER}: increasing bin edges"]},
+    "boolean": {"kind": "boolean"},
+    "date": {"kind": "ordered", "values": [f"{MARKER}: every date, as 2026-01-31, earliest first"]},
+    "text": {"kind": "categorical", "values": [f"{MARKER}: every value"]},
+}
+
+
+def draft(columns: Iterable[tuple[str, str]]) -> str:
+    """TOML text for columns given as (name, ``integer`` | ``real`` | ``boolean`` | ``date`` | ``text``)."""
+    blocks = [attribute_toml({"name": name, **_DOMAINS.get(word, _DOMAINS["text"])}) for name, word in columns]
+    return "\n".join([_HEADER, *blocks])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nabladp.errors import SchemaError, shown, suggestion
-
-if TYPE_CHECKING:
-    from nabladp.schema.attribute import Attribute
 
 KINDS = ("categorical", "ordered", "integer", "real", "boolean")
 MARKER = "FILL IN"
@@ -23,6 +21,26 @@ WIDEST = 2**53 - 1  # beyond it a column of floating-point numbers cannot tell n
 
 _NEEDS = {"categorical": ("values",), "ordered": ("values",), "integer": ("low", "high"), "real": ("edges",)}
 _SHAPE_FIELDS = ("values", "low", "high", "edges")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The fields of an attribute, as a person declares them; :class:`Attribute` says what they mean."""
+
+    name: str
+    kind: str
+    values: tuple[str | int | float, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    edges: tuple[float, ...] = ()
+    decode: str | tuple[float, ...] = "midpoint"
+    null: str = "refuse"
+    null_values: tuple[str | int | float, ...] = ()
+    unknown: str = "refuse"
+    other: str = "other"
+    derived_from: tuple[str, ...] = ()
+    public: bool = False
+    note: str = ""
 
 
 def refusal(name: object, rule: str, fix: str) -> SchemaError:
@@ -72,7 +90,7 @@ def _is_marked(value: Any) -> bool:
     return any(isinstance(part, str) and part.startswith(MARKER) for part in _parts(value))
 
 
-def check(attribute: Attribute) -> dict[str, Any]:
+def check(attribute: Declaration) -> dict[str, Any]:
     """Refuse what contradicts itself; return the fields in their normal form."""
     name = attribute.name
     if not isinstance(name, str) or not name.strip():
@@ -98,7 +116,7 @@ def check(attribute: Attribute) -> dict[str, Any]:
     return normal
 
 
-def _check_fields_fit_kind(attribute: Attribute) -> None:
+def _check_fields_fit_kind(attribute: Declaration) -> None:
     needs = _NEEDS.get(attribute.kind, ())
     for field in _SHAPE_FIELDS:
         given = getattr(attribute, field)
@@ -120,7 +138,7 @@ _EXAMPLES = {
 }
 
 
-def _null_values(attribute: Attribute, values: tuple[str | int | float, ...]) -> tuple[str | int | float, ...]:
+def _null_values(attribute: Declaration, values: tuple[str | int | float, ...]) -> tuple[str | int | float, ...]:
     """Values that mean "missing". Where the domain is of numbers, so are those that can be."""
     name, given = attribute.name, attribute.null_values
     if not _is_list(given):
@@ -209,7 +227,7 @@ def _decode(name: str, decode: Any, edges: tuple[float, ...]) -> str | tuple[flo
     return tuple(float(number) + 0.0 for number in decode)
 
 
-def _check_missing_and_unknown(attribute: Attribute) -> None:
+def _check_missing_and_unknown(attribute: Declaration) -> None:
     name, numeric = attribute.name, attribute.kind in ("integer", "real")
     if not isinstance(attribute.null, str) or attribute.null not in ("refuse", "category"):
         known = ("refuse", "category")
@@ -225,7 +243,7 @@ def _check_missing_and_unknown(attribute: Attribute) -> None:
         raise refusal(name, "'other' names a category it does not have", 'Write unknown = "other" as well.')
 
 
-def _check_labels_differ(attribute: Attribute, normal: Mapping[str, Any]) -> None:
+def _check_labels_differ(attribute: Declaration, normal: Mapping[str, Any]) -> None:
     if attribute.kind == "integer":  # the range may be wide: only ask whether the one label is inside
         taken = {attribute.other} if _is_integer_label(attribute.other, normal["low"], normal["high"]) else set()
     elif attribute.kind == "boolean":
@@ -243,7 +261,7 @@ def _check_labels_differ(attribute: Attribute, normal: Mapping[str, Any]) -> Non
         raise refusal(attribute.name, "the label of 'other' is already a value", fix)
 
 
-def _check_public(attribute: Attribute, derived_from: tuple[str, ...]) -> None:
+def _check_public(attribute: Declaration, derived_from: tuple[str, ...]) -> None:
     if not isinstance(attribute.public, bool):
         raise refusal(attribute.name, "'public' must be true or false", "Write public = true.")
     if not isinstance(attribute.note, str):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nabladp.tables.check import check_table
 from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
 from nabladp.tables.decode import alike, decode, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
+from nabladp.tables.opening import check_table, column_types, open_table
 from nabladp.tables.spark import check_spark
-from nabladp.tables.table import Table, column_types, open_table
+from nabladp.tables.table import Table
 
 __all__ = [
     "CodedTable",

@@ -2,21 +2,224 @@
 
 from __future__ import annotations
 
+import csv
 import glob
+import gzip
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from nabladp.errors import SourceError
-from nabladp.tables import scans
+from nabladp.tables import duck
 from nabladp.tables.duck import Batches
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
-from nabladp.tables.scans import Scan, scan_file, scan_query
 from nabladp.tables.spark import SparkFrame, is_spark, read_spark
+
+# ---- files and queries as scans --------------------------------------------------------------------------------------
+
+LONGEST_HEADER = 1 << 22
+_DELIMITERS = (",", ";", "\t", "|")
+_ENDINGS = ("csv", "tsv", "parquet", "pq", "json", "ndjson", "jsonl")
+_NAMES = ".csv, .tsv, .parquet, .json or .ndjson (text also with .gz)"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A table expression for DuckDB. ``columns`` are its names in order; SQL refers to them by position only, so names
+    may hold anything. ``typed`` is the same with types guessed, for drafting a schema."""
+
+    what: str
+    relation: str
+    columns: tuple[str, ...]
+    typed: str
+    header_is_text: bool = False  # a first line of text, which might be a row by mistake
+    folder: str = ""  # where the paths inside a query start
+    rows: int | None = None  # where the file says so without being read
+    keeps_order: bool = True  # a file does; a query that groups returns its rows in another order each time
+
+
+def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
+    """``expected`` are names the table should have; they help to tell a CSV file's delimiter."""
+    what = f"The file {str(path)!r}"
+    if path.is_dir():
+        fix = f"Give a file, or a glob such as {str(path / '*.parquet')!r}."
+        raise SourceError(f"{str(path)!r} is a folder, not a table.", fix=fix, path=str(path))
+    ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if ending not in _ENDINGS:
+        raise SourceError(f"{what} is of no known kind.", fix=f"Its name should end in {_NAMES}.", path=str(path))
+    try:
+        with path.open("rb"):
+            pass
+        if ending in ("csv", "tsv"):
+            return _csv(path, what, expected)
+        return _parquet(path, what) if ending in ("parquet", "pq") else _json(path, what)
+    except UnicodeDecodeError:
+        raise SourceError(f"{what} is not UTF-8 text.", fix=duck.CONVERT, path=str(path)) from None
+    except (EOFError, gzip.BadGzipFile, pa.ArrowInvalid):
+        fix = "Check that it is complete and of the kind its name says."
+        raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
+    except SourceError:
+        raise
+    except OSError as error:
+        reason = error.strerror or "it is damaged"
+        raise SourceError(f"{what} cannot be opened: {reason}.", fix="Check its permissions.", path=str(path)) from None
+
+
+def scan_query(query: str, folder: str = "") -> Scan:
+    """A query that only selects. It must give the same rows each time it is run, each made from one person's data."""
+    what = "The query"
+    with duck.connection(folder) as database:
+        try:
+            statements = database.extract_statements(query)
+            if len(statements) != 1 or statements[0].type.name != "SELECT":
+                raise SourceError("The query must only select.", fix="Give a single SELECT statement.")
+            columns = tuple(database.sql(query).columns)
+        except Exception as error:
+            fault = duck.readable(error, what)
+            raise fault from None
+    relation = f"({query.strip().rstrip(';')}\n)"  # the line break ends a comment at the end
+    return Scan(what, relation, columns, relation, folder=folder, keeps_order=False)
+
+
+def _csv(path: Path, what: str, expected: frozenset[str]) -> Scan:
+    lines = _first_lines(path)
+    if any("\0" in line for line in lines):
+        raise SourceError(f"{what} is not a text file.", fix="Give a CSV file in UTF-8.", path=str(path))
+    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    delimiter, columns = _header(lines, ("\t",) if tabs else _DELIMITERS, expected)
+    if not columns:
+        fix = "Give a file whose first line names the columns, with quotes that are closed."
+        raise SourceError(f"{what} has no header.", fix=fix, path=str(path))
+    options = f"header=true, delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, encoding='utf-8'"
+    options += _compression(path)
+    names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns)))
+    text = f"auto_detect=false, nullstr='', allow_quoted_nulls=true, comment='', columns={{{names}}}"
+    where = _location(path)
+    return Scan(what, f"read_csv({where}, {options}, {text})", columns, f"read_csv({where}, {options})", True)
+
+
+def _first_lines(path: Path) -> list[str]:
+    """The first record as decoded lines; only that much is read, whatever the rest holds."""
+    opened: IO[bytes]
+    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as opened:  # type: ignore[assignment]
+        lines: list[str] = []
+        quotes = 0
+        while line := opened.readline(LONGEST_HEADER):
+            lines.append(line.decode("utf-8-sig" if not lines else "utf-8"))
+            quotes += lines[-1].count('"')
+            if quotes % 2 == 0 or len(lines) > 1000:  # a quoted name may run over lines
+                break
+    return lines
+
+
+def _header(lines: list[str], delimiters: Iterable[str], expected: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """The column names, by the delimiter that finds most of the expected ones, or else simply most."""
+    found = {by: _split(lines, by) for by in delimiters}
+    best = max(found, key=lambda by: (len(expected.intersection(found[by])), len(found[by])))
+    return best, found[best]
+
+
+def _split(lines: list[str], delimiter: str) -> tuple[str, ...]:
+    try:
+        return tuple(next(csv.reader(lines, delimiter=delimiter, strict=True), ()))
+    except csv.Error:  # quotes that make no sense with this delimiter
+        return ()
+
+
+def _parquet(path: Path, what: str) -> Scan:
+    facts = pq.read_metadata(path)
+    columns = tuple(facts.schema.to_arrow_schema().names)
+    relation = f"read_parquet({_location(path)}, binary_as_string=true)"
+    return Scan(what, relation, columns, relation, rows=facts.num_rows)
+
+
+def _json(path: Path, what: str) -> Scan:
+    """Every key of the first records is a column, read as text; a record without it has a null there."""
+    where = _location(path) + _compression(path)
+    typed = f"read_json({where}, map_inference_threshold=-1)"
+    with duck.connection() as database:
+        try:
+            columns = tuple(database.sql(f"select * from {typed}").columns)
+        except Exception as error:
+            fault = duck.readable(error, what)
+            raise fault from None
+    names = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in columns)
+    return Scan(what, f"read_json({where}, columns={{{names}}})", columns, typed)
+
+
+def _location(path: Path) -> str:
+    """A path as SQL text, taken literally: signs of a glob are escaped."""
+    escaped = "".join(f"[{sign}]" if sign in "*?[" else sign for sign in os.fspath(path))
+    return literal(escaped) + ", hive_partitioning=false"
+
+
+def _compression(path: Path) -> str:
+    return f", compression='{'gzip' if path.name.lower().endswith('.gz') else 'none'}'"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# Reading scans
+
+
+def count(scans: Sequence[Scan]) -> int:
+    queries = [(f"select count(*) as n from {scan.relation}", scan.what) for scan in scans]
+    return sum(batch.column(0)[0].as_py() for batch in duck.stream(queries, 1, _folder(scans)))
+
+
+def rows(scans: Sequence[Scan], names: tuple[str, ...], ordered: bool = False) -> duck.Batches:
+    """All rows of all scans, with the columns of these names; ``ordered``: as they stand in a file."""
+    queries = [(_select(scan, names), scan.what) for scan in scans]
+    for batch in duck.stream(queries, duck.batch_rows(len(names)), _folder(scans), ordered):
+        yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
+
+
+def _folder(scans: Sequence[Scan]) -> str:
+    """Only a query has one, and a query stands alone."""
+    return scans[0].folder if scans else ""
+
+
+def _select(scan: Scan, names: tuple[str, ...]) -> str:
+    places = {name: i for i, name in enumerate(scan.columns)}
+    chosen = ", ".join(f"c{places[name]}" for name in names)
+    aliases = ", ".join(f"c{i}" for i in range(len(scan.columns)))
+    return f"select {chosen} from {scan.relation} as t({aliases})"
+
+
+def type_words(scan: Scan) -> list[str]:
+    """A word for the type of each column, from the file's own types or, for text, a sample."""
+    with duck.connection(scan.folder) as database:
+        try:
+            types = [str(kind).upper() for kind in database.sql(f"select * from {scan.typed}").types]
+        except Exception as error:
+            fault = duck.readable(error, scan.what)
+            raise fault from None
+    if len(types) != len(scan.columns):
+        return ["text"] * len(scan.columns)
+    return [next((word for starts, word in _WORDS if kind.startswith(starts)), "text") for kind in types]
+
+
+_WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+        "integer",
+    ),
+    (("UHUGEINT",), "integer"),
+    (("FLOAT", "DOUBLE", "DECIMAL"), "real"),
+    (("BOOLEAN",), "boolean"),
+    (("DATE", "TIMESTAMP"), "date"),
+)
+
+
+# ---- sources ---------------------------------------------------------------------------------------------------------
 
 _ADDRESS = re.compile(r"://|\bpassword\s*=", re.IGNORECASE)
 _QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
@@ -60,7 +263,7 @@ class ScanSource:
         return ((scan.what, scan.columns, scan.header_is_text) for scan in self.scans)
 
     def type_words(self) -> list[str]:
-        return scans.type_words(self.scans[0])
+        return type_words(self.scans[0])
 
     def known_count(self) -> int | None:
         known = [scan.rows for scan in self.scans]
@@ -68,10 +271,10 @@ class ScanSource:
 
     def count(self) -> int:
         known = self.known_count()
-        return scans.count(self.scans) if known is None else known
+        return count(self.scans) if known is None else known
 
     def batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
-        return scans.rows(self.scans, names, ordered)
+        return rows(self.scans, names, ordered)
 
 
 def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str = "") -> Source:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +17,7 @@ from nabladp.tables.counts import CodedRows, Progress, wrong_number_of_rows
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
 from nabladp.tables.encode import Codes, Encoder, code_type
 from nabladp.tables.kernels import Kernel
-from nabladp.tables.sources import Source, open_source
-from nabladp.tables.spark import SparkFrame
+from nabladp.tables.sources import Source
 
 KEPT_BYTES = 32 << 20  # codes of files up to this size stay in memory after the first pass
 
@@ -154,56 +149,9 @@ def _batch(columns: Mapping[str, Codes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(codes) for codes in columns.values()], names=list(columns))
 
 
-def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
-    """Open a CSV, Parquet or JSON file, a glob of them, a DuckDB query, a pandas, polars or Arrow table, or a Spark
-    DataFrame (or the ``source`` of a plan that names a Spark reader).
-
-    Checks that it can be read and has the columns of the schema, and reads no rows (of JSON, the names in the first
-    records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is
-    counted. ``folder`` is where relative paths inside a query start. Each row of a query must be made from one person's
-    data alone, and who is in it must not depend on a protected attribute: no such filter, window, limit or sample.
-    """
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
-        raise DataError("The number of rows must be a whole number above zero.", fix="Leave it out to have it counted.")
-    opened = open_source(source, frozenset(schema.names), str(folder))
-    for what, columns, is_text in opened.headers():
-        _check_columns(what, columns, is_text, schema)
-    if rows is not None and (known := opened.known_count()) not in (None, rows):
-        raise other_number_of_rows(rows, known)
-    if isinstance(opened, SparkFrame):
-        from nabladp.tables.spark.table import SparkTable  # which builds on this module
-
-        return SparkTable(opened, schema, rows)
-    return Table(opened, schema, rows)
-
-
 def other_number_of_rows(declared: int, known: int | None) -> DataError:
     return DataError(
         f"The table has {known:,} rows, but the number of rows is given as {declared:,}.",
         fix=f"Write rows = {known}, or remove 'rows'.",
         rows=known,
     )
-
-
-def column_types(source: Any) -> list[tuple[str, str]]:
-    """Each column with a word for its type: ``integer``, ``real``, ``boolean``, ``date`` or ``text``."""
-    opened = open_source(source)
-    _, columns, _ = next(iter(opened.headers()))
-    return list(zip(columns, opened.type_words(), strict=True))
-
-
-def _check_columns(what: str, columns: Sequence[str], is_text: bool, schema: Schema) -> None:
-    times = Counter(columns)
-    for name in schema.names:
-        if times[name] > 1:
-            raise DataError(f"{what} has the column {name!r} twice.", fix="Rename or remove one.", column=name)
-    missing = [name for name in schema.names if name not in times]
-    if not missing:
-        return
-    if is_text and len(missing) == len(schema):  # perhaps no header at all: then its first line is a person
-        fix = "Put the column names into the first line, as the schema writes them."
-        raise DataError(f"{what} names no column of the schema in its first line.", fix=fix, columns=missing)
-    near = difflib.get_close_matches(missing[0], times, n=1)
-    fix = f"Did you mean {near[0]!r}?" if near else "Correct its name in the schema, or remove it there."
-    more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-    raise DataError(f"{what} has no column {missing[0]!r}{more}.", fix=fix, column=missing[0], columns=missing)

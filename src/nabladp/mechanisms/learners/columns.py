@@ -14,7 +14,7 @@ from nabladp.arrays import Integers
 from nabladp.errors import DataError, MechanismError, SourceError
 from nabladp.schema import Schema
 from nabladp.tables import Encoder, decode
-from nabladp.tables.objects import object_texts
+from nabladp.tables.memory import object_texts
 from nabladp.tables.sources import open_source
 
 

@@ -18,7 +18,7 @@ from nabladp.schema import Schema
 from nabladp.tables.duck import batch_rows
 from nabladp.tables.encode import Encoder, encode_column
 from nabladp.tables.kernels import Kernel, Total
-from nabladp.tables.spark.records import error_of, fault_of, record
+from nabladp.tables.spark.shipping import error_of, fault_of, record
 
 _KEPT_BYTES = 1 << 20  # of codes in a record
 Batches = Iterator[pa.RecordBatch]

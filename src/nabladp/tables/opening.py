@@ -1,16 +1,73 @@
-"""A whole table against its schema: every column at fault, with the rule it breaks and what to do about it."""
+"""Opening a table, which reads no rows; and a whole table against its schema."""
 
 from __future__ import annotations
 
+import difflib
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from nabladp.errors import DataError
+from nabladp.schema import Schema
 from nabladp.tables.encode import Finding, encode_column
+from nabladp.tables.sources import open_source
+from nabladp.tables.spark import SparkFrame
 from nabladp.tables.spark.table import SparkTable
-from nabladp.tables.table import Table
+from nabladp.tables.table import Table, other_number_of_rows
+
+# ---- opening ---------------------------------------------------------------------------------------------------------
+
+
+def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
+    """Open a CSV, Parquet or JSON file, a glob of them, a DuckDB query, a pandas, polars or Arrow table, or a Spark
+    DataFrame (or the ``source`` of a plan that names a Spark reader).
+
+    Checks that it can be read and has the columns of the schema, and reads no rows (of JSON, the names in the first
+    records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is
+    counted. ``folder`` is where relative paths inside a query start. Each row of a query must be made from one person's
+    data alone, and who is in it must not depend on a protected attribute: no such filter, window, limit or sample.
+    """
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+        raise DataError("The number of rows must be a whole number above zero.", fix="Leave it out to have it counted.")
+    opened = open_source(source, frozenset(schema.names), str(folder))
+    for what, columns, is_text in opened.headers():
+        _check_columns(what, columns, is_text, schema)
+    if rows is not None and (known := opened.known_count()) not in (None, rows):
+        raise other_number_of_rows(rows, known)
+    if isinstance(opened, SparkFrame):
+        return SparkTable(opened, schema, rows)
+    return Table(opened, schema, rows)
+
+
+def column_types(source: Any) -> list[tuple[str, str]]:
+    """Each column with a word for its type: ``integer``, ``real``, ``boolean``, ``date`` or ``text``."""
+    opened = open_source(source)
+    _, columns, _ = next(iter(opened.headers()))
+    return list(zip(columns, opened.type_words(), strict=True))
+
+
+def _check_columns(what: str, columns: Sequence[str], is_text: bool, schema: Schema) -> None:
+    times = Counter(columns)
+    for name in schema.names:
+        if times[name] > 1:
+            raise DataError(f"{what} has the column {name!r} twice.", fix="Rename or remove one.", column=name)
+    missing = [name for name in schema.names if name not in times]
+    if not missing:
+        return
+    if is_text and len(missing) == len(schema):  # perhaps no header at all: then its first line is a person
+        fix = "Put the column names into the first line, as the schema writes them."
+        raise DataError(f"{what} names no column of the schema in its first line.", fix=fix, columns=missing)
+    near = difflib.get_close_matches(missing[0], times, n=1)
+    fix = f"Did you mean {near[0]!r}?" if near else "Correct its name in the schema, or remove it there."
+    more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
+    raise DataError(f"{what} has no column {missing[0]!r}{more}.", fix=fix, column=missing[0], columns=missing)
+
+
+# ---- every column against its schema ---------------------------------------------------------------------------------
 
 KEPT_ROWS = 1 << 20
 
