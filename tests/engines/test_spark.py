@@ -23,7 +23,7 @@ from nabladp.errors import DataError, MechanismError, MissingPart, NablaDPError,
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
-from nabladp.privacy import CDP, Budget
+from nabladp.privacy import CDP, Budget, Ledger
 from nabladp.release import Session
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import Marginals, PartOfRows, check_table, column_types, open_table
@@ -117,10 +117,11 @@ def test_rows_without_a_fixed_order_have_no_places_and_cost_nothing(spark: Any, 
     learner = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="response")
     learner.run(open_table(made, schema), NoiseSource.seeded(1))
     held = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="gaussian", holdout=0.2)
+    ledger = Ledger.create(tmp_path / "ledger.db", schema, Budget(per_attribute=CDP(3)))
     for shuffled in (made.repartition(3), made.repartition("a"), made.orderBy("y")):
         with pytest.raises(DataError, match="fixed order"):
             learner.run(open_table(shuffled, schema), NoiseSource.seeded(1))
-        session = Session(shuffled, schema, Budget(per_attribute=CDP(3)), tmp_path / "ledger.db", new_ledger=True)
+        session = Session(shuffled, schema, None, ledger)
         for mechanism in (learner, held):
             with pytest.raises(DataError, match="fixed order") as caught:
                 session.release(mechanism)
