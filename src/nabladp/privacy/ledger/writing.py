@@ -201,10 +201,10 @@ class Book(LedgerView):
         Where this user may void, they are voided and cost nothing. Where not (a curator on PostgreSQL), each gets an
         entry ``failed``: it still counts, and a grantor can void it.
         """
-        reason = checked_text(reason, "reason")
+        reason, listed = checked_text(reason, "reason"), list(reservations)
 
         def work(pen: Pen) -> list[Entry | int]:
-            failed = [self._reservation(pen.transaction, which) for which in reservations]
+            failed = [self._reservation(pen.transaction, which) for which in listed]
             if pen.transaction.may_void():
                 return [self._void(pen, reservation, reason) for reservation in failed]
             return [pen.add(Draft("failed", found.name, {"reason": reason}, found.seq)) for found in failed]
