@@ -55,7 +55,7 @@ class HeavyHittersError(ExpectedError):
             "… as a share of the rows": settings.certified / self.n,
             "… and its count is within ±": settings.count_error,
             "… all this with probability at least": 1 - settings.failure,
-            "… were the budget for the whole person": self.person,
+            "… at the same budget per person, rows": self.person,
             "lists of the tree, expected length at most": math.ceil(settings.expected_list),
             "levels of the tree": len(settings.levels),
             "memory in MB, at most": math.ceil(settings.memory / 2**20),

@@ -11,7 +11,7 @@ from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
 
-PERSON_LABEL = "… were the budget for the whole person, rows at least in the order of"
+PERSON_LABEL = "… at the same budget per person, rows at least of the order of"
 
 
 def least_units(schema: Schema, columns: Sequence[str], budget: BudgetValue, budgets: Mapping[str, BudgetValue]) -> int:

@@ -71,7 +71,7 @@ class ProjectionError(ExpectedError):
             "possible records": f"2^{self.log_records / math.log(2):.1f}",
             "hull": "exact" if self.exact else f"relaxed to {self.pieces:,} pieces that contain it",
             "noise scale of a count": self.attribute.scale,
-            "… were the budget per person": self.person.scale,
+            "… at the same budget per person": self.person.scale,
             "ε of a person over ε of an attribute": self.ratio,
         }
         if self.attribute.least is None or self.person.least is None:
@@ -80,7 +80,7 @@ class ProjectionError(ExpectedError):
         lines["… by the noise alone"] = math.sqrt(self.attribute.noise or 0)
         if self.attribute.hull is not None:
             lines["… by the hull"] = math.sqrt(self.attribute.hull)
-        return lines | {"… were the budget per person, at most": math.sqrt(self.person.least)}
+        return lines | {"… at the same budget per person, at most": math.sqrt(self.person.least)}
 
 
 def expected_error(calibration: Calibration, rho: float, pieces: Pieces, n: int) -> ProjectionError:
