@@ -295,7 +295,7 @@ def test_what_is_no_tree_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(MechanismError):
         Tree.from_json({"sizes": [2, 2]} | wrong)
     body = HeavyHitters(CDP(1)).plan(BITS, N).to_json()
-    with pytest.raises(MechanismError, match="no settings of a tree"):
+    with pytest.raises(MechanismError, match="must be the settings of a tree"):
         HeavyHitters(CDP(1), settings=body | {"tree": {"sizes": [2, 2]} | wrong})  # type: ignore[arg-type]
 
 

@@ -162,7 +162,7 @@ def test_budgets_that_buy_no_gaussian_noise_are_refused(budget: Any) -> None:
 def test_what_makes_no_sense_is_refused_before_anything_is_spent() -> None:
     with pytest.raises(MechanismError, match="hull"):
         Projection(CDP(1), Marginals(1), hull="convex")
-    with pytest.raises(BudgetError, match="maps"):
+    with pytest.raises(BudgetError, match="table of budgets"):
         Projection(CDP(1), Marginals(1), budgets=CDP(1))  # type: ignore[arg-type]
     with pytest.raises(MechanismError):
         Projection(CDP(1), "conjunctions")  # type: ignore[arg-type]

@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file
+from nabladp.displayed import Stage
 from nabladp.errors import NablaDPError, PlanError, SourceError, shown, suggestion
 from nabladp.mechanisms import Mechanism, mechanism_class
-from nabladp.mechanisms.options import MOST_ROWS
+from nabladp.mechanisms.mechanism import MOST_ROWS
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending, no_ledger
-from nabladp.privacy.ledger.limits import check_limits, check_same_budget, cost_of, keys_of, widened
+from nabladp.privacy.ledger.limits import check_limits, check_same_budget, limit_requests, widened
 from nabladp.release.books import open_existing
 from nabladp.release.cost import DELTA, Cost, price, without_rows
 from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
+from nabladp.release.publish import Announce, Published, unwatched
 from nabladp.release.record import Release
 from nabladp.release.session import Session
-from nabladp.release.watched import Stage
 from nabladp.schema import Schema
 from nabladp.tables import Table, check_spark, open_table
 
@@ -132,9 +133,8 @@ class Plan:
         ready = [(name, mechanism) for name, mechanism in self.releases if name not in waiting]
         guarantee, _ = price(ready, self.schema, rows or 0, self.rows_per_person)
         standing = self._unspent()
-        keys = keys_of(Universe.of(self.schema), [line.limit for line in standing])
         with naming_largest(self.releases, self.schema, rows, self.rows_per_person, lambda: standing):
-            check_limits(standing, cost_of(guarantee, keys), keys, "The plan")
+            check_limits(limit_requests(standing, guarantee), "The plan")
 
     def session(self, noise: NoiseSource | None = None, *, new_ledger: bool = False) -> Session:
         return self._session(self._table(), noise, new_ledger)
@@ -167,6 +167,18 @@ class Plan:
 
         ``new_ledger`` creates the ledger, which must not exist yet; without it, it must.
         """
+        return list(self.publish(to, test_seed=test_seed, stage=stage, new_ledger=new_ledger).warn().releases)
+
+    def publish(
+        self,
+        to: str | Path | None = None,
+        *,
+        test_seed: int | None = None,
+        stage: Stage | None = None,
+        announce: Announce = unwatched,
+        new_ledger: bool = False,
+    ) -> Published:
+        """:meth:`run`, with what became of the report; ``announce`` is called before that is written."""
         noise = None if test_seed is None else NoiseSource.seeded(test_seed)
         if not new_ledger and not self.has_ledger():
             raise no_ledger(Ledger.label_of(self.ledger))
@@ -174,12 +186,11 @@ class Plan:
             self._check_affordable(self.rows)
         table = self._table()
         if new_ledger and without_rows(self.releases, self.rows):
-            if stage is not None:
-                stage("counting rows", 0, 0)
+            (stage or unwatched)("counting rows", 0, 0)
             self._check_affordable(table.n)  # public, and all that is read before the reservation
         session = self._session(table, noise, new_ledger)
         try:
-            return session.release_all(self.releases, self.out if to is None else to, stage)
+            return session.publish(self.releases, self.out if to is None else to, stage, announce)
         finally:
             session.ledger.close()
 
@@ -211,36 +222,15 @@ def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, number: int) -> Mechanism:
     """Refuses unknown attributes and tables too large before anything happens."""
     try:
-        return _bound(kind, options, schema)
+        mechanism = mechanism_class(kind).from_plan(options)
+        mechanism.reads(schema)
     except NablaDPError:
         raise
     except _FOREIGN:
-        named = _mistyped(kind, options, schema)
-        what = "An option" if named is None else f"The option {named!r}"
         raise PlanError(
-            f"{what} of [[release]] number {number} ({kind}) has the wrong type.", fix="See the plan reference."
+            f"An option of [[release]] number {number} ({kind}) has the wrong type.", fix="See the plan reference."
         ) from None
-
-
-def _bound(kind: str, options: Mapping[str, Any], schema: Schema) -> Mechanism:
-    mechanism = mechanism_class(kind).from_plan(options)
-    mechanism.reads(schema)
     return mechanism
-
-
-def _mistyped(kind: str, options: Mapping[str, Any], schema: Schema) -> str | None:
-    """The option without which the others are understood; what may not be left out is checked by the mechanism."""
-    for name in options:
-        try:
-            _bound(kind, {other: value for other, value in options.items() if other != name}, schema)
-        except PlanError:
-            continue  # it is needed
-        except NablaDPError:
-            return name
-        except _FOREIGN:
-            continue
-        return name
-    return None
 
 
 def _adversaries(data: Mapping[str, Any], schema: Schema) -> dict[str, tuple[str, ...]]:

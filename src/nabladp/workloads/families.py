@@ -64,6 +64,9 @@ class Marginals(Family):
             for chosen, own in zip(sets, weights, strict=True)
         ]
 
+    def named(self) -> tuple[str, ...]:
+        return (*(self.over or ()), *(name for chosen in self.sets or () for name in chosen))
+
     def curve(self, schema: Schema) -> Curve | None:
         if self.k is None or (found := _free(schema, self.over)) is None:
             return None
@@ -105,6 +108,9 @@ class Conjunctions(Family):
             groups.append(Group(chosen, len(asked), self.weight, touch(chosen, amounts), cells=asked))
         return groups
 
+    def named(self) -> tuple[str, ...]:
+        return self.over or ()
+
     def curve(self, schema: Schema) -> Curve | None:
         if self.signed:
             return self._all_cells.curve(schema)
@@ -142,6 +148,9 @@ class Parities(Family):
             text = f"parity of {', '.join(chosen)}"
             groups.append(Group(chosen, 1, self.weight, touch(chosen, amounts), odd, texts=(text,)))
         return groups
+
+    def named(self) -> tuple[str, ...]:
+        return self.over or ()
 
     def curve(self, schema: Schema) -> Curve | None:
         if (found := _free(schema, self.over)) is None:

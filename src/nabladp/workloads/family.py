@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from operator import add
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from nabladp.checks import expect
 from nabladp.errors import MechanismError
@@ -18,14 +18,23 @@ from nabladp.workloads.shift import Curve
 Self = TypeVar("Self", bound="Family")
 
 
-class Workload(Protocol):
+class Workload(ABC):
     """Queries that do not yet know their schema."""
 
-    def bind(self, schema: Schema) -> Queries: ...
-    def to_json(self) -> Any: ...
+    @abstractmethod
+    def bind(self, schema: Schema) -> Queries:
+        """The queries on this schema."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """In the form of a plan file."""
+
+    @abstractmethod
+    def named(self) -> tuple[str, ...]:
+        """The attributes that it names itself; it may ask about others too."""
 
 
-class Family(ABC):
+class Family(Workload):
     """A weight, union with ``+``, a larger weight with ``*``."""
 
     kind: str
@@ -58,7 +67,7 @@ class Family(ABC):
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(Workload):
     """Several families asked together; their weights say which matter more."""
 
     parts: tuple[Family, ...]
@@ -91,6 +100,9 @@ class Union:
     def to_json(self) -> list[Any]:
         return [part.to_json() for part in self.parts]
 
+    def named(self) -> tuple[str, ...]:
+        return tuple(name for part in self.parts for name in part.named())
+
 
 def no_workload() -> MechanismError:
     return MechanismError(
@@ -100,6 +112,4 @@ def no_workload() -> MechanismError:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(part) for part in value]
-    return value.to_json() if hasattr(value, "to_json") else value
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value

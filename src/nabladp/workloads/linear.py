@@ -111,3 +111,9 @@ class LinearQueries(Family):
             texts = tuple(text for _, text in together)
             groups.append(Group(attributes, len(values), weight * self.weight, shift, values, grid, texts))
         return groups
+
+    def named(self) -> tuple[str, ...]:
+        return tuple(name for query in self.each for name in query.attributes)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"each": [query.to_json() for query in self.each]}

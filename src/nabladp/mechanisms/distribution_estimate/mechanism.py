@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nabladp.mechanisms.distribution_estimate.chances import Chances
 from nabladp.mechanisms.distribution_estimate.errors import EstimateError, smallest_error
 from nabladp.mechanisms.distribution_estimate.estimate import Distribution
-from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, histogram_for, take_checked
-from nabladp.mechanisms.heavy_hitters.settings import Settings
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records
-from nabladp.mechanisms.options import check_asked, plan_options
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Settings, check_notion
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Names, Share
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.values import BudgetValue
@@ -35,24 +36,39 @@ class DistributionEstimate(Mechanism):
     speak of a population assume that rows were drawn from it independently.
     """
 
-    budget: BudgetValue
-    over: tuple[str, ...] | None = None
-    notion: str = "cdp"
-    failure: float = 0.05
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-    memory_mb: int = 4096
-    settings: Settings | None = None
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    over: tuple[str, ...] | None = field(
+        default=None, metadata=parameter(Names(), "The attributes to combine; by default all that are not derived.")
+    )
+    notion: str = field(default="cdp", metadata=NOTION)
+    failure: float = field(
+        default=0.05, metadata=parameter(Share(), "The probability with which the bound on the error may fail.")
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets(), "Attributes with a budget other than `budget`.")
+    )
+    memory_mb: int = field(default=4096, metadata=MEMORY)
+    settings: Settings | None = field(default=None, metadata=SETTINGS)
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        take_checked(self, self.histogram)
+        super().__post_init__()
+        check_notion(self.notion, self.budget, self.budgets, self.settings)
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
     @property
     def histogram(self) -> HeavyHitters:
         """The one look at the data, with the whole budget."""
-        return histogram_for(self, self.over)  # [one-histogram]
+        return HeavyHitters(  # [one-histogram]
+            self.budget,
+            over=self.over,
+            notion=self.notion,
+            failure=self.failure,
+            budgets=self.budgets,
+            memory_mb=self.memory_mb,
+            settings=self.settings,
+        )
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
         check_asked(schema)
@@ -91,14 +107,7 @@ class DistributionEstimate(Mechanism):
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         return self.histogram.hard_pairs(attributes)
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> DistributionEstimate:
-        return cls(**plan_options(cls, options, "budget"))
-
-    def to_json(self) -> dict[str, Any]:
-        return self.histogram.to_json()
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Distribution:

@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.errors import DataError, DomainTooLarge, MechanismError, UnknownAttribute
+from nabladp.mechanisms.kinds import Table
+from nabladp.mechanisms.parameters import parameter
 from nabladp.schema import Attribute, Schema
 from nabladp.workloads.options import names_once
 
 Encoding = str | int
 ENCODINGS = ("onehot", "bits", "thermometer")
+ENCODE = parameter(Table("encodings", '{ age = "thermometer" }'), "Which ±1 columns an attribute becomes.")
 INTERCEPT = "(intercept)"
 FEW_VALUES = 16  # ordered attributes with more declared values are cut into so many ranges, unless told otherwise
 MOST_COLUMNS = 2048

@@ -12,18 +12,18 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.calibration import Calibration, calibrate, moved
-from nabladp.mechanisms.gram_matrix.columns import Encoding, SignedColumns
+from nabladp.mechanisms.gram_matrix.columns import ENCODE, Encoding, SignedColumns
 from nabladp.mechanisms.gram_matrix.kernel import Disagreements
 from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
-from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records
-from nabladp.mechanisms.options import check_asked, concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Name, Names
+from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, limit_units
 from nabladp.schema import Schema
-from nabladp.workloads.options import names_once
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -75,21 +75,18 @@ class GramMatrix(Mechanism):
     Assumed: the number of rows is public and one row is one person (PROOF.md).
     """
 
-    budget: BudgetValue
-    over: tuple[str, ...] | None = None
-    encode: Mapping[str, Encoding] = field(default_factory=dict)
-    label: str | None = None
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
-        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
-        if self.over is not None:
-            object.__setattr__(self, "over", names_once(self.over))
-        if not isinstance(self.encode, Mapping):
-            raise MechanismError("'encode' maps attributes to encodings.", fix="Write encode = {'age': 'thermometer'}.")
-        if self.label is not None and not isinstance(self.label, str):
-            raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    over: tuple[str, ...] | None = field(
+        default=None, metadata=parameter(Names(), "The attributes; by default all that are not derived.")
+    )
+    encode: Mapping[str, Encoding] = field(default_factory=dict, metadata=ENCODE)
+    label: str | None = field(
+        default=None,
+        metadata=parameter(Name(), "A two-valued attribute whose products get noise of their own where that helps."),
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets("gaussian"), "Attributes with a budget other than `budget`.")
+    )
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -173,23 +170,7 @@ class GramMatrix(Mechanism):
         for."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> GramMatrix:
-        return cls(**plan_options(cls, options, "budget"))
-
-    def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json()}
-        if self.over is not None:
-            body["over"] = list(self.over)
-        if self.encode:
-            body["encode"] = dict(self.encode)
-        if self.label is not None:
-            body["label"] = self.label
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        return body
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> NoisyGram:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nabladp.checks import is_number, is_share
 from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.heavy_hitters.engine.finding import check, find
@@ -19,21 +18,20 @@ from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.mechanisms.heavy_hitters.output_distribution import exact_law
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
-from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records
-from nabladp.mechanisms.options import BUYS, MOST_MEGABYTES, by_attribute, check_asked, choice, plan_options, typed
+from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Notion, Settings, check_notion
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Flag, Names, Share
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, Pure, Rho
 from nabladp.schema import Schema
-from nabladp.workloads.options import names_once
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-NOTIONS = ("cdp", "pure")
 _WITHIN = 1 - 1e-9  # of a budget is planned for, so that costs rounded up still fit
 
 
@@ -52,48 +50,38 @@ class HeavyHitters(Mechanism):
     the number of rows is public and one row is one person.
     """
 
-    budget: BudgetValue
-    over: tuple[str, ...] | None = None
-    notion: str = "cdp"
-    failure: float = 0.05
-    frequency: float | None = None
-    count_share: float | None = None
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-    lists: bool = False
-    memory_mb: int = 4096
-    settings: Settings | None = None
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    over: tuple[str, ...] | None = field(
+        default=None, metadata=parameter(Names(), "The attributes to combine; by default all that are not derived.")
+    )
+    notion: str = field(default="cdp", metadata=NOTION)
+    failure: float = field(
+        default=0.05, metadata=parameter(Share(), "The probability with which the certificate may fail.")
+    )
+    frequency: float | None = field(
+        default=None, metadata=parameter(Share(), "Certifies only combinations with at least this share of the rows.")
+    )
+    count_share: float | None = field(
+        default=None, metadata=parameter(Share(), "The share of a pure budget that the counts get.")
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets(), "Attributes with a budget other than `budget`.")
+    )
+    lists: bool = field(
+        default=False,
+        metadata=parameter(Flag(), "Whether to publish also what every node of the tree listed.", stored="changed"),
+    )
+    memory_mb: int = field(default=4096, metadata=MEMORY)
+    settings: Settings | None = field(default=None, metadata=SETTINGS)
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        choice(self.notion, NOTIONS, "notion", "Use 'cdp' or 'pure'.")
-        object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
-        checked = {
-            name: self._fitting(value, f"budget of {name!r}") for name, value in by_attribute(self.budgets).items()
-        }
-        object.__setattr__(self, "budgets", checked)
-        if self.over is not None:
-            object.__setattr__(self, "over", names_once(self.over))
-        for name in ("failure", "frequency", "count_share"):
-            value = getattr(self, name)
-            if not (value is None and name != "failure") and not is_share(value):
-                raise MechanismError(f"{name!r} is a share strictly between 0 and 1.", fix="Try 0.05.")
-            object.__setattr__(self, name, None if value is None else float(value))
+        super().__post_init__()
+        check_notion(self.notion, self.budget, self.budgets, self.settings)
         if self.count_share is not None and self.notion == "cdp":
             raise MechanismError(
                 "'count_share' goes with notion = 'pure'.", fix="The concentrated tree's counts cost nothing more."
             )
-        if not is_number(self.memory_mb) or not 1 <= self.memory_mb <= MOST_MEGABYTES:
-            raise MechanismError(f"'memory_mb' is a number of megabytes, up to {MOST_MEGABYTES:,}.", fix="Try 4096.")
-        if not isinstance(self.lists, bool):
-            raise MechanismError("'lists' is true or false.", fix="Write lists = true.")
-        object.__setattr__(self, "settings", _settings(self.settings, self.notion))
-
-    def _fitting(self, value: Any, what: str) -> BudgetValue:
-        found = typed(value, what)
-        if found.pure != (self.notion == "pure"):
-            fix = f"Use {BUYS[self.notion == 'pure']}."
-            raise BudgetError(f"notion = {self.notion!r} cannot be bought with this {what}.", fix=fix)
-        return found
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -172,42 +160,11 @@ class HeavyHitters(Mechanism):
         """All rows alike but for T: a string just at a threshold loses a row to another one."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> HeavyHitters:
-        return cls(**plan_options(cls, options, "budget"))
-
-    def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "notion": self.notion, "failure": self.failure}
-        body["memory_mb"] = self.memory_mb
-        for name in ("frequency", "count_share"):
-            if (value := getattr(self, name)) is not None:
-                body[name] = value
-        if self.over is not None:
-            body["over"] = list(self.over)
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        if self.settings is not None:
-            body["settings"] = self.settings.to_json()
-        return body | ({"lists": True} if self.lists else {})
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> HeavyList:
         return HeavyList.from_json(data, schema)
-
-
-def histogram_for(mechanism: Any, over: tuple[str, ...] | None) -> HeavyHitters:
-    """What another mechanism counts with: its budget, and all its options that have a name here."""
-    known = [option.name for option in fields(HeavyHitters) if option.name != "over"]
-    return HeavyHitters(over=over, **{name: getattr(mechanism, name) for name in known if hasattr(mechanism, name)})
-
-
-def take_checked(mechanism: Any, checked: HeavyHitters) -> None:
-    """The options that another mechanism shares with this one, in the form in which they were checked."""
-    for name in ("budget", "over", "budgets", "settings", "failure", "memory_mb"):
-        if hasattr(mechanism, name):
-            object.__setattr__(mechanism, name, getattr(checked, name))
 
 
 def lists_cost(universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
@@ -242,16 +199,3 @@ def _planned(
         if isinstance(error, NablaDPError):
             raise
         raise MechanismError(str(error), fix="Raise the budget, or look among fewer attributes.") from None
-
-
-def _settings(value: Any, notion: str) -> Settings | None:
-    if value is None or isinstance(value, Settings):
-        found = value
-    else:
-        try:
-            found = Settings.from_json(value)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
-            raise MechanismError("These are no settings of a tree.", fix="Take them from a release's values.") from None
-    if found is not None and found.notion != notion:
-        raise MechanismError("The settings are of the other notion.", fix=f"Write notion = {found.notion!r}.")
-    return found

@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
+from nabladp.mechanisms.kinds import MOST_MEGABYTES, Choice, Number, check_all_support
+from nabladp.mechanisms.parameters import Kind, Parameter, parameter
+from nabladp.privacy.values import BudgetValue
 
 Notion = Literal["pure", "cdp"]
 _PLAIN = (
@@ -88,3 +91,40 @@ class Settings:
 
 def _wrong(what: str) -> MechanismError:
     return MechanismError(what, fix="Take settings from `plan`, or from a release's values.")
+
+
+# ---- parameters that several mechanisms share ------------------------------------------------------------------------
+
+
+class SettingsKind(Kind):
+    takes = "the settings of a tree"
+    example = "{ … }"
+
+    def checked(self, value: Any, declared: Parameter) -> Settings:
+        if isinstance(value, Settings):
+            return value
+        try:
+            return Settings.from_json(value)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            raise MechanismError(
+                f"{declared.name!r} must be {self.takes}.", fix="Take them from a release's values."
+            ) from None
+
+    def stored(self, value: Settings) -> dict[str, Any]:
+        return value.to_json()
+
+
+NOTION = parameter(Choice("cdp", "pure"), "The kind of guarantee: concentrated, or pure for a Pure budget.")
+MEMORY = parameter(
+    Number(1, MOST_MEGABYTES, of="megabytes"),
+    "The memory of a run; one that might need more is refused before anything is spent.",
+)
+SETTINGS = parameter(SettingsKind(), "The settings of a tree, in place of the planner's.")
+
+
+def check_notion(
+    notion: str, budget: BudgetValue, budgets: Mapping[str, BudgetValue], settings: Settings | None = None
+) -> None:
+    check_all_support(budget, budgets, notion == "pure", f"notion = {notion!r}")
+    if settings is not None and settings.notion != notion:
+        raise MechanismError("The settings are of the other notion.", fix=f"Write notion = {settings.notion!r}.")

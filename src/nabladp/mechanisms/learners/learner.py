@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
 
+from nabladp.mechanisms.kinds import Name, Names
 from nabladp.mechanisms.learners import columns
-from nabladp.mechanisms.mechanism import Mechanism, Records
-from nabladp.mechanisms.options import check_asked, plan_options
+from nabladp.mechanisms.mechanism import Mechanism, Records, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.schema import Schema
+
+LABEL = parameter(Name(), "The attribute to predict; it has two values.")
+FEATURES = parameter(Names(), "The features; by default all attributes that are not derived, but the label.")
 
 
 class Learner(Mechanism):
@@ -30,7 +33,3 @@ class Learner(Mechanism):
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """One row moves from one end to the other, or back: it leaves every prefix, or turns from right to wrong."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> Self:
-        return cls(**plan_options(cls, options, "budget", "label"))

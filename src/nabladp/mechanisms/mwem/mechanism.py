@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.checks import is_share
-from nabladp.errors import AuditError, BudgetError, DomainTooLarge, MechanismError
+from nabladp.errors import AuditError, BudgetError, DomainTooLarge
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.bin_positions import draw_bin_positions
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Share, Whole, WorkloadKind
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
 from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound, DistributionError
 from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
 from nabladp.mechanisms.mwem.setup import RunSetup, answer_scale
 from nabladp.mechanisms.mwem.updates import UPDATES, update_named
-from nabladp.mechanisms.options import check_asked, choice, concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
-from nabladp.workloads import Queries, Workload, as_workload
+from nabladp.workloads import Queries, Workload
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -57,35 +57,41 @@ class MWEM(Mechanism):
     answers, each limited to the queries picked. Assumed: the number of rows is public and one row is one person.
     """
 
-    budget: BudgetValue
-    workload: Workload
-    per_round: int | None = None
-    rounds: int | None = None
-    selection: float | Fraction = 0.5
-    update: str = "fit"
-    output: str | None = None
-    rows: int | None = None
-    seed: int = 0
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "workload", as_workload(self.workload))
-        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
-        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
-        for name, low, high in (("per_round", 1, 1 << 20), ("rounds", 1, MOST_ROUNDS), ("rows", 0, 1 << 28)):
-            value = getattr(self, name)
-            if value is not None and not _whole_between(value, low, high):
-                raise MechanismError(
-                    f"{name!r} must be a whole number from {low} to {high:,}.", fix="Correct it, or leave it out."
-                )
-        if not _whole_between(self.seed, 0, 1 << 62):
-            raise MechanismError("'seed' is a whole number of at least 0.", fix="It only says how blocks are cut.")
-        if not is_share(self.selection):
-            raise MechanismError("'selection' is a share between 0 and 1.", fix="Half is selection = 0.5.")
-        object.__setattr__(self, "selection", float(self.selection))  # as a plan file has it
-        choice(self.update, UPDATES, "update", "Use 'fit' or 'paper'.")
-        if self.output is not None:
-            choice(self.output, OUTPUTS, "output", "Use 'last' or 'average'.")
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    workload: Workload = field(metadata=parameter(WorkloadKind(), "The queries that the distribution should answer."))
+    per_round: int | None = field(
+        default=None,
+        metadata=parameter(
+            Whole(1, 1 << 20), "How many attribute-disjoint queries a round picks; by default as many as fit."
+        ),
+    )
+    rounds: int | None = field(
+        default=None,
+        metadata=parameter(Whole(1, MOST_ROUNDS), "How many rounds there are; by default the best by the bound."),
+    )
+    selection: float | Fraction = field(
+        default=0.5, metadata=parameter(Share(), "The share of the budget that picks queries; the rest answers them.")
+    )
+    update: str = field(
+        default="fit",
+        metadata=parameter(Choice(*UPDATES), "How a round learns: a fit to all measurements, or the paper's step."),
+    )
+    output: str | None = field(
+        default=None,
+        metadata=parameter(
+            Choice(*OUTPUTS), "Which distribution is released; by default the last of fit, else the average."
+        ),
+    )
+    rows: int | None = field(
+        default=None,
+        metadata=parameter(Whole(0, 1 << 28), "How many synthetic rows there are; by default as many as in the table."),
+    )
+    seed: int = field(
+        default=0, metadata=parameter(Whole(0, 1 << 62), "How more than 16 attributes are cut into blocks.")
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets("gaussian"), "Attributes with a budget other than `budget`.")
+    )
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -257,26 +263,8 @@ class MWEM(Mechanism):
         """Changing every attribute at once moves one query of each disjoint set."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> MWEM:
-        return cls(**plan_options(cls, options, "budget", "workload"))
-
-    def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "workload": self.workload.to_json()}
-        body |= {"selection": self.selection, "update": self.update, "seed": self.seed}
-        for name in ("per_round", "rounds", "output", "rows"):
-            if (value := getattr(self, name)) is not None:
-                body[name] = value
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        return body
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> FittedDistribution:
         return FittedDistribution.from_json(data, schema)
-
-
-def _whole_between(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

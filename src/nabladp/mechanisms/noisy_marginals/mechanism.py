@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp import checks
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate, least_scale, limited_by, source_units
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Sets, Weights, Whole, check_all_support
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
-from nabladp.mechanisms.options import BUYS, by_attribute, check_asked, choice, plan_options, typed
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT, exact
@@ -29,13 +29,6 @@ from nabladp.workloads import marginal_sets
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
-NOISE = ("gaussian", "laplace")
-_LISTS = {  # what a list looks like
-    "sets": 'sets = [["age", "sex"], ["income"]]',
-    "a set": 'sets = [["age", "sex"], ["income"]]',
-    "over": 'over = ["age", "sex"]',
-    "weights": "weights = [2, 1], one for each set in their order",
-}
 _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
 
 
@@ -51,45 +44,35 @@ class NoisyMarginals(Mechanism):
     person (`lem:composition`; PROOF.md).
     """
 
-    budget: BudgetValue
-    sets: tuple[tuple[str, ...], ...] | None = None
-    k: int | None = None
-    over: tuple[str, ...] | None = None
-    weights: tuple[float | Fraction, ...] | None = None
-    noise: str = "gaussian"
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    sets: tuple[tuple[str, ...], ...] | None = field(
+        default=None, metadata=parameter(Sets(), "The marginals, each a set of attributes; either these or `k`.")
+    )
+    k: int | None = field(default=None, metadata=parameter(Whole(1), "All marginals of so many attributes."))
+    over: tuple[str, ...] | None = field(
+        default=None,
+        metadata=parameter(Names(), "The attributes that `k` chooses from; by default all that are not derived."),
+    )
+    weights: tuple[float | Fraction, ...] | None = field(
+        default=None, metadata=parameter(Weights(), "How much each of the `sets` matters; by default all the same.")
+    )
+    noise: str = field(
+        default="gaussian",
+        metadata=parameter(
+            Choice("gaussian", "laplace"), "The noise: Gaussian takes a CDP, Rho or Approx budget, Laplace a Pure one."
+        ),
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets(), "Attributes with a budget other than `budget`.")
+    )
 
     def __post_init__(self) -> None:
-        choice(self.noise, NOISE, "noise", "Use 'gaussian' or 'laplace'.")
+        super().__post_init__()
         if (self.sets is None) == (self.k is None):
             raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
-        if self.sets is not None:
-            listed = _listing(self.sets, "sets")
-            chosen = tuple((s,) if isinstance(s, str) else checks.names(_listing(s, "a set"), "A set") for s in listed)
-            object.__setattr__(self, "sets", chosen)
-        if self.over is not None:
-            object.__setattr__(self, "over", checks.names(_listing(self.over, "over"), "'over'"))
-            if self.k is None:
-                raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
-        object.__setattr__(self, "budget", self._fitting(self.budget, "budget"))
-        checked = {
-            name: self._fitting(value, f"budget of {name!r}") for name, value in by_attribute(self.budgets).items()
-        }
-        object.__setattr__(self, "budgets", checked)
-        if self.weights is not None:
-            object.__setattr__(self, "weights", _listing(self.weights, "weights"))
-            for weight in self.weights:
-                if exact(weight, "a weight") <= 0:
-                    raise MechanismError("Every weight must be above zero.", fix="Leave unwanted sets out.")
-
-    def _fitting(self, value: Any, what: str) -> BudgetValue:
-        found = typed(value, what)
-        if found.pure != (self.noise == "laplace"):
-            raise BudgetError(
-                f"{self.noise.capitalize()} noise cannot be bought with this {what}.",
-                fix=f"Use {BUYS[self.noise == 'laplace']}.",
-            )
-        return found
+        if self.over is not None and self.k is None:
+            raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
+        check_all_support(self.budget, self.budgets, self.noise == "laplace", f"{self.noise.capitalize()} noise")
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -181,32 +164,8 @@ class NoisyMarginals(Mechanism):
         """Any change of T moves every marginal that meets T in exactly two cells: all pairs are equally hard."""
         return [({}, dict.fromkeys(attributes, 1))]
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> NoisyMarginals:
-        return cls(**plan_options(cls, options, "budget"))
-
-    def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "noise": self.noise}
-        if self.sets is not None:
-            body["sets"] = [list(chosen) for chosen in self.sets]
-        if self.k is not None:
-            body["k"] = self.k
-        if self.over is not None:
-            body["over"] = list(self.over)
-        if self.weights is not None:
-            body["weights"] = [float(weight) for weight in self.weights]
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        return body
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> MarginalTables:
         return MarginalTables.from_json(data, schema)
-
-
-def _listing(value: Any, what: str) -> tuple[Any, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise MechanismError(f"{what!r} must be a list.", fix=f"Write, for instance, {_LISTS[what]}.")
-    return checks.members(value, f"{what!r}", f"Write, for instance, {_LISTS[what]}.")

@@ -6,7 +6,7 @@ The proof is in PROOF.md beside this file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.allocation import limited_by, source_units
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records
-from nabladp.mechanisms.options import check_asked, choice, concentrated, concentrated_each, plan_options
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, WorkloadKind
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
 from nabladp.mechanisms.projection.calibration import Calibration, calibrate
 from nabladp.mechanisms.projection.error import ProjectionError, expected_error
@@ -26,7 +27,7 @@ from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
-from nabladp.workloads import Workload, as_workload
+from nabladp.workloads import Workload
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -48,16 +49,19 @@ class Projection(Mechanism):
     is one person (`thm:projection_mechanism`; PROOF.md).
     """
 
-    budget: BudgetValue
-    workload: Workload
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-    hull: str = "auto"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
-        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
-        object.__setattr__(self, "workload", as_workload(self.workload))
-        choice(self.hull, HULLS, "hull", "Use 'auto', 'exact' or 'blocks'.")
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    workload: Workload = field(metadata=parameter(WorkloadKind(), "The queries to answer."))
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets("gaussian"), "Attributes with a budget other than `budget`.")
+    )
+    hull: str = field(
+        default="auto",
+        metadata=parameter(
+            Choice(*HULLS),
+            "Where answers move to: the hull of all records, a relaxation made of blocks, or whichever is affordable.",
+            stored="changed",
+        ),
+    )
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -135,22 +139,12 @@ class Projection(Mechanism):
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """T all first values against all second ones, once with everything else at its first value and once at its
         second: the worst pairs for marginals, and for unsigned conjunctions on bits."""
-        others = [name for name in _named(self.workload) if name not in attributes]
+        others = [name for name in self.workload.named() if name not in attributes]
         changed = dict.fromkeys(attributes, 1)
         rest = dict.fromkeys(others, 1)
         return [({}, changed), *([(rest, rest | changed)] if rest else [])]
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> Projection:
-        return cls(**plan_options(cls, options, "budget", "workload"))
-
-    def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "workload": self.workload.to_json()}
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        return body | ({"hull": self.hull} if self.hull != "auto" else {})
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> ProjectedAnswers:
@@ -169,13 +163,3 @@ def _log_law(scale: float, n: int, most: int, count: int) -> Floats:
     if step == 1:
         return gaussian_log_pmf(scale, int(outcomes[0]) - count, int(outcomes[-1]) - count)
     return -(((outcomes - count) / scale) ** 2) / 2 + math.log(step / (scale * math.sqrt(2 * math.pi)))
-
-
-def _named(workload: Any) -> Iterator[str]:
-    """The columns that a workload names itself."""
-    for part in getattr(workload, "parts", (workload,)):
-        yield from getattr(part, "over", None) or ()
-        for chosen in getattr(part, "sets", None) or ():
-            yield from chosen
-        for query in getattr(part, "each", ()):
-            yield from query.attributes

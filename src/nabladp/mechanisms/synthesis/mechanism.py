@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nabladp.errors import DomainTooLarge
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records
-from nabladp.mechanisms.options import check_asked, plan_options
-from nabladp.mechanisms.synthesis import checks
+from nabladp.errors import BudgetError, DomainTooLarge, MechanismError
+from nabladp.mechanisms.kinds import SUPPORTED_BY, BudgetKind, Choice, Name, Names, Number, Share, Whole
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.synthesis.accounts import Limits
-from nabladp.mechanisms.synthesis.choosing import Choice, Facts, choose
+from nabladp.mechanisms.synthesis.checks import (
+    BACK_ENDS,
+    MOST_ROUNDS,
+    DeclaredZeros,
+    SetBudgets,
+    WantedMarginals,
+    WantedWeights,
+    check_back_end,
+)
+from nabladp.mechanisms.synthesis.choosing import STRATEGIES, Facts, choose
+from nabladp.mechanisms.synthesis.choosing import Choice as Chosen
 from nabladp.mechanisms.synthesis.design import Design
 from nabladp.mechanisms.synthesis.expectation import SynthesisError, expect
 from nabladp.mechanisms.synthesis.inference import Zeros, model_bytes
+from nabladp.mechanisms.synthesis.output import MOST_ROWS as MOST_TABLE_ROWS
 from nabladp.mechanisms.synthesis.output import SyntheticModel
 from nabladp.mechanisms.synthesis.rounds import Course, State, Truth
 from nabladp.mechanisms.synthesis.workload import Wanted, wanted
@@ -54,29 +65,83 @@ class Synthesis(Mechanism):
     and one row is one person (`lem:composition`; PROOF.md).
     """
 
-    budget: BudgetValue | None = None
-    workload: int | tuple[tuple[str, ...], ...] = 2
-    over: tuple[str, ...] | None = None
-    weights: Mapping[Any, float] | tuple[float, ...] | None = None
-    target: str | None = None
-    strategy: str = "auto"
-    rounds: int | None = None
-    one_way: float | None = None
-    selection: float | None = None
-    rows: int | None = None
-    model_mb: float = 16.0
-    zeros: tuple[Mapping[str, Any], ...] = ()
-    back_end: str = "own"
-    seed: int = 0
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-    sets: Mapping[Any, BudgetValue] = field(default_factory=dict)
-    person: BudgetValue | None = None
+    budget: BudgetValue | None = field(
+        default=None, metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay.")
+    )
+    workload: int | tuple[tuple[str, ...], ...] = field(
+        default=2,
+        metadata=parameter(
+            WantedMarginals(), "The marginals that the table should match: all of so many columns, or those listed."
+        ),
+    )
+    over: tuple[str, ...] | None = field(
+        default=None, metadata=parameter(Names(), "The columns; by default all of the schema.")
+    )
+    weights: Mapping[Any, float] | tuple[float, ...] | None = field(
+        default=None, metadata=parameter(WantedWeights(), "How much sets of the workload, or columns, matter.")
+    )
+    target: str | None = field(
+        default=None, metadata=parameter(Name(), "A column to be predicted: marginals that hold it matter more.")
+    )
+    strategy: str = field(
+        default="auto",
+        metadata=parameter(
+            Choice(*STRATEGIES),
+            "How many marginals a round picks: a packing, one, or all at once; by default as public facts suggest.",
+        ),
+    )
+    rounds: int | None = field(
+        default=None, metadata=parameter(Whole(1, MOST_ROUNDS), "How many rounds there are; chosen by default.")
+    )
+    one_way: float | None = field(
+        default=None,
+        metadata=parameter(
+            Share(zero=True), "The share of the budget for the marginals measured first; chosen by default."
+        ),
+    )
+    selection: float | None = field(
+        default=None, metadata=parameter(Share(), "The share of the budget that picks marginals; chosen by default.")
+    )
+    rows: int | None = field(
+        default=None,
+        metadata=parameter(
+            Whole(1, MOST_TABLE_ROWS), "How many synthetic rows there are; by default as many as in the table."
+        ),
+    )
+    model_mb: float = field(
+        default=16.0,
+        metadata=parameter(Number(0, 10**6, above=True, real=True, of="megabytes"), "The largest size of the model."),
+    )
+    zeros: tuple[Mapping[str, Any], ...] = field(
+        default=(), metadata=parameter(DeclaredZeros(), "Combinations of values that are impossible.")
+    )
+    back_end: str = field(
+        default="own", metadata=parameter(Choice(*BACK_ENDS), "What fits the model: nabladp itself, or mbi.")
+    )
+    seed: int = field(
+        default=0, metadata=parameter(Whole(0, 1 << 62), "How more than 16 attributes are cut into blocks.")
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(SetBudgets(), "Attributes with a budget other than `budget`.")
+    )
+    sets: Mapping[Any, BudgetValue] = field(
+        default_factory=dict,
+        metadata=parameter(SetBudgets(), "Limits on several attributes together, as in `race+ethnicity`."),
+    )
+    person: BudgetValue | None = field(
+        default=None, metadata=parameter(BudgetKind("gaussian"), "The limit of all attributes together.")
+    )
 
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name, value in checks.checked({f.name: getattr(self, f.name) for f in fields(self)}).items():
-            object.__setattr__(self, name, value)
+        super().__post_init__()
+        if self.budget is None and not self.budgets and not self.sets and self.person is None:
+            raise BudgetError("Synthesis needs a budget.", fix=f"Give budget or person: {SUPPORTED_BY[False]}.")
+        if self.sets:  # refuses what names no set
+            object.__setattr__(self, "sets", dict(Budget(sets=self.sets).sets))
+        if (self.one_way or 0) + (self.selection or 0) >= 1:
+            raise MechanismError("'one_way' and 'selection' leave nothing to measure with.", fix="Lower one of them.")
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -92,7 +157,7 @@ class Synthesis(Mechanism):
         budget = Budget(self.budget, self.budgets, self.sets, self.person)
         return Limits.of(Universe.of(schema), asked.columns, budget)
 
-    def _choice(self, asked: Wanted, limits: Limits, n: int) -> Choice:
+    def _choice(self, asked: Wanted, limits: Limits, n: int) -> Chosen:
         own = sorted(limits.units[: len(limits.attributes)])
         each = own[len(own) // 2] / UNIT if own else 1.0
         only_person = self.budget is None and not self.budgets and not self.sets
@@ -110,7 +175,7 @@ class Synthesis(Mechanism):
         """Everything that is fixed before data is read; refuses what could not be carried out."""
         if n > MOST_ROWS:
             raise DomainTooLarge(f"Synthesis takes at most {MOST_ROWS:,} rows.", fix="Use NoisyMarginals.")
-        checks.check_back_end(self.back_end, self.zeros)
+        check_back_end(self.back_end, self.zeros)
         asked = self.wanted(schema)
         limits = self._limits(schema, asked)
         self._check_model(asked, self._zeros(schema, asked))
@@ -213,14 +278,7 @@ class Synthesis(Mechanism):
         """Any change of T moves every marginal that meets T in two cells; at once it moves a whole packing."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_plan(cls, options: Mapping[str, Any]) -> Synthesis:
-        return cls(**plan_options(cls, options))
-
-    def to_json(self) -> dict[str, Any]:
-        return checks.plain({f.name: getattr(self, f.name) for f in fields(self)})
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> SyntheticModel:

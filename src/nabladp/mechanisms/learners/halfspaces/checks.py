@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from nabladp.checks import is_number, is_share, is_whole, members
+from nabladp.checks import is_number, is_whole, members
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.options import MOST_MEGABYTES, choice, concentrated
-from nabladp.privacy.units import UNIT, Number, exact
-from nabladp.privacy.values import CDP
+from nabladp.mechanisms.kinds import typed_budget
+from nabladp.mechanisms.parameters import Kind, Parameter
+from nabladp.privacy.units import UNIT, exact
 
 METHODS = ("auto", "descent", "gram", "exact", "average", "gradient", "robust")
 TREATMENTS = {"exact": ("response", "direct"), "descent": ("gaussian",)}
@@ -23,41 +23,58 @@ MOST_RESOLUTION = 10_000
 LARGEST_WEIGHT = 1 << 53
 
 
+class Margin(Kind):
+    """As it was meant: 2/7, which no double is, and 0.3 alike."""
+
+    takes = "a margin, a number from 0 to 1"
+    example = "0.2"
+
+    def checked(self, value: Any, declared: Parameter) -> Any:
+        if not is_number(value) or not -1 <= value <= 1:
+            raise declared.wrong()
+        return value if isinstance(value, (int, Fraction)) else float(value)
+
+    def stored(self, value: Any) -> Any:
+        return float(value) if isinstance(value, Fraction) else value
+
+
+class ShortBudget(Kind):
+    """A budget for short: the number of a CDP(…)."""
+
+    takes = "a number above 0, which stands for cdp"
+    example = "0.5"
+
+    def checked(self, value: Any, declared: Parameter) -> Any:
+        typed_budget({"cdp": value}, f"{declared.name!r}")
+        return value
+
+    def stored(self, value: Any) -> Any:
+        return value if isinstance(value, int) else float(value)
+
+
+class Hypotheses(Kind):
+    takes = "a list of lists of whole numbers"
+    example = "[[1, -1, 0], [0, 2, 1]]"
+
+    def checked(self, value: Any, declared: Parameter) -> tuple[tuple[int, ...], ...]:
+        given = value.tolist() if isinstance(value, np.ndarray) else value
+        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+            raise declared.wrong()
+        what = f"A member of {declared.name!r}"
+        listed = [members(weights, what, declared.fix, error=MechanismError) for weights in given]
+        if not all(is_whole(weight, -LARGEST_WEIGHT, LARGEST_WEIGHT) for weights in listed for weight in weights):
+            raise declared.wrong()
+        return tuple(tuple(int(weight) for weight in weights) for weights in listed)
+
+    def stored(self, value: Any) -> list[list[int]]:
+        return [list(weights) for weights in value]
+
+
+MARGIN, EPSILON = Margin(), ShortBudget()
+
+
 def check(learner: Any) -> None:
-    """Everything that can be told without a schema."""
-    choice(learner.method, METHODS, "method", f"Methods: {', '.join(METHODS)}.")
-    for value, what, fix in (
-        (isinstance(learner.label, str), "'label' is the name of an attribute.", 'Write label = "sick".'),
-        (isinstance(learner.encode, Mapping), "'encode' maps attributes to encodings.", "Write encode = {'age': 10}."),
-        (
-            is_whole(learner.memory_mb, 1, MOST_MEGABYTES),
-            f"'memory_mb' is a number of megabytes, up to {MOST_MEGABYTES:,}.",
-            "Leave it out for 1024.",
-        ),
-        (
-            learner.steps is None or is_whole(learner.steps, 1, MOST_STEPS),
-            f"'steps' is a whole number from 1 to {MOST_STEPS:,}.",
-            "Leave it out.",
-        ),
-        (
-            learner.resolution is None or is_whole(learner.resolution, 1, MOST_RESOLUTION),
-            f"'resolution' is a whole number from 1 to {MOST_RESOLUTION:,}.",
-            "Try 9.",
-        ),
-        (learner.ridge is None or _real(learner.ridge, 0), "'ridge' is at least 0.", "Leave it out for the noise's."),
-        (
-            learner.holdout is None or is_share(learner.holdout),
-            "'holdout' is a share of the rows between 0 and 1.",
-            "A fifth is holdout = 0.2.",
-        ),
-        (
-            learner.intercept is None or isinstance(learner.intercept, bool),
-            "'intercept' is true or false.",
-            "Leave out.",
-        ),
-    ):
-        if not value:
-            raise MechanismError(what, fix=fix)
+    """What parameters must be together."""
     treatments = TREATMENTS.get(learner.method, _OTHERS)
     given = learner.label_treatment
     if given is not None and not (isinstance(given, str) and given in treatments):
@@ -78,12 +95,6 @@ def check(learner: Any) -> None:
                 raise MechanismError(
                     f"{name!r} means nothing for this learner.", fix="Leave it out, or choose another method."
                 )
-    for name in ("gamma", "gamma_prime"):
-        if getattr(learner, name) is not None:
-            share(getattr(learner, name))
-    for name in ("label_epsilon", "feature_epsilon"):
-        if getattr(learner, name) is not None:
-            concentrated(CDP(getattr(learner, name)), name)
     if robust and (learner.gamma is None or learner.gamma_prime is None):
         raise MechanismError(
             f"method={learner.method!r} needs the margins gamma and gamma_prime.",
@@ -98,24 +109,7 @@ def rounding(units: int) -> int:
     return 4 + math.isqrt(2 * units // UNIT)
 
 
-def lists(hypotheses: Any) -> tuple[tuple[int, ...], ...]:
-    fix = "Give a list of whole numbers for each."
-    given = hypotheses.tolist() if isinstance(hypotheses, np.ndarray) else hypotheses
-    listed = [
-        members(weights, "A hypothesis", fix, error=MechanismError) for weights in members(given, "'hypotheses'", fix)
-    ]
-    if not all(is_whole(weight, -LARGEST_WEIGHT, LARGEST_WEIGHT) for weights in listed for weight in weights):
-        raise MechanismError("'hypotheses' is a list of lists of integers.", fix=fix)
-    return tuple(tuple(int(weight) for weight in weights) for weights in listed)
-
-
-def _real(value: Any, least: float) -> bool:
-    return is_number(value) and float(value) >= least
-
-
-def share(gamma: Number) -> Fraction:
+def share(gamma: float | Fraction) -> Fraction:
     """A margin as it was meant: 2/7, which no double is, and 0.3 alike."""
     found = exact(gamma, "γ")
-    if not -1 <= found <= 1:
-        raise MechanismError("A margin is a share between 0 and 1.", fix="Try gamma = 0.2 and gamma_prime = 0.1.")
     return found.limit_denominator(10**6)

@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.gram_matrix import SignedColumns
-from nabladp.mechanisms.gram_matrix.columns import Encoding
+from nabladp.mechanisms.gram_matrix.columns import ENCODE, Encoding
+from nabladp.mechanisms.kinds import MOST_MEGABYTES, BudgetKind, Budgets, Choice, Flag, Number, Share, Whole
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.halfspaces.average import Average
-from nabladp.mechanisms.learners.halfspaces.checks import check, lists, rounding, share
+from nabladp.mechanisms.learners.halfspaces.checks import (
+    EPSILON,
+    MARGIN,
+    METHODS,
+    MOST_RESOLUTION,
+    MOST_STEPS,
+    Hypotheses,
+    check,
+    rounding,
+    share,
+)
 from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn
@@ -26,16 +37,15 @@ from nabladp.mechanisms.learners.halfspaces.response import Response
 from nabladp.mechanisms.learners.halfspaces.robust import Robust
 from nabladp.mechanisms.learners.halfspaces.selection import Pick
 from nabladp.mechanisms.learners.halfspaces.task import Method, Task
-from nabladp.mechanisms.learners.learner import Learner
-from nabladp.mechanisms.mechanism import Law
-from nabladp.mechanisms.options import check_asked, concentrated, concentrated_each
+from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner
+from nabladp.mechanisms.mechanism import Law, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import CDP, BudgetValue, Rho, limit_units
 from nabladp.schema import Schema
-from nabladp.workloads.options import names_once
 
 if TYPE_CHECKING:
     from nabladp.mechanisms.learners.estimator import Estimator
@@ -43,10 +53,6 @@ if TYPE_CHECKING:
 
 GRADIENT_STEPS = 30
 HOLDOUT_PART = 20  # where nobody says what a holdout may cost: this part of the smallest budget
-OPTIONAL = (
-    *("label_epsilon", "feature_epsilon", "gamma", "gamma_prime", "label_treatment"),
-    *("resolution", "intercept", "ridge", "steps", "holdout"),
-)
 
 
 @dataclass(frozen=True)
@@ -71,36 +77,70 @@ class HalfspaceLearner(Learner):
     number of rows is public, and one row is one person.
     """
 
-    budget: BudgetValue
-    label: str
-    over: tuple[str, ...] | None = None
-    method: str = "auto"
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-    label_epsilon: float | None = None
-    feature_epsilon: float | None = None
-    encode: Mapping[str, Encoding] = field(default_factory=dict)
-    gamma: float | None = None
-    gamma_prime: float | None = None
-    label_treatment: str | None = None
-    resolution: int | None = None
-    hypotheses: tuple[tuple[int, ...], ...] | None = None
-    intercept: bool | None = None
-    ridge: float | None = None
-    steps: int | None = None
-    holdout: float | None = None
-    holdout_budget: BudgetValue | None = None
-    memory_mb: int = 1024
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    label: str = field(metadata=LABEL)
+    over: tuple[str, ...] | None = field(default=None, metadata=FEATURES)
+    method: str = field(
+        default="auto",
+        metadata=parameter(Choice(*METHODS), "How the weights are learned; by default as suits the budgets."),
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets("gaussian"), "Attributes with a budget other than `budget`.")
+    )
+    label_epsilon: float | None = field(
+        default=None, metadata=parameter(EPSILON, "The label's budget, for short: a number that stands for cdp.")
+    )
+    feature_epsilon: float | None = field(
+        default=None, metadata=parameter(EPSILON, "Every feature's budget, for short: a number that stands for cdp.")
+    )
+    encode: Mapping[str, Encoding] = field(default_factory=dict, metadata=ENCODE)
+    gamma: float | None = field(
+        default=None, metadata=parameter(MARGIN, "The margin that the learned halfspace is judged by.")
+    )
+    gamma_prime: float | None = field(
+        default=None, metadata=parameter(MARGIN, "The smaller margin that the learned halfspace is promised for.")
+    )
+    label_treatment: str | None = field(
+        default=None,
+        metadata=parameter(
+            Choice("response", "gaussian", "direct"),
+            "Whether labels are randomized first, or covered by the noise of the release.",
+        ),
+    )
+    resolution: int | None = field(
+        default=None, metadata=parameter(Whole(1, MOST_RESOLUTION, sample=9), "How fine the lattice of halfspaces is.")
+    )
+    hypotheses: tuple[tuple[int, ...], ...] | None = field(
+        default=None, metadata=parameter(Hypotheses(), "Halfspaces to choose from, each a list of integer weights.")
+    )
+    intercept: bool | None = field(
+        default=None, metadata=parameter(Flag(), "Whether halfspaces may have an intercept.")
+    )
+    ridge: float | None = field(
+        default=None, metadata=parameter(Number(0), "The ridge of the fit; by default the noise's own.")
+    )
+    steps: int | None = field(
+        default=None, metadata=parameter(Whole(1, MOST_STEPS, sample=30), "How many noisy steps there are.")
+    )
+    holdout: float | None = field(
+        default=None, metadata=parameter(Share(), "The share of rows on which the finished model is tested.")
+    )
+    holdout_budget: BudgetValue | None = field(
+        default=None,
+        metadata=parameter(
+            BudgetKind("gaussian"), "What the test costs; by default a twentieth of the smallest budget."
+        ),
+    )
+    memory_mb: int = field(
+        default=1024,
+        metadata=parameter(
+            Whole(1, MOST_MEGABYTES, of="megabytes"), "The memory for scores, or for rows kept between steps."
+        ),
+    )
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", concentrated(self.budget, "budget"))
-        object.__setattr__(self, "budgets", concentrated_each(self.budgets))
-        if self.holdout_budget is not None:
-            object.__setattr__(self, "holdout_budget", concentrated(self.holdout_budget, "holdout_budget"))
-        if self.over is not None:
-            object.__setattr__(self, "over", names_once(self.over))
-        if self.hypotheses is not None:
-            object.__setattr__(self, "hypotheses", lists(self.hypotheses))
+        super().__post_init__()
         check(self)
 
     # ---- before data ----------------------------------------------------------------------------------------------
@@ -256,23 +296,7 @@ class HalfspaceLearner(Learner):
             raise AuditError("With a holdout, the law is worked out for method='exact'.", fix="Audit that one.")
         return learner.law_with_holdout(counts, plan)
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label, "method": self.method}
-        body |= {"memory_mb": self.memory_mb}
-        body |= {name: value for name in OPTIONAL if (value := getattr(self, name)) is not None}
-        if self.over is not None:
-            body["over"] = list(self.over)
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        if self.encode:
-            body["encode"] = dict(self.encode)
-        if self.hypotheses is not None:
-            body["hypotheses"] = [list(weights) for weights in self.hypotheses]
-        if self.holdout_budget is not None:
-            body["holdout_budget"] = self.holdout_budget.to_json()
-        return body
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> HalfspaceModel:

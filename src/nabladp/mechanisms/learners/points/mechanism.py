@@ -8,16 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, histogram_for, take_checked
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
-from nabladp.mechanisms.heavy_hitters.settings import Settings
+from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Settings, check_notion
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Share
 from nabladp.mechanisms.learners import as_estimator
-from nabladp.mechanisms.learners.learner import Learner
+from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner
 from nabladp.mechanisms.learners.person import least_units, person_rows
 from nabladp.mechanisms.learners.points.model import PointModel
 from nabladp.mechanisms.learners.points.promise import PointError, Promise, best_promise
-from nabladp.mechanisms.mechanism import Law
-from nabladp.mechanisms.options import check_asked
+from nabladp.mechanisms.mechanism import Law, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.values import BudgetValue
@@ -45,26 +46,37 @@ class PointLearner(Learner):
     that some point carries the label and that rows are drawn independently; the guarantee assumes neither.
     """
 
-    budget: BudgetValue
-    label: str
-    over: tuple[str, ...] | None = None
-    notion: str = "cdp"
-    failure: float = 0.1
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-    memory_mb: int = 4096
-    settings: Settings | None = None
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    label: str = field(metadata=LABEL)
+    over: tuple[str, ...] | None = field(default=None, metadata=FEATURES)
+    notion: str = field(default="cdp", metadata=NOTION)
+    failure: float = field(
+        default=0.1, metadata=parameter(Share(), "The probability with which the promised error may be exceeded.")
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets(), "Attributes with a budget other than `budget`.")
+    )
+    memory_mb: int = field(default=4096, metadata=MEMORY)
+    settings: Settings | None = field(default=None, metadata=SETTINGS)
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.label, str):
-            raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
-        take_checked(self, histogram_for(self, self.over))
+        super().__post_init__()
+        check_notion(self.notion, self.budget, self.budgets, self.settings)
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def histogram(self, schema: Schema) -> HeavyHitters:
         """The one look at the data, with the whole budget."""
-        return histogram_for(self, self.reads(schema))  # [one-histogram]
+        return HeavyHitters(  # [one-histogram]
+            self.budget,
+            over=self.reads(schema),
+            notion=self.notion,
+            failure=self.failure,
+            budgets=self.budgets,
+            memory_mb=self.memory_mb,
+            settings=self.settings,
+        )
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
@@ -129,10 +141,7 @@ class PointLearner(Learner):
         """The law of the histogram: what is made from it cannot tell more."""
         return self.histogram(counts.schema).distribution(counts)
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, Any]:
-        return {"label": self.label} | histogram_for(self, self.over).to_json()
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> PointModel:

@@ -11,6 +11,7 @@ from typing import Any
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
+from nabladp.mechanisms.parameters import Kind, Parameter
 from nabladp.privacy.values import BudgetValue, Pure, Rho
 
 SEARCHES = ("probes", "pick")
@@ -164,3 +165,14 @@ def prefix_tree(tree: Tree, length: int) -> Tree:
 
 def cuts_of(groups: Sequence[tuple[int, int, int]]) -> tuple[int, ...]:
     return tuple(first for first, _, _ in groups)
+
+
+class DesignKind(Kind):
+    takes = "the design of a threshold learner"
+    example = "{ … }"
+
+    def checked(self, value: Any, declared: Parameter) -> Design:
+        return value if isinstance(value, Design) else Design.from_json(value)
+
+    def stored(self, value: Design) -> dict[str, Any]:
+        return value.to_json()

@@ -14,19 +14,20 @@ import numpy as np
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import find
-from nabladp.mechanisms.heavy_hitters.mechanism import histogram_for, lists_cost, take_checked
-from nabladp.mechanisms.heavy_hitters.settings import Notion
+from nabladp.mechanisms.heavy_hitters.mechanism import lists_cost
+from nabladp.mechanisms.heavy_hitters.settings import NOTION, Notion, check_notion
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Share
 from nabladp.mechanisms.learners import as_estimator
-from nabladp.mechanisms.learners.learner import Learner
+from nabladp.mechanisms.learners.learner import LABEL, Learner
 from nabladp.mechanisms.learners.person import PERSON_LABEL, least_units, person_rows
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
-from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design
+from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, DesignKind
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
 from nabladp.mechanisms.learners.thresholds.output_distribution import RunLaw
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
 from nabladp.mechanisms.learners.thresholds.searching import polarization, search
-from nabladp.mechanisms.mechanism import ExpectedError, Law
-from nabladp.mechanisms.options import check_asked, choice
+from nabladp.mechanisms.mechanism import ExpectedError, Law, check_asked
+from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -58,24 +59,36 @@ class ThresholdLearner(Learner):
     neither.
     """
 
-    budget: BudgetValue
-    label: str
-    over: tuple[str, ...] | None = None
-    notion: str = "cdp"
-    failure: float = 0.1
-    budgets: Mapping[str, BudgetValue] = field(default_factory=dict)
-    search: str | None = None
-    design: Design | None = None
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    label: str = field(metadata=LABEL)
+    over: tuple[str, ...] | None = field(
+        default=None,
+        metadata=parameter(
+            Names(),
+            "The features, most significant first; by default all attributes that are not derived, but the label.",
+        ),
+    )
+    notion: str = field(default="cdp", metadata=NOTION)
+    failure: float = field(
+        default=0.1, metadata=parameter(Share(), "The probability with which the promised error may be exceeded.")
+    )
+    budgets: Mapping[str, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(Budgets(), "Attributes with a budget other than `budget`.")
+    )
+    search: str | None = field(
+        default=None,
+        metadata=parameter(
+            Choice(*SEARCHES), "How the threshold's prefix is found; by default whichever promises the smaller error."
+        ),
+    )
+    design: Design | None = field(
+        default=None, metadata=parameter(DesignKind(), "A design of cuts and noise scales, in place of the planner's.")
+    )
     plans_for_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.label, str):
-            raise MechanismError("'label' is the name of an attribute.", fix='Write label = "sick".')
-        if self.search is not None:
-            choice(self.search, SEARCHES, "search", "Use 'probes' or 'pick', or leave it out.")
-        if self.design is not None and not isinstance(self.design, Design):
-            object.__setattr__(self, "design", Design.from_json(self.design))
-        take_checked(self, histogram_for(self, self.over))
+        super().__post_init__()
+        check_notion(self.notion, self.budget, self.budgets)
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -191,18 +204,7 @@ class ThresholdLearner(Learner):
         names = self.features(counts.schema)
         return RunLaw(self.plan(counts.schema, counts.n), names, self.label, counts).law()
 
-    # ---- plan file ------------------------------------------------------------------------------------------------
-
-    def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"budget": self.budget.to_json(), "label": self.label}
-        body |= {"notion": self.notion, "failure": self.failure}
-        if self.over is not None:
-            body["over"] = list(self.over)
-        if self.budgets:
-            body["budgets"] = {name: value.to_json() for name, value in self.budgets.items()}
-        if self.search is not None:
-            body["search"] = self.search
-        return body | ({} if self.design is None else {"design": self.design.to_json()})
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> ThresholdModel:
