@@ -157,9 +157,8 @@ def release_folder(rng: random.Random, scene: Scene) -> None:
 def report_release(rng: random.Random, scene: Scene) -> None:
     """The page of a record that was changed."""
     path = scene.place() / "release.json"
-    path.write_text(
-        json.dumps(mutated(rng, scene.records[rng.choice(list(scene.records))]), default=repr, skipkeys=True)
-    )
+    changed: Any = mutated(rng, scene.records[rng.choice(list(scene.records))])
+    path.write_text(json.dumps(changed, default=repr, skipkeys=True) if _dumps(changed) else "{}")
     report(path)
 
 

@@ -29,9 +29,9 @@ BATCH = 5000
 
 
 def kinds() -> dict[str, Kind]:
-    from bench import _fuzz_files, _fuzz_mechanisms, _fuzz_privacy
+    from bench import _fuzz_files, _fuzz_flows, _fuzz_mechanisms, _fuzz_privacy, _fuzz_tables
 
-    modules = (_fuzz_privacy, _fuzz_mechanisms, _fuzz_files)
+    modules = (_fuzz_privacy, _fuzz_mechanisms, _fuzz_files, _fuzz_tables, _fuzz_flows)
     return {kind.name: kind for module in modules for kind in module.KINDS}
 
 

@@ -143,7 +143,7 @@ def read_file(path: Path, what: str, most: int = MOST_TEXT) -> bytes:
             raise IsADirectoryError(21, os.strerror(21))
         if not stat.S_ISREG(facts.st_mode):
             raise SourceError(f"{what} is not a regular file.", fix="Give the path of a file, not of a pipe or device.")
-        content = file.read(most + 1)
-    if len(content) > most:
+        content = file.read(most + 1) if facts.st_size <= most else b""
+    if max(facts.st_size, len(content)) > most:
         raise SourceError(f"{what} is too large: the limit is {most:,} bytes.", fix="Check that it is the right file.")
     return content

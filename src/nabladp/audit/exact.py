@@ -17,7 +17,7 @@ import numpy as np
 
 from nabladp.audit.divergence import Divergences
 from nabladp.audit.foreign import as_mechanism
-from nabladp.audit.results import above
+from nabladp.audit.results import above, check_asked
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy.guarantee import Guarantee
@@ -100,6 +100,9 @@ def exact_audit(
     Derived columns need a function of the record's codes each, in ``derive``. ``guarantee`` replaces the mechanism's
     own claim. What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in all.
     """
+    check_asked(mechanism, schema, guarantee, n)
+    if not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise AuditError("The time of an audit is a number of seconds.", fix="Leave it out for as long as it takes.")
     until = time.monotonic() + seconds
     claim = guarantee if guarantee is not None else mechanism.guarantee(schema, n)
     universe = Universe.of(schema)

@@ -6,6 +6,12 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nabladp.checks import expect, is_whole
+from nabladp.errors import AuditError, shown
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.schema import Schema
+
+MOST_ROWS = 1_000_000
 _ROUNDING = 1e-9  # relative: floating-point error of divergences, far below any real fault
 
 
@@ -89,3 +95,19 @@ class StatisticalAudit:
 def _finite(value: Any) -> Any:
     """JSON has no infinity: "no bound" is null."""
     return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def check_asked(mechanism: Any, schema: Any, guarantee: Any, rows: Any = None) -> None:
+    """What every audit is given."""
+    if isinstance(mechanism, type) or not all(
+        callable(getattr(mechanism, name, None)) for name in ("guarantee", "run")
+    ):
+        raise AuditError(
+            f"An audit is of a mechanism, not of {shown(mechanism)}.",
+            fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1).",
+        )
+    expect(schema, Schema, "The schema of an audit", 'Load it with Schema.load("schema.toml").')
+    if guarantee is not None:
+        expect(guarantee, Guarantee, "The claim of an audit", "Leave it out for the mechanism's own.")
+    if rows is not None and not is_whole(rows, 1, MOST_ROWS):
+        raise AuditError(f"An audit is made on tables of 1 to {MOST_ROWS:,} rows.", fix="Give rows = 4.")

@@ -7,7 +7,6 @@ bounds of an audit hold together with confidence 1 − β, so a true claim is re
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,11 +16,12 @@ import numpy as np
 from nabladp.audit.features import Features
 from nabladp.audit.foreign import as_mechanism
 from nabladp.audit.pairs import Derive, Pair, PairMaker, Pairs, default_sets
-from nabladp.audit.results import StatisticalAudit, StatisticalRow
+from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Runs, Tell
 from nabladp.audit.scores import Sample, separation
 from nabladp.audit.verdict import BOUNDS, Attack
-from nabladp.errors import AuditError, MechanismError
+from nabladp.checks import is_above_zero, is_share, is_whole, members
+from nabladp.errors import AuditError, MechanismError, shown
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
@@ -60,10 +60,12 @@ def statistical_audit(
     an output to numbers. ``derive``: for derived columns, the code from a record's codes.
     """
     check_options(beta, runs, seconds)
+    check_asked(mechanism, schema, guarantee, rows)
     ends = time.monotonic() + seconds
     n, claim = _claimed(mechanism, schema, rows, guarantee)
     universe = Universe.of(schema)
-    wanted = [_sources(universe, names) for names in sets] if sets is not None else _usual(mechanism, claim, schema)
+    asked = None if sets is None else members(sets, "'sets'", 'Write sets=["age", ("age", "sex")].')
+    wanted = [_sources(universe, names) for names in asked] if asked is not None else _usual(mechanism, claim, schema)
     wanted = list(dict.fromkeys(wanted))
     source = noise if noise is not None else NoiseSource()
     maker, made = PairMaker(mechanism, schema, n, source, derive), Runs(mechanism, schema, source, features, progress)
@@ -83,11 +85,11 @@ def statistical_audit(
 
 
 def check_options(beta: float, runs: int | None, seconds: float) -> None:
-    if not 0 < beta < 1:
+    if not is_share(beta):
         raise AuditError("beta is a probability between 0 and 1.", fix="The usual one is 0.01.")
-    if runs is not None and runs < 4 * _PILOT:
-        raise AuditError(f"{runs} runs say nothing.", fix="Give thousands, or a time in seconds.")
-    if not 0 < seconds < math.inf:
+    if runs is not None and not is_whole(runs, 4 * _PILOT):
+        raise AuditError(f"{shown(runs)} runs say nothing.", fix="Give thousands, or a time in seconds.")
+    if not is_above_zero(seconds):
         raise AuditError("An audit takes some seconds.", fix="Give, for instance, seconds = 40.")
 
 

@@ -12,10 +12,11 @@ from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
 from nabladp.audit.features import Features
 from nabladp.audit.foreign import as_mechanism
 from nabladp.audit.pairs import Pairs
-from nabladp.audit.results import StatisticalAudit, StatisticalRow
+from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit
 from nabladp.audit.tiny import tiny_schema
+from nabladp.checks import members, name_or_names
 from nabladp.displayed import drawn
 from nabladp.errors import AuditError, NablaDPError
 from nabladp.noise import NoiseSource
@@ -147,8 +148,10 @@ def audit(
     together with confidence 1 − ``beta``. The other options are those of :func:`statistical_audit`.
     """
     check_options(beta, runs, seconds)
+    check_asked(mechanism, schema, guarantee, rows)
     ends = time.monotonic() + seconds
-    wanted = None if sets is None else [(names,) if isinstance(names, str) else tuple(names) for names in sets]
+    asked = None if sets is None else members(sets, "'sets'", 'Write sets=["age", ("age", "sex")].')
+    wanted = None if asked is None else [name_or_names(names) for names in asked]
     also = Universe.of(schema).sources([name for names in wanted or () for name in names])
     found, why = None, "not asked for"
     if exact:

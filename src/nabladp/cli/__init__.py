@@ -21,7 +21,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = run(given)
     except KeyboardInterrupt:  # before any command began
         code = 130
+    except SystemExit as ended:
+        if not interrupted(ended):
+            raise
+        code = 130
     sys.exit(code)
 
 
-__all__ = ["main"]
+def interrupted(error: BaseException) -> bool:
+    """Whether this comes of Ctrl-C. A library that is interrupted while it loads, and the parser of arguments, turn it
+    into errors of their own."""
+    known: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in known:
+        if isinstance(link, KeyboardInterrupt):
+            return True
+        known.add(id(link))
+        link = link.__cause__ or link.__context__
+    return False
+
+
+__all__ = ["interrupted", "main"]

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nabladp.cli import interrupted
 from nabladp.errors import NablaDPError
 
 out = Console(highlight=False, markup=False, emoji=False)
@@ -101,6 +102,8 @@ def answering(as_json: bool, afterwards: str = "") -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
+        if interrupted(error):
+            _fail({"error": "Interrupted", "message": "Interrupted.", **_left_behind(error, afterwards)}, as_json, 130)
         if os.environ.get("NABLADP_DEBUG") == "1":
             raise
         _fail(_unexpected(error, afterwards), as_json, 1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from nabladp import HOME
-from nabladp.errors import PlanError, shown, suggestion
+from nabladp.errors import MechanismError, PlanError, shown, suggestion
 from nabladp.mechanisms.mechanism import Branch, Law, Mechanism, Output, Records
 
 _HOME = {name: home for name, home in HOME.items() if home.startswith(f"{__name__}.")}
@@ -21,6 +22,18 @@ def mechanism_class(name: str) -> type[Mechanism]:
     return found
 
 
+def check_mechanism(value: Any) -> Mechanism:
+    """Something that can be released: it says what it costs, and runs."""
+    asked = ("reads", "guarantee", "expected_error", "run", "to_json")
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in asked):
+        raise MechanismError(
+            f"A release is made by a mechanism, not by {shown(value)}.",
+            fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1).",
+        )
+    mechanism: Mechanism = value
+    return mechanism
+
+
 __all__ = [
     "MECHANISMS",
     "Branch",
@@ -28,5 +41,6 @@ __all__ = [
     "Mechanism",
     "Output",
     "Records",
+    "check_mechanism",
     "mechanism_class",
 ]

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers
+from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
 from nabladp.noise.bits import SeededBits, SystemBits, Words
 from nabladp.noise.draws import Draws
 from nabladp.noise.packings import AnyPackings, Packings
 from nabladp.noise.parameters import (
+    MOST_DRAWN,
     Real,
     Size,
     integer_array,
@@ -168,7 +170,7 @@ class NoiseSource:
     def uniform_subset(self, n: int, k: int) -> Integers:
         """k distinct numbers of 0 … n−1, sorted; every subset alike."""
         n = whole_number(n, "The size of the set", 0, 1 << 62)
-        k = whole_number(k, "The size of the subset", 0, n)
+        k = whole_number(k, "The size of the subset", 0, min(n, MOST_DRAWN))
         return choices.uniform_subset(self._draws, n, k)
 
     @overload
@@ -193,6 +195,7 @@ class NoiseSource:
 
         Each probability is that one up to a factor exp(±``packings.slack(largest |log weight|)``), and never zero.
         """
+        expect(packings, Packings, "The sets to choose from", "Give Packings(masks, width, count).")
         return packings.draw(self._draws, log_weights)
 
     def select_any_packing(self, packings: AnyPackings) -> tuple[int, ...]:

@@ -173,7 +173,8 @@ class Release(Displayed):
         except SourceError:
             raise
         except OSError:
-            raise ReleaseError(f"There is no readable release at {shown(str(where))}.", fix="Give its folder.") from None
+            told = shown(str(where))
+            raise ReleaseError(f"There is no readable release at {told}.", fix="Give its folder.") from None
         except _UNREADABLE as error:
             if isinstance(error, NablaDPError):
                 raise

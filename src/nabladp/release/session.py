@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nabladp.checks import as_path, expect, mapping, members, names
 from nabladp.errors import BudgetError, DataError, LedgerError, ReleaseError
-from nabladp.mechanisms import Mechanism
+from nabladp.mechanisms import Mechanism, check_mechanism
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
@@ -56,13 +57,14 @@ class Session:
     ) -> None:
         if ledger is None:
             raise BudgetError("A session needs a ledger.", fix='Give a file, for instance ledger="ledger.db".')
+        _check_kinds(schema, budget, noise)
         self.schema = schema
         self.noise = noise or NoiseSource()
         check_delta(delta)
         self.delta = delta
         Guarantee.none(schema).for_rows(rows_per_person)  # refuses what is no number of rows
         self.rows_per_person = rows_per_person
-        self.adversaries = {name: tuple(chosen) for name, chosen in (adversaries or {}).items()}
+        self.adversaries = _adversaries({} if adversaries is None else adversaries)
         Guarantee.none(schema).universe.sources([name for chosen in self.adversaries.values() for name in chosen])
         self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows=rows)
         if rows is not None:
@@ -92,7 +94,7 @@ class Session:
 
     def cost(self, *mechanisms: Mechanism) -> Cost:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
-        named = [(f"{type(m).__name__} {i}", m) for i, m in enumerate(mechanisms, 1)]
+        named = [(f"{type(m).__name__} {i}", check_mechanism(m)) for i, m in enumerate(mechanisms, 1)]
         rows, standing = self.table.known_rows, self.ledger.spent()
         shown = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(named, self.schema, rows, self.rows_per_person, standing, **shown)
@@ -106,18 +108,20 @@ class Session:
     def release(self, mechanism: Mechanism, name: str | None = None, to: str | Path | None = None) -> Release:
         """Reserve, run and bind one mechanism; with ``to`` also write it into that (new) folder."""
         run = uuid.uuid4().hex[:8]
+        check_mechanism(mechanism)
+        if name is not None:
+            expect(name, str, "The name of a release", 'Give it as text, e.g. name="ages".')
         named = [(name or f"{type(mechanism).__name__}-{run}", "", mechanism)]
-        return self._release(named, run, None if to is None else Path(to))[0]
+        return self._release(named, run, None if to is None else as_path(to, "The folder of the release"))[0]
 
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None
     ) -> list[Release]:
         """Several mechanisms as one: reserved together or not at all, shown together as subfolders of ``to``."""
-        if not named:
-            raise ReleaseError("There is nothing to release.", fix="Give at least one name with its mechanism.")
+        named = _named(named)
         check_names([name for name, _ in named])
         run = uuid.uuid4().hex[:8]
-        goal = Path(os.path.abspath(to))
+        goal = Path(os.path.abspath(as_path(to, "The folder of the releases")))
         parts = [(f"{goal.name}-{run}/{name}", name, mechanism) for name, mechanism in named]
         return self._release(parts, run, goal, stage)
 
@@ -231,6 +235,31 @@ class Session:
             versions=versions(),
             limits=limits,
         )
+
+
+def _check_kinds(schema: Any, budget: Any, noise: Any) -> None:
+    expect(schema, Schema, "The schema of a session", 'Load it with Schema.load("schema.toml").')
+    if budget is not None:
+        expect(budget, Budget, "The budget of a session", "Give one, e.g. Budget(per_attribute=CDP(0.5)).")
+    if noise is not None:
+        expect(noise, NoiseSource, "The noise of a session", "Leave it out.")
+
+
+def _adversaries(given: Any) -> dict[str, tuple[str, ...]]:
+    fix = 'Write adversaries={"a neighbour": ["income", "health"]}.'
+    names(mapping(given, "'adversaries'", fix), "'adversaries'", fix)
+    return {name: names(chosen, "The attributes of an adversary", fix) for name, chosen in given.items()}
+
+
+def _named(given: Any) -> list[tuple[str, Mechanism]]:
+    """Names with their mechanisms."""
+    fix = "Give a list of names, each with its mechanism."
+    pairs = [members(pair, "A release", fix, error=ReleaseError) for pair in members(given, "The releases", fix)]
+    if not pairs:
+        raise ReleaseError("There is nothing to release.", fix="Give at least one name with its mechanism.")
+    if not all(len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+        raise ReleaseError("A release is a name with its mechanism.", fix=fix)
+    return [(name, check_mechanism(mechanism)) for name, mechanism in pairs]
 
 
 def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, *, test: bool, new: bool) -> Ledger:

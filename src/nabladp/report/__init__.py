@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nabladp.errors import ReleaseError
+from nabladp.checks import as_path, expect, members
+from nabladp.errors import ReleaseError, shown
 from nabladp.privacy import Guarantee
 from nabladp.report.claims import Certificate, Claim
 
@@ -68,8 +69,8 @@ def _behind(source: Source) -> Certificate | list[Release]:
     if isinstance(source, Certificate):
         return source
     if isinstance(source, str | Path):
-        path = Path(source)
-        if path.is_file() and path.suffix == ".json" and path.name != RECORD:
+        path = as_path(source, "The release or certificate")
+        if os.path.isfile(path) and path.suffix == ".json" and path.name != RECORD:
             return Certificate.load(path)
     return load(source)
 
@@ -81,10 +82,11 @@ def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
     if isinstance(source, Release):
         return [source]
     if not isinstance(source, str | Path):
-        if not source:
+        listed = members(source, "What is reported on", "Give a release, several, or the folder of one.")
+        if not listed:
             raise ReleaseError("There is no release to report on.", fix="Give at least one.")
-        return list(source)
-    folder = folder_of(Path(source))
+        return [expect(one, Release, "What is reported on", "Give a Release.") for one in listed]
+    folder = folder_of(as_path(source, "The release"))
     records = [*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]
     if not records:
         raise ReleaseError(f"There is no release in {str(folder)!r}.", fix=_suggested(folder))
@@ -111,8 +113,8 @@ def _suggested(folder: Path) -> str:
 
 def folder_of(where: Path) -> Path:
     """A published folder; any file in it stands for it."""
-    if not where.exists():
-        raise ReleaseError(f"There is no file or folder {str(where)!r}.", fix="Give the folder of a release.")
+    if not os.path.exists(where):
+        raise ReleaseError(f"There is no file or folder {shown(str(where))}.", fix="Give the folder of a release.")
     return where if where.is_dir() else where.parent
 
 

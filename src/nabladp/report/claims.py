@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import GuaranteeError
+from nabladp.checks import as_path, read_file
+from nabladp.errors import GuaranteeError, SourceError, shown
 from nabladp.privacy import Guarantee
 from nabladp.privacy.conversion import check_delta
 from nabladp.release.cost import DELTA
 from nabladp.report.words import PERSON
 
+MOST_BYTES = 1 << 27
 KIND, FORMAT = "nabladp certificate", 1
 
 
@@ -110,7 +112,7 @@ class Certificate:
                     "This certificate was written in another format.", fix="Use the version that wrote it."
                 )
             return cls(tuple(Claim.from_json(claim) for claim in data["claims"]), _text(data["title"]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, GuaranteeError):
                 raise
             raise GuaranteeError(
@@ -120,11 +122,14 @@ class Certificate:
 
     @classmethod
     def load(cls, where: str | Path) -> Certificate:
+        path = as_path(where, "The certificate")
         try:
-            data = json.loads(Path(where).read_bytes())
+            data = json.loads(read_file(path, f"The certificate {shown(path.name)}", MOST_BYTES))
+        except SourceError:
+            raise
         except (OSError, ValueError, RecursionError):
             raise GuaranteeError(
-                f"Cannot read {Path(where).name!r} as JSON.", fix="Give a file that Certificate.save wrote."
+                f"Cannot read {shown(path.name)} as JSON.", fix="Give a file that Certificate.save wrote."
             ) from None
         return cls.from_json(data)
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from nabladp.arrays import Integers
+from nabladp.checks import expect, mapping
 from nabladp.errors import DataError
 from nabladp.schema import Schema
 from nabladp.tables.duck import Batches
-from nabladp.tables.encode import code_type
+from nabladp.tables.encode import as_array, code_type
 from nabladp.tables.kernels import Kernel, Marginals, Total
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
@@ -87,12 +88,14 @@ class CodedTable(CodedRows):
     """Counts over codes already in memory: one array for each attribute."""
 
     def __init__(self, schema: Schema, codes: Mapping[str, ArrayLike], batch_rows: int = 1 << 16) -> None:
+        expect(schema, Schema, "The schema of a table", 'Load it with Schema.load("schema.toml").')
+        mapping(codes, "The codes of a table", "Give an array of codes for each attribute.")
         self.schema = schema
         columns = []
         for attribute in schema:
             if attribute.name not in codes:
                 raise DataError(f"There are no codes for {attribute.name!r}.", fix="Give an array for each attribute.")
-            column = np.asarray(codes[attribute.name])
+            column = as_array(codes[attribute.name])
             if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) == 0:
                 raise DataError(
                     f"The codes of {attribute.name!r} are not integers, one a row.", fix="Give whole numbers."

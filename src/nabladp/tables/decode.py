@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nabladp.checks import expect, mapping
 from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
+from nabladp.tables.encode import as_array
 
 _AT_ONCE = 1 << 18  # rows whose places are worked out together
 
@@ -27,6 +29,8 @@ def decode(
     where they are numbers or truth values, among which nothing stands for "another one".
     """
     places = {} if within is None else within
+    expect(schema, Schema, "The schema", 'Load it with Schema.load("schema.toml").')
+    mapping(codes, "The codes", "Give an array of codes for each attribute.")
     for name in codes:
         schema[name]  # refuses an unknown name
     chosen = [attribute for attribute in schema if attribute.name in codes]
@@ -42,6 +46,8 @@ def decode(
 
 def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:
     """The way back from a decoded column: of values that several codes stand for, the first of these codes."""
+    expect(attribute, Attribute, "What is recoded", "Give an attribute of the schema.")
+    expect(column, (pa.Array, pa.ChunkedArray), "A decoded column", "Give an Arrow array.")
     if attribute.low is not None or attribute.decode == "uniform":
         values = column.to_numpy(zero_copy_only=False).astype(np.float64)  # null becomes NaN
         if attribute.low is not None:
@@ -58,6 +64,7 @@ def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:
 
 def alike(attribute: Attribute) -> NDArray[np.integer]:
     """For each code the first that decodes to the same value, so that a decoded table does not tell them apart."""
+    expect(attribute, Attribute, "What is recoded", "Give an attribute of the schema.")
     every = np.arange(attribute.size)
     if attribute.low is not None or attribute.decode == "uniform":
         return np.minimum(every, attribute.ordered_size)
@@ -65,7 +72,7 @@ def alike(attribute: Attribute) -> NDArray[np.integer]:
 
 
 def _checked(attribute: Attribute, given: NDArray[Any]) -> NDArray[np.integer]:
-    codes = np.asarray(given)
+    codes = as_array(given)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
         raise DataError(f"The codes of {attribute.name!r} are not integers, one a row.", fix="Give whole numbers.")
     if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < attribute.size:

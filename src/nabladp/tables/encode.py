@@ -6,14 +6,17 @@ Everything is done a column at a time with Arrow and numpy, so the same code run
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from nabladp import checks
+from nabladp.checks import expect
 from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
 from nabladp.schema.rules import number_label
@@ -224,6 +227,16 @@ def code_type(size: int) -> type[np.unsignedinteger]:
     return np.uint8 if size <= 1 << 8 else np.uint16 if size <= 1 << 16 else np.uint32
 
 
+def as_array(values: Any) -> NDArray[Any]:
+    """An array of what somebody gives as codes; empty and without a type where that is none."""
+    if isinstance(values, (range, set, frozenset, Mapping)):  # a range takes no memory until it becomes an array
+        return np.empty(0, object)
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        return np.empty(0, object)
+
+
 def encode_column(attribute: Attribute, column: pa.Array) -> tuple[Codes, list[Finding]]:
     """The codes of a column, and the rules it breaks. Where a rule is broken, the codes mean nothing."""
     kind = code_type(attribute.size)
@@ -283,8 +296,9 @@ class Encoder:
     names: tuple[str, ...]
 
     def __init__(self, schema: Schema, names: Iterable[str] | None = None) -> None:
+        expect(schema, Schema, "The schema of a table", 'Load it with Schema.load("schema.toml").')
         object.__setattr__(self, "schema", schema)
-        object.__setattr__(self, "names", schema.names if names is None else tuple(names))
+        object.__setattr__(self, "names", schema.names if names is None else checks.names(names))
         for name in self.names:
             schema[name]  # refuses an unknown name
 

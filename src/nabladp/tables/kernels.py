@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nabladp import checks
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import DomainTooLarge, MechanismError
 from nabladp.schema import Schema
@@ -104,7 +105,8 @@ class Marginals(Kernel):
     """Batches of codes to one vector of counts, which :meth:`split` cuts into marginals."""
 
     def __init__(self, schema: Schema, sets: Iterable[Sequence[str]]) -> None:
-        self.sets = [_checked(schema, names) for names in sets]
+        listed = checks.members(sets, "The marginals", 'Write [["age", "sex"], ["income"]].', error=MechanismError)
+        self.sets = [_checked(schema, names) for names in listed]
         self.attributes: tuple[str, ...] = tuple(dict.fromkeys(name for names in self.sets for name in names))
         self.sizes = {name: schema[name].size for name in self.attributes}
         self.joints, self.home = cover(self.sets, self.sizes)
@@ -211,7 +213,7 @@ def _subsets(
 def _checked(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise MechanismError("A marginal is a list of names, not a text.", fix=f"Write ({names!r},).")
-    names = tuple(names)
+    names = checks.names(names, "A marginal", error=MechanismError)
     if len(set(names)) != len(names):
         raise MechanismError("A marginal names an attribute twice.", fix="Name every attribute once.")
     cells = schema.cells(names)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from nabladp.checks import expect, is_whole
 from nabladp.errors import DataError
 from nabladp.schema import Schema
 from nabladp.tables.encode import Finding, encode_column
@@ -31,7 +32,8 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
     counted. ``folder`` is where relative paths inside a query start. Each row of a query must be made from one person's
     data alone, and who is in it must not depend on a protected attribute: no such filter, window, limit or sample.
     """
-    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+    expect(schema, Schema, "The schema of a table", 'Load it with Schema.load("schema.toml").')
+    if rows is not None and not is_whole(rows, 1):
         raise DataError("The number of rows must be a whole number above zero.", fix="Leave it out to have it counted.")
     opened = open_source(source, frozenset(schema.names), str(folder))
     for what, columns, is_text in opened.headers():
@@ -78,6 +80,7 @@ def check_table(table: Table) -> list[Finding]:
     A derived column must be a function of the columns it is said to be derived from: otherwise what it costs to release
     it would not be charged to all it reveals.
     """
+    expect(table, Table, "What is checked", "Open it with open_table.")
     if isinstance(table, SparkTable):
         return _on_cluster(table)
     schema = table.schema

@@ -7,15 +7,17 @@ import glob
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nabladp.errors import SourceError
+from nabladp.errors import SourceError, shown
 from nabladp.tables import duck
 from nabladp.tables.duck import Batches
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
@@ -24,6 +26,7 @@ from nabladp.tables.spark import SparkFrame, is_spark, read_spark
 # ---- files and queries as scans --------------------------------------------------------------------------------------
 
 LONGEST_HEADER = 1 << 22
+MOST_FILES = 10_000
 _DELIMITERS = (",", ";", "\t", "|")
 _ENDINGS = ("csv", "tsv", "parquet", "pq", "json", "ndjson", "jsonl")
 _NAMES = ".csv, .tsv, .parquet, .json or .ndjson (text also with .gz)"
@@ -54,6 +57,9 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
     if ending not in _ENDINGS:
         raise SourceError(f"{what} is of no known kind.", fix=f"Its name should end in {_NAMES}.", path=str(path))
     try:
+        if not path.is_file():
+            fix = "Give a file: its rows may be read more than once, which a pipe does not allow."
+            raise SourceError(f"{what} is not a regular file.", fix=fix, path=str(path))
         with path.open("rb"):
             pass
         if ending in ("csv", "tsv"):
@@ -61,7 +67,7 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
         return _parquet(path, what) if ending in ("parquet", "pq") else _json(path, what)
     except UnicodeDecodeError:
         raise SourceError(f"{what} is not UTF-8 text.", fix=duck.CONVERT, path=str(path)) from None
-    except (EOFError, gzip.BadGzipFile, pa.ArrowInvalid):
+    except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException):
         fix = "Check that it is complete and of the kind its name says."
         raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
     except SourceError:
@@ -109,8 +115,9 @@ def _first_lines(path: Path) -> list[str]:
     opened: IO[bytes]
     with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as opened:  # type: ignore[assignment]
         lines: list[str] = []
-        quotes = 0
-        while line := opened.readline(LONGEST_HEADER):
+        quotes, left = 0, LONGEST_HEADER
+        while left > 0 and (line := opened.readline(left)):
+            left -= len(line)
             lines.append(line.decode("utf-8-sig" if not lines else "utf-8"))
             quotes += lines[-1].count('"')
             if quotes % 2 == 0 or len(lines) > 1000:  # a quoted name may run over lines
@@ -313,11 +320,21 @@ def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[S
             fix='Give a file on this machine or a query; in a plan also a source such as { spark = "jdbc", … }.',
         )
     if glob.has_magic(text):
-        found = sorted(glob.glob(text, recursive=True))
+        found = _matches(text)
         if not found:
-            raise SourceError(f"No file matches {text!r}.", fix="Check the pattern and the folder.", path=text)
+            raise SourceError(f"No file matches {shown(text)}.", fix="Check the pattern and the folder.", path=text)
         return tuple(scan_file(Path(name), expected) for name in found)
-    raise SourceError(f"There is no file {text!r}.", fix="Check the path.", path=text)
+    raise SourceError(f"There is no file {shown(text)}.", fix="Check the path.", path=text)
+
+
+def _matches(pattern: str) -> list[str]:
+    try:
+        found = list(islice(glob.iglob(pattern, recursive=True), MOST_FILES + 1))
+    except (ValueError, re.error, OSError):  # a zero byte, or a name too long
+        return []
+    if len(found) > MOST_FILES:
+        raise SourceError(f"More than {MOST_FILES:,} files match.", fix="Write them into fewer, larger files.")
+    return sorted(found)
 
 
 def _exists(path: str | Path) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nabladp.checks import expect
 from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.ledger.entry import FORMAT, Draft, NoLedger, check_format, no_ledger, now
@@ -50,7 +51,9 @@ class Ledger(Book):
         it owns the tables.
         """
         universe = Universe.of(attributes)
-        limits = budget.limits(universe)
+        limits = expect(budget, Budget, "The budget of a ledger", "Give Budget(per_attribute=CDP(0.5)).").limits(
+            universe
+        )
         store = _store(where, patience=patience, create=True)
         if not test:
             store.check_durable()

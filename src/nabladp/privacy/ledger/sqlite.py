@@ -109,8 +109,11 @@ class SQLite(Database):
 
         def connect() -> sqlite3.Connection:
             connection = sqlite3.connect(address, uri=True, timeout=min(patience, WAIT), isolation_level=None)
-            connection.execute("PRAGMA synchronous = EXTRA")  # a commit is on the disk, its folder entry too
-            connection.execute(f"PRAGMA query_only = {int(read_only)}")
+            try:
+                connection.execute("PRAGMA synchronous = EXTRA")  # a commit is on the disk, its folder entry too
+                connection.execute(f"PRAGMA query_only = {int(read_only)}")
+            except UnicodeDecodeError:  # SQLite's own message repeats the damaged bytes of the file
+                raise sqlite3.DatabaseError("damaged") from None
             return connection
 
         # A connection lives for one transaction: none is carried across a fork, where SQLite's locks would be lost.

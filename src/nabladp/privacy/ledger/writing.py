@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from nabladp.checks import expect, members
 from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
@@ -134,7 +135,8 @@ class Book(LedgerView):
         ticket: str | None = None,
     ) -> list[Entry]:
         """A whole plan, all or nothing."""
-        asked = [(guarantee, checked_name(name), _json_details(details)) for guarantee, name, details in requests]
+        listed = _tuples(requests, 3, "A request is a guarantee, a name and details.")
+        asked = [(_guarantee(cost), checked_name(name), _json_details(details)) for cost, name, details in listed]
         own = None if ticket is None else checked_name(ticket, "ticket")
 
         def work(pen: Pen) -> Sequence[Entry | int]:
@@ -155,7 +157,8 @@ class Book(LedgerView):
 
     def check_fits(self, requests: Iterable[tuple[Guarantee, str]]) -> None:
         """Refuse what would break a limit as things stand. Books nothing: only a reservation is sure to hold."""
-        if asked := list(requests):
+        listed = _tuples(requests, 2, "A request is a guarantee and a name.")
+        if asked := [(_guarantee(cost), checked_name(name)) for cost, name in listed]:
             _check_together(asked, self._state())
 
     def bind(
@@ -167,7 +170,8 @@ class Book(LedgerView):
     def bind_all(
         self, releases: Iterable[tuple[Which, str, Mapping[str, Any]]], *, seeded: bool = False
     ) -> list[Entry]:
-        bound = [(which, checked_text(digest, "digest"), _json_details(d)) for which, digest, d in releases]
+        listed = _tuples(releases, 3, "A binding is a reservation, a digest and details.")
+        bound = [(which, checked_text(digest, "digest"), _json_details(d)) for which, digest, d in listed]
 
         def work(pen: Pen) -> list[Entry | int]:
             return [self._bind(pen, which, digest, details, seeded) for which, digest, details in bound]
@@ -215,6 +219,8 @@ class Book(LedgerView):
         """Book a release that someone else made from the same people. It has happened, so no limit can refuse it;
         ``entry.exceeded`` names the limits that are now exceeded."""
         name, who = checked_name(name), checked_text(who, "who")
+        _guarantee(guarantee)
+        expect(note, str, "The note of an entry", "Give it as text.")
 
         def work(pen: Pen) -> list[int]:
             pen.learn(guarantee.universe)
@@ -229,6 +235,7 @@ class Book(LedgerView):
     def change_budget(self, budget: Budget, reason: str) -> Entry:
         """Put another budget in force, on record. A limit below what is spent refuses whatever would cost it more."""
         reason = checked_text(reason, "reason")
+        expect(budget, Budget, "The budget of a ledger", "Give Budget(per_attribute=CDP(0.5)).")
 
         def work(pen: Pen) -> list[Entry | int]:
             limits = budget.limits(widened(pen.state.universe, self._given or pen.state.universe))
@@ -275,6 +282,18 @@ class Book(LedgerView):
                 f"Entry {found.seq} ({found.kind}) is not a reservation.", fix="Only reservations are bound or voided."
             )
         return found
+
+
+def _tuples(given: Any, length: int, rule: str) -> list[tuple[Any, ...]]:
+    fix = "Give a list with one such tuple each."
+    found = [members(one, "A request", fix) for one in members(given, "What a ledger is asked for", fix)]
+    if any(len(one) != length for one in found):
+        raise LedgerError(rule, fix=fix)
+    return found
+
+
+def _guarantee(given: Any) -> Guarantee:
+    return expect(given, Guarantee, "The cost of an entry", "Give the guarantee of a mechanism.")
 
 
 def budget_payload(budget: Budget, limits: Iterable[Limit]) -> dict[str, Any]:
