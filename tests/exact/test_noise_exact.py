@@ -11,10 +11,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from nabladp.noise.bits import SeededBits
 from nabladp.noise.choices import randomized_response_counts, scatter, select, select_exponential, uniform_subset
-from nabladp.noise.draws import Draws
-from nabladp.noise.exact import Uniform, exp_bounds, exp_interval, rational_bounds
+from nabladp.noise.draws import Draws, SeededBits, Uniform, exp_bounds, exp_interval, rational_bounds
 from nabladp.noise.samplers import binomial, discrete_gaussian, discrete_laplace, geometric
 
 FORCED = 1e6

@@ -73,12 +73,10 @@ TESTS = {
     "privacy.ledger.sqlite": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_migrations"),
     "privacy.ledger.rights": ("engines/test_postgres_ledger", "engines/test_postgres_roles"),  # with a server
     "privacy.ledger.ledger": (*LEDGER, "unit/test_ledger_places", "unit/test_ledger_migrations"),
-    "noise.exact": DRAWN,
     "noise.draws": DRAWN,
     "noise.samplers": DRAWN,
     "noise.choices": DRAWN,
     "noise.source": (*DRAWN, "unit/test_row_response"),
-    "noise.bits": ("unit/test_noise_source", "mutants/test_noise_edges"),
     "noise.parameters": ("unit/test_noise_source", "mutants/test_noise_edges"),
     "noise.laws": ("exact/test_noise_laws", "mutants/test_noise_edges"),
     "noise.tails": ("unit/test_noise_tails", "unit/test_noise_drawn"),

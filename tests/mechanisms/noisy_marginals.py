@@ -13,7 +13,7 @@ from nabladp.mechanisms import Mechanism
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.noisy_marginals import mechanism as marginals
-from nabladp.noise.bits import SeededBits, SystemBits
+from nabladp.noise.draws import SeededBits, SystemBits
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 
 INSTANCES: list[Mechanism] = [

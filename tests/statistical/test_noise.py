@@ -15,8 +15,7 @@ import pytest
 from scipy import stats
 
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
-from nabladp.noise.bits import SeededBits
-from nabladp.noise.draws import Draws
+from nabladp.noise.draws import Draws, SeededBits
 from nabladp.noise.samplers import discrete_gaussian, discrete_laplace
 
 ALARM = 1e-9

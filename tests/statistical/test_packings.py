@@ -14,8 +14,7 @@ import pytest
 from scipy import stats
 
 from nabladp.noise import NoiseSource, Packings
-from nabladp.noise.bits import SeededBits
-from nabladp.noise.draws import Draws
+from nabladp.noise.draws import Draws, SeededBits
 
 ALARM = 1e-9
 FORCED = 1e6  # a slack this wide sends every decision of the sampler down its exact path

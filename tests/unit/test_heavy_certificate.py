@@ -11,6 +11,7 @@ import pytest
 from tree_laws import Lists, masses, records_of
 
 from nabladp.mechanisms.heavy_hitters.planning.certificate import (
+    Shape,
     Sieve,
     _smallest,
     caution,
@@ -24,7 +25,6 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import (
     most_strings,
 )
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
-from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabladp.kernels import compiled
-from nabladp.mechanisms.heavy_hitters.engine import kernels
+from nabladp.arrays import compiled
+from nabladp.mechanisms.heavy_hitters.engine import numbering
 from nabladp.mechanisms.learners.halfspaces import descent
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, distance_to_flip
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import SignOrbits
@@ -124,32 +124,34 @@ def numbers(high: int, count: int = 50, kind: Any = np.uint64) -> Any:
 
 
 def test_rows_are_numbered_alike() -> None:
-    agree(kernels.append, numbers(9), numbers(4), np.uint64(4))
-    agree(kernels.append_four, numbers(9), *(numbers(high) for high in (2, 3, 4, 5)), np.array([2, 3, 4, 5], np.uint64))
-    agree(kernels.look_up, numbers(9), numbers(100, 9, np.uint32), np.zeros(50, np.uint32))
+    agree(numbering.append, numbers(9), numbers(4), np.uint64(4))
+    agree(
+        numbering.append_four, numbers(9), *(numbers(high) for high in (2, 3, 4, 5)), np.array([2, 3, 4, 5], np.uint64)
+    )
+    agree(numbering.look_up, numbers(9), numbers(100, 9, np.uint32), np.zeros(50, np.uint32))
 
 
 def test_cells_are_hashed_and_found_again_alike() -> None:
     listed, shift = np.unique(numbers(1 << 40, 12)), np.uint64(64 - 5)
     places, table = np.zeros(32, np.uint64), np.zeros(32, np.uint32)
-    agree(kernels.hash, listed, shift, places, table)
-    compiled(kernels.hash)(listed, shift, places, table)
+    agree(numbering.build_hash_table, listed, shift, places, table)
+    compiled(numbering.build_hash_table)(listed, shift, places, table)
     cells = np.concatenate([listed, numbers(1 << 40, 20)])
-    agree(kernels.search, cells, shift, places, table, np.full(len(cells), 99, np.uint32))
+    agree(numbering.search, cells, shift, places, table, np.full(len(cells), 99, np.uint32))
 
 
 def test_rows_are_mixed_and_thrown_alike() -> None:
     mixed = np.ones(50, np.uint64)
     for from_one in (True, False):
-        agree(kernels.mix, mixed, numbers(3), from_one)
-    compiled(kernels.mix)(mixed, numbers(1000), False)
+        agree(numbering.mix, mixed, numbers(3), from_one)
+    compiled(numbering.mix)(mixed, numbers(1000), False)
     kept = np.random.default_rng(2).integers(0, 256, (2, 4)).astype(np.uint8)
-    agree(kernels.throw, mixed, np.uint64(64 - 5), kept, np.zeros(50, np.uint32))
+    agree(numbering.throw, mixed, np.uint64(64 - 5), kept, np.zeros(50, np.uint32))
 
 
-@pytest.mark.parametrize("cells", [8, kernels.SPREAD + 1])
+@pytest.mark.parametrize("cells", [8, numbering.SPREAD + 1])
 def test_cells_are_counted_alike(cells: int) -> None:
-    agree(kernels.tally, numbers(2 * cells, 51), np.uint64(3), np.zeros(cells, np.int64))
+    agree(numbering.tally, numbers(2 * cells, 51), np.uint64(3), np.zeros(cells, np.int64))
 
 
 def test_vectors_are_cut_alike() -> None:

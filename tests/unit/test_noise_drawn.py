@@ -11,8 +11,7 @@ import pytest
 
 from nabladp.errors import MechanismError
 from nabladp.noise import NoiseSource, Packings, samplers
-from nabladp.noise.bits import SeededBits
-from nabladp.noise.draws import Draws
+from nabladp.noise.draws import Draws, SeededBits
 from nabladp.noise.samplers import discrete_gaussian, discrete_laplace, geometric
 from nabladp.noise.tails import Trials, gaussian_beyond, laplace_tail, subset
 

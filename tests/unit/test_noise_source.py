@@ -16,7 +16,7 @@ import pytest
 
 from nabladp.errors import MechanismError
 from nabladp.noise import NoiseSource
-from nabladp.noise.bits import SeededBits, SystemBits
+from nabladp.noise.draws import SeededBits, SystemBits
 from nabladp.noise.parameters import LARGEST_SCALE, SMALLEST_SCALE
 
 DRAWS = """

@@ -28,7 +28,7 @@ from nabladp.mechanisms.synthesis.inference import (
     on_simplex,
     pool,
 )
-from nabladp.mechanisms.synthesis.inference import marginals as marginals_module
+from nabladp.mechanisms.synthesis.inference import model as marginals_module
 from nabladp.mechanisms.synthesis.inference.measurement import spread, summed
 from nabladp.mechanisms.synthesis.inference.pooling import residuals
 from nabladp.noise import NoiseSource

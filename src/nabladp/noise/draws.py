@@ -2,15 +2,136 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.noise.bits import BitSource, Words
-from nabladp.noise.exact import Bounds, Uniform, exp_bounds, rational_bounds
+
+# ---- random bits -----------------------------------------------------------------------------------------------------
+
+Words = NDArray[np.uint64]
+
+
+class BitSource(Protocol):
+    def words(self, count: int) -> Words:
+        """The next ``count`` words; read-only."""
+        ...
+
+
+class SystemBits:
+    """Words from the operating system's cryptographic generator.
+
+    Nothing is kept between calls, so neither a forked child nor a second thread can ever be handed words that somebody
+    else has used. Draws are vectorised, so a buffer would save next to nothing.
+    """
+
+    def words(self, count: int) -> Words:
+        return np.frombuffer(os.urandom(8 * count), dtype="<u8")
+
+
+class SeededBits:
+    """A reproducible stream for tests and examples: SHAKE-256 of (seed, block number). Never private.
+
+    The stream does not depend on how it is asked for: ``words(a)`` then ``words(b)`` is ``words(a + b)``.
+    """
+
+    BLOCK = 8192
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._blocks = 0
+        self._left: Words = np.empty(0, dtype="<u8")
+
+    def words(self, count: int) -> Words:
+        if count > len(self._left):
+            missing = -(-(count - len(self._left)) // self.BLOCK)
+            self._left = np.concatenate([self._left, *(self._next_block() for _ in range(missing))])
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+    def _next_block(self) -> Words:
+        name = f"nabladp noise, seed {self._seed}, block {self._blocks}"
+        self._blocks += 1
+        return np.frombuffer(hashlib.shake_256(name.encode()).digest(8 * self.BLOCK), dtype="<u8")
+
+
+# ---- exact comparisons -----------------------------------------------------------------------------------------------
+# A uniform real is known by its first bits; a threshold by integer bounds at any precision asked for. When the bounds
+# do not decide, both get longer. The answer therefore has exactly the right probability, even for irrational
+# thresholds.
+
+Bounds = Callable[[int], tuple[int, int]]
+"""Of a real p in [0, 1]: maps n to integers (low, high) with low ≤ p·2ⁿ ≤ high, closing in on p as n grows."""
+
+
+class Uniform:
+    """A uniform real in [0, 1) whose bits beyond the first word are drawn only when a comparison needs them."""
+
+    def __init__(self, bits: BitSource, word: int) -> None:
+        self._bits = bits
+        self._known = int(word)
+        self._length = 64
+
+    def below(self, bounds: Bounds) -> bool:
+        while True:
+            low, high = bounds(self._length)
+            if self._known + 1 <= low:
+                return True
+            if self._known >= high:
+                return False
+            self._known = (self._known << 64) | int(self._bits.words(1)[0])
+            self._length += 64
+
+
+def rational_bounds(p: Fraction) -> Bounds:
+    def bounds(n: int) -> tuple[int, int]:
+        scaled = p.numerator << n
+        return scaled // p.denominator, -(-scaled // p.denominator)
+
+    return bounds
+
+
+def exp_bounds(gamma: Fraction) -> Bounds:
+    """Bounds of exp(−γ) for a rational γ ≥ 0."""
+    if gamma == 0:
+        return rational_bounds(Fraction(1))
+    halvings = max(0, gamma.numerator.bit_length() - gamma.denominator.bit_length() + 2)  # makes γ/2ʰ < 1/2
+
+    def bounds(n: int) -> tuple[int, int]:
+        spare = halvings + 32  # each squaring may double the error: a bit for each, and 32 to keep the bounds tight
+        low, high = exp_interval(gamma, halvings, n + spare)
+        return low >> spare, -(-high >> spare)
+
+    return bounds
+
+
+def exp_interval(gamma: Fraction, halvings: int, precision: int) -> tuple[int, int]:
+    """Integers around exp(−γ)·2^precision: Taylor series of exp(−γ/2^halvings), then squarings, all in integers."""
+    x = (gamma.numerator << precision) // (gamma.denominator << halvings)
+    total = term = 1 << precision
+    order = 0
+    while term:
+        order += 1
+        term = term * x // (order << precision)
+        total += -term if order % 2 else term
+    # In units of 2^-precision: rounding x down costs at most 1; a term inherits at most half of its predecessor's error
+    # and adds at most 1, so each of the `order` terms is off by at most 2; the alternating rest is at most the first
+    # term left out, which is at most 1.
+    error = 2 * order + 2
+    low, high = total - error, total + error
+    for _ in range(halvings):
+        low = low * low >> precision
+        high = -(-high * high >> precision)
+    return low, high
+
+
+# ---- draws -----------------------------------------------------------------------------------------------------------
 
 Truths = NDArray[np.bool_]
 

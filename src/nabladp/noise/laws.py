@@ -11,7 +11,7 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.checks import is_share
 from nabladp.errors import MechanismError, shown
-from nabladp.noise.exact import exp_bounds
+from nabladp.noise.draws import exp_bounds
 from nabladp.noise.parameters import MOST_DRAWN, Real, exact_number, keep_probability, noise_scale, whole_number
 
 Kind = Literal["gaussian", "laplace"]

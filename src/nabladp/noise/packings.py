@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp import checks
-from nabladp.arrays import Floats, Integers
+from nabladp.arrays import Floats, Integers, compiled
 from nabladp.errors import MechanismError
-from nabladp.kernels import compiled
 from nabladp.noise.choices import select_exponential
 from nabladp.noise.draws import Draws
 from nabladp.noise.parameters import refuse_long, whole_number
@@ -369,7 +368,7 @@ def any_slack(width: int, members: int, most: int, largest: float) -> float:
     """
     value = largest_value(members, most, largest)
     step = 2.0 ** -fineness(value) + 16 * (members + 9) * _ROUNDING + 5 * _ROUNDING * value
-    return 4 * width * step  # [any_slack]
+    return 4 * width * step
 
 
 def log_softmax(scores: Integers, grid: int) -> Floats:

@@ -66,7 +66,7 @@ def keep_probability(value: Any, size: int) -> Fraction:
     if keep * size < 1:
         raise MechanismError(
             "The probability to keep a code must be at least 1/size.",
-            fix="Raise it: at 1/size the answer already says nothing about the truth.",
+            fix="Raise it: at 1/size the answer is independent of the true code.",
             size=size,
         )
     return keep

@@ -8,8 +8,7 @@ import numpy as np
 
 from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
-from nabladp.noise.draws import Draws, Truths, collect
-from nabladp.noise.exact import Uniform, exp_bounds
+from nabladp.noise.draws import Draws, Truths, Uniform, collect, exp_bounds
 from nabladp.noise.parameters import trials as checked_trials
 
 LARGEST = 1 << 62  # noise stays below this, so that a count can be added to it in 64 bits

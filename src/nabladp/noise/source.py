@@ -16,8 +16,7 @@ from nabladp.arrays import Integers
 from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
-from nabladp.noise.bits import SeededBits, SystemBits, Words
-from nabladp.noise.draws import Draws
+from nabladp.noise.draws import Draws, SeededBits, SystemBits, Words
 from nabladp.noise.packings import AnyPackings, Packings
 from nabladp.noise.parameters import (
     MOST_DRAWN,

@@ -6,7 +6,7 @@ is binomial, but p is irrational and N may have hundreds of digits, so no coin c
 1. Candidates are put into blocks of M = 2ᵐ with M·p ≤ 1, the last one filled up with candidates that do not exist.
 2. How many of a block pass, C ~ Binomial(M, p), is drawn by inversion: C is the number of j with U ≥ F(j), for a
    uniform real U and the law's distribution function F. U is known by its first bits, F by integer bounds at any
-   precision; when they do not decide, both get longer (:class:`nabladp.noise.exact.Uniform`). Hence P(C = j) is exactly
+   precision; when they do not decide, both get longer (:class:`nabladp.noise.draws.Uniform`). Hence P(C = j) is exactly
    F(j) − F(j−1).
 3. Blocks are independent. Within the last one the C that pass are a uniform subset; only those that exist are counted.
 
@@ -25,10 +25,8 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
 from nabladp.noise import NoiseSource
-from nabladp.noise.bits import Words
 from nabladp.noise.choices import uniform_subset
-from nabladp.noise.draws import BLOCK, Draws, collect
-from nabladp.noise.exact import Bounds, Uniform, exp_bounds
+from nabladp.noise.draws import BLOCK, Bounds, Draws, Uniform, Words, collect, exp_bounds
 from nabladp.noise.samplers import discrete_gaussian, geometric
 
 WORD = 64

@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, caution, list_bounds
-from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
+from nabladp.mechanisms.heavy_hitters.planning.certificate import Shape, Sieve, caution, list_bounds
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.noise import variance
 

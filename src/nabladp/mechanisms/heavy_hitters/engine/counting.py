@@ -11,13 +11,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nabladp.arrays import Integers
-from nabladp.kernels import compiled
-from nabladp.mechanisms.heavy_hitters.engine import kernels
+from nabladp.arrays import Integers, compiled
+from nabladp.mechanisms.heavy_hitters.engine import numbering
 from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Counted, count_each_cell, filter_by_hash
 from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Frequent as Frequent
-from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
-from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Listed, Part, Product
+from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Listed, Numbers, Part, Product
 from nabladp.mechanisms.heavy_hitters.planning.certificate import LEAST_SHARE
 from nabladp.tables import Counts, Kernel
 
@@ -78,7 +76,7 @@ class Tally(Kernel):
         self.add(total, columns_of(batch))
 
     def add(self, total: Integers, columns: Mapping[str, Numbers]) -> None:
-        rows, tally = Batch(columns, self.shared), compiled(kernels.tally)
+        rows, tally = Batch(columns, self.shared), compiled(numbering.tally)
         for window, part in zip(self.windows, self.split(total), strict=True):
             some = rows.inside(window.bucket) if window.bucket else rows
             tally(window.product.cells(some), np.uint64(window.start), part)

@@ -37,13 +37,13 @@ from nabladp.mechanisms.heavy_hitters.engine.thresholding import (
 from nabladp.mechanisms.heavy_hitters.planning.certificate import (
     CELL_BYTES,
     MOST_CELLS,
+    Shape,
     Sieve,
     caution,
     list_bounds,
     list_bytes,
 )
 from nabladp.mechanisms.heavy_hitters.planning.search import MEMORY
-from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.noise import NoiseSource

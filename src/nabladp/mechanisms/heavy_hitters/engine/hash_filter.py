@@ -1,9 +1,9 @@
 """The frequent strings of one product, which asks for cells to be counted until it knows them.
 
-A product of too many cells is filter_by_hash. Its strings are thrown into buckets by a hash, and a string is at most as
-frequent as its bucket, so whatever lies in no frequent bucket is out: a few times, with other hashes. For the buckets
-that are left, the parts of their strings are counted, and combinations of frequent parts last, each on its own. So
-every count is exact and nothing frequent is missed, whatever the hashes and the number of passes.
+A product of too many cells is filtered by a hash. Its strings are thrown into buckets by a hash, and a string is at
+most as frequent as its bucket, so whatever lies in no frequent bucket is out: a few times, with other hashes. For the
+buckets that are left, the parts of their strings are counted, and combinations of frequent parts last, each on its own.
+So every count is exact and nothing frequent is missed, whatever the hashes and the number of passes.
 """
 
 from __future__ import annotations

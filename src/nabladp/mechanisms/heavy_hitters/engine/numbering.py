@@ -16,10 +16,99 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.arrays import Integers
-from nabladp.kernels import compiled
-from nabladp.mechanisms.heavy_hitters.engine import kernels
-from nabladp.mechanisms.heavy_hitters.engine.kernels import Numbers
+from nabladp.arrays import Integers, compiled
+
+# ---- the loops over rows, compiled -----------------------------------------------------------------------------------
+
+Numbers = NDArray[np.unsignedinteger]
+
+SPREAD = 1 << 12  # windows up to this size are counted in several copies, for rows that are all alike
+
+
+def append(cells: Numbers, numbers: Numbers, axis: np.unsignedinteger) -> None:
+    for i in range(len(cells)):
+        cells[i] = cells[i] * axis + numbers[i]
+
+
+def append_four(cells: Numbers, a: Numbers, b: Numbers, c: Numbers, d: Numbers, axes: Numbers) -> None:
+    """The same four times, with one pass over the cells."""
+    p, q, r, s = axes[0], axes[1], axes[2], axes[3]
+    for i in range(len(cells)):
+        cells[i] = (((cells[i] * p + a[i]) * q + b[i]) * r + c[i]) * s + d[i]
+
+
+def look_up(cells: Numbers, table: Numbers, found: Numbers) -> None:
+    for i in range(len(cells)):
+        found[i] = table[cells[i]]
+
+
+def build_hash_table(listed: Numbers, shift: np.uint64, slots: Numbers, table: Numbers) -> None:
+    """Each cell goes to the first free slot from its hash on; a slot is free while its number is 0."""
+    last = np.uint64(len(slots) - 1)
+    for i in range(len(listed)):
+        at = (listed[i] * np.uint64(0x9E3779B97F4A7C15)) >> shift
+        while table[at] != 0:
+            at = (at + np.uint64(1)) & last
+        slots[at], table[at] = listed[i], i + 1
+
+
+def search(cells: Numbers, shift: np.uint64, slots: Numbers, table: Numbers, found: Numbers) -> None:
+    last = np.uint64(len(slots) - 1)
+    for i in range(len(cells)):
+        cell = np.uint64(cells[i])
+        at = (cell * np.uint64(0x9E3779B97F4A7C15)) >> shift
+        while table[at] != 0 and slots[at] != cell:
+            at = (at + np.uint64(1)) & last
+        found[i] = table[at]
+
+
+def mix(mixed: Numbers, numbers: Numbers, from_one: bool) -> None:
+    """One more number of every row goes into its hash. A hash is odd, or even for rows that are out, and stays so."""
+    for i in range(len(mixed)):
+        number = np.uint64(numbers[i])
+        mixed[i] = mixed[i] * np.uint64(0xD1342543DE82EF95) + (number << np.uint64(1))
+        if from_one and number == 0:
+            mixed[i] = 0
+
+
+def throw(mixed: Numbers, shift: np.uint64, kept: NDArray[np.uint8], found: Numbers) -> None:
+    """The bucket of every row, the last time. Each time the hash is mixed once more.
+
+    There is no branch: which way it goes could not be foreseen.
+    """
+    times = len(kept)
+    for i in range(len(mixed)):
+        spread = (mixed[i] ^ (mixed[i] >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15)
+        stays = mixed[i]
+        for time in range(times):
+            at = spread >> shift
+            stays &= np.uint64(kept[time, at >> np.uint64(3)]) >> (at & np.uint64(7))
+            spread = (spread ^ (spread >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        found[i] = ((spread >> shift) + np.uint64(1)) * (stays & np.uint64(1))
+
+
+def tally(cells: Numbers, start: np.uint64, total: NDArray[Any]) -> None:
+    """A small window is counted in four copies: adding to one cell again and again would wait for each addition."""
+    size = np.uint64(len(total))
+    first = 0
+    if len(total) <= SPREAD:
+        copies = np.zeros((4, len(total)), total.dtype)
+        first = len(cells) - len(cells) % 4
+        for i in range(0, first, 4):
+            for j in range(4):
+                at = cells[i + j] - start
+                if at < size:
+                    copies[j, at] += 1
+        for j in range(4):
+            for k in range(len(total)):
+                total[k] += copies[j, k]
+    for i in range(first, len(cells)):
+        at = cells[i] - start
+        if at < size:
+            total[at] += 1
+
+
+# ---- numbering -------------------------------------------------------------------------------------------------------
 
 LOOKED_UP = 1 << 17  # products up to this size get a table of all cells, which stays in cache; larger ones are hashed
 
@@ -45,8 +134,8 @@ class Batch:
         if part.first == 0 or id(part) not in self._known:
             return self
         if id(part) not in self._inside:
-            places = np.flatnonzero(self.numbers(part))
-            self._inside[id(part)] = Batch({name: self.columns[name][places] for name in part.names}, self.shared)
+            slots = np.flatnonzero(self.numbers(part))
+            self._inside[id(part)] = Batch({name: self.columns[name][slots] for name in part.names}, self.shared)
         return self._inside[id(part)]
 
 
@@ -113,10 +202,10 @@ class Product:
         for i in range(start, len(axes), 4):
             four = numbers[i : i + 4]
             if len(four) == 4 and four[0].dtype == four[1].dtype == four[2].dtype == four[3].dtype:
-                compiled(kernels.append_four)(cells, *four, axes[i : i + 4])
+                compiled(append_four)(cells, *four, axes[i : i + 4])
             else:
                 for one, axis in zip(four, axes[i : i + 4], strict=True):
-                    compiled(kernels.append)(cells, one, axis)
+                    compiled(append)(cells, one, axis)
         return cells
 
 
@@ -155,20 +244,20 @@ class Listed(_Strings):
 
     listed: Integers
     table: Numbers = field(init=False, repr=False)
-    places: NDArray[np.uint64] | None = field(init=False, repr=False)
+    slots: NDArray[np.uint64] | None = field(init=False, repr=False)
     first = 1
 
     def __post_init__(self) -> None:
-        places = None
+        slots = None
         if self.product.size <= LOOKED_UP:
             table = np.zeros(self.product.size, np.uint16 if self.axis <= 1 << 16 else np.uint32)
             table[self.listed] = np.arange(1, self.axis)
         else:
             bits = max(4, (2 * self.axis).bit_length())  # at most half full
-            table, places = np.zeros(1 << bits, np.uint32), np.zeros(1 << bits, np.uint64)
-            compiled(kernels.hash)(self.listed.astype(np.uint64), np.uint64(64 - bits), places, table)
+            table, slots = np.zeros(1 << bits, np.uint32), np.zeros(1 << bits, np.uint64)
+            compiled(build_hash_table)(self.listed.astype(np.uint64), np.uint64(64 - bits), slots, table)
         object.__setattr__(self, "table", table)
-        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "slots", slots)
 
     @property
     def axis(self) -> int:
@@ -177,11 +266,11 @@ class Listed(_Strings):
     def numbers(self, batch: Batch) -> Numbers:
         cells = self.product.cells(batch)
         found = np.empty(len(cells), self.table.dtype)
-        if self.places is None:
-            compiled(kernels.look_up)(cells, self.table, found)
+        if self.slots is None:
+            compiled(look_up)(cells, self.table, found)
         else:
-            shift = np.uint64(65 - len(self.places).bit_length())
-            compiled(kernels.search)(cells, shift, self.places, self.table, found)
+            shift = np.uint64(65 - len(self.slots).bit_length())
+            compiled(search)(cells, shift, self.slots, self.table, found)
         return found
 
 
@@ -246,9 +335,9 @@ class Buckets:
         numbers = batch.numbers(self.parts[0])
         mixed = np.ones(len(numbers), np.uint64)
         for i, part in enumerate(self.parts):
-            compiled(kernels.mix)(mixed, batch.numbers(part) if i else numbers, part.first == 1)
+            compiled(mix)(mixed, batch.numbers(part) if i else numbers, part.first == 1)
         found = np.empty(len(mixed), np.uint32)
-        compiled(kernels.throw)(mixed, np.uint64(64 - self.bits), self.kept, found)
+        compiled(throw)(mixed, np.uint64(64 - self.bits), self.kept, found)
         return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.planning.certificate import (
+    Shape,
     Sieve,
     caution,
     certified_count,
@@ -18,7 +19,6 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import (
     list_bytes,
     most_strings,
 )
-from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
 
 MEMORY = 4 << 30  # bytes, where nothing else is said
 _GAIN = 5e-4  # relative: less is not worth a step

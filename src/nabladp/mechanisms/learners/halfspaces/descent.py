@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nabladp.arrays import Floats, Integers
+from nabladp.arrays import Floats, Integers, compiled
 from nabladp.errors import AuditError, BudgetError
-from nabladp.kernels import compiled
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import GramMatrix, SignedColumns
 from nabladp.mechanisms.gram_matrix.calibration import Calibration
@@ -296,7 +295,7 @@ class Descent:
         return {"steps": self.steps, "ridge": whitening.ridge, "noise_scale": each}
 
     def law(self, counts: Counts) -> Law:
-        raise AuditError("The law of noisy steps is not worked out.", fix="Audit 'gram', or a step of your own.")
+        raise AuditError("The exact output distribution of noisy steps is not available.", fix="Audit 'gram', or a step of your own.")
 
 
 def _mean(total: Floats, taken: int) -> Floats:

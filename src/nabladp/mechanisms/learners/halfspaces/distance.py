@@ -28,9 +28,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.arrays import Integers
+from nabladp.arrays import Integers, compiled
 from nabladp.errors import MechanismError
-from nabladp.kernels import compiled
 from nabladp.privacy.units import exact
 
 # ---- the distance ----------------------------------------------------------------------------------------------------

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.arrays import Integers
+from nabladp.arrays import Integers, compiled
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.kernels import compiled
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace, whole
 
 # ---- every order and sign of some weights ----------------------------------------------------------------------------

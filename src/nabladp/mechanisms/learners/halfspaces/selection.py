@@ -20,15 +20,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.arrays import Integers
+from nabladp.arrays import Integers, compiled
 from nabladp.errors import MechanismError
-from nabladp.kernels import compiled
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace
 from nabladp.mechanisms.learners.halfspaces.erm import Promise, row_scores
 from nabladp.mechanisms.learners.halfspaces.response import Response, unbiased_sensitivity
 from nabladp.mechanisms.learners.halfspaces.task import Task, curve
 from nabladp.noise import NoiseSource
-from nabladp.noise.exact import Bounds, Uniform, exp_bounds
+from nabladp.noise.draws import Bounds, Uniform, exp_bounds
 from nabladp.noise.parameters import selection_scale
 from nabladp.noise.tails import NoiseWords
 from nabladp.privacy.guarantee import Guarantee

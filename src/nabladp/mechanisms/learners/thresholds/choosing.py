@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.arrays import Integers
-from nabladp.kernels import compiled
+from nabladp.arrays import Integers, compiled
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.tables import Kernel
 

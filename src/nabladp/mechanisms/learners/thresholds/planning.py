@@ -18,8 +18,7 @@ from typing import Literal
 from nabladp.errors import BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.heavy_hitters.planning import planner
-from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, caution, list_bounds
-from nabladp.mechanisms.heavy_hitters.planning.shape import Shape
+from nabladp.mechanisms.heavy_hitters.planning.certificate import Shape, Sieve, caution, list_bounds
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import leaf_groups
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, cuts_of
@@ -238,7 +237,7 @@ def promised_error(errors: int | None, n: int, failure: float) -> float | None:
 def rows_for(errors: int | None, alpha: float, failure: float) -> int:
     """The fewest rows with which so many mistakes promise an error of at most α."""
     if errors is None:
-        raise MechanismError("The design given promises nothing.", fix="Leave it out.")
+        raise MechanismError("The given design has no error bound.", fix="Leave it out.")
     low, high = errors, errors + 1
 
     def enough(n: int) -> bool:

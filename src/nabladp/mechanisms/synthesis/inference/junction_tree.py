@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.arrays import Floats
+from nabladp.arrays import Floats, compiled
 from nabladp.errors import DomainTooLarge, UnknownAttribute
-from nabladp.kernels import compiled
 
 # ---- triangulation: greedy elimination -------------------------------------------------------------------------------
 

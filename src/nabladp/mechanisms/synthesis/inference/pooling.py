@@ -24,9 +24,10 @@ from nabladp.mechanisms.synthesis.inference.model import Model
 # ---- residuals -------------------------------------------------------------------------------------------------------
 # Measurements cut into independent parts, and what all of them together say about each part.
 #
-# A table on S is a sum of residuals, one for each A ⊆ S: what its sums over S∖A say about A beyond all subsets of A. They
-# are orthogonal, so under equal independent noise on every cell the residuals' noises are independent. The residuals on
-# A of all measured sets that hold A estimate the same thing; weighted by precision nothing is lost or counted twice.
+# A table on S is a sum of residuals, one for each A ⊆ S: what its sums over S∖A say about A beyond all subsets of A.
+# They are orthogonal, so under equal independent noise on every cell the residuals' noises are independent. The
+# residuals on A of all measured sets that hold A estimate the same thing; weighted by precision nothing is lost or
+# counted twice.
 
 
 @dataclass(frozen=True, eq=False)
