@@ -1,15 +1,19 @@
 """What can be displayed: classes state under which name, and the room ``display`` registers how.
 
-So a guarantee or a release knows nothing of notebooks and plots, and can still be looked at in one.
+So a guarantee or a release knows nothing of notebooks, plots and reports, and can still be looked at in one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 _HTML: dict[str, Callable[[Any], str]] = {}
 _PLOTS: dict[str, Callable[..., Any]] = {}
+Stage = Callable[[str, int, int], None]  # what is going on, how much is done, how much there is (0: not known)
+ReportWriter = Callable[[Sequence[Any], Path, Stage], Path]
+_REPORT: list[ReportWriter] = []
 
 
 def register(name: str, *, html: Callable[[Any], str] | None = None, plot: Callable[..., Any] | None = None) -> None:
@@ -32,3 +36,14 @@ class Displayed:
 def drawn(name: str, *arguments: Any) -> Any:
     """The plot that is registered under this name. Needs ``nabladp[plot]``."""
     return _PLOTS[name](*arguments)
+
+
+def register_report(writer: ReportWriter) -> None:
+    """State how the report of published releases is written into their folder."""
+    _REPORT[:] = [writer]
+
+
+def write_report(releases: Sequence[Any], folder: Path, stage: Stage) -> Path:
+    """Write the report of releases into the folder in which they were just published."""
+    (writer,) = _REPORT
+    return writer(releases, folder, stage)

@@ -112,6 +112,10 @@ class ReleaseError(NablaDPError, RuntimeError):
     """A release cannot be written or read."""
 
 
+class ReportWarning(UserWarning):
+    """A release is published, but its report could not be written. Says why, and which command writes it."""
+
+
 class AuditError(NablaDPError, ValueError):
     """An audit cannot be carried out on this mechanism or instance."""
 

@@ -9,8 +9,9 @@ import pytest
 from nabladp.privacy import CDP, Budget, Guarantee, Pure, Rho
 from nabladp.privacy.budget import Limit
 from nabladp.privacy.ledger import Spending
+from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.privacy.units import UNIT
-from nabladp.release.cost import Cost, Line, figure, figures, finite, limit_lines, shown
+from nabladp.release.cost import Cost, figure, figures, finite, shown
 
 NAMES = ("a", "b", "c")
 ONE = Limit.of("a", ["a"], Rho(1))
@@ -33,16 +34,16 @@ ONE = Limit.of("a", ["a"], Rho(1))
     ],
 )
 def test_a_line_fits_to_the_last_unit(spent: int | None, requested: int | None, fits: bool) -> None:
-    line = Line(Spending(ONE, spent), requested)
+    line = LimitRequest(Spending(ONE, spent), requested)
     assert line.fits is fits and line.to_json()["fits"] is fits
-    free = Line(Spending(ONE, 0), 0)
+    free = LimitRequest(Spending(ONE, 0), 0)
     assert Cost(Guarantee.none(NAMES), (), (free, line)).fits is fits
 
 
 def test_every_limit_is_asked_in_its_own_measure() -> None:
     budget = Budget(attributes={"a": Pure(2), "b": Rho(3)}, sets={"a+b": Rho(4)}, person=Rho(5))
     g = Guarantee.touch(NAMES, "a", Pure(1)) + Guarantee.touch(NAMES, "b", Rho(1)) + Guarantee.touch(NAMES, "c", CDP(2))
-    lines = limit_lines([Spending(limit, 0) for limit in budget.limits(NAMES)], g)
+    lines = limit_requests([Spending(limit, 0) for limit in budget.limits(NAMES)], g)
     assert {line.standing.limit.name: line.requested for line in lines} == {
         "a": UNIT,
         "b": UNIT,

@@ -18,6 +18,7 @@ import pytest
 
 import nabladp.mechanisms
 from nabladp.errors import ReleaseError
+from nabladp.mechanisms import Output
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.noisy_marginals.tables import MarginalTables
 from nabladp.noise import NoiseSource
@@ -32,7 +33,7 @@ EXTRA = "synthetic.parquet"
 
 
 @dataclass(frozen=True)
-class WithSample:
+class WithSample(Output):
     """Noisy counts, and a table drawn anew each time it is asked for: what was published cannot be made again."""
 
     counts: MarginalTables
@@ -44,6 +45,10 @@ class WithSample:
     def to_json(self) -> dict[str, Any]:
         return self.counts.to_json()
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> WithSample:
+        return cls(MarginalTables.from_json(data, schema))
+
     def to_arrow(self, schema: Schema) -> pa.Table:
         return self.counts.to_arrow(schema)
 
@@ -54,7 +59,7 @@ class Sampled(NoisyMarginals):
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Any:
-        return WithSample(MarginalTables.from_json(data, schema))
+        return WithSample.from_json(data, schema)
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +85,14 @@ def files(folder: Path) -> list[str]:
 
 def test_every_table_is_written_and_listed(session: Session, tmp_path: Path) -> None:
     release = session.release(MECHANISM, to=tmp_path / "out")
-    assert files(tmp_path / "out") == [DIGESTS, "release.json", "summary.parquet", EXTRA, "values.parquet"]
+    assert files(tmp_path / "out") == [
+        DIGESTS,
+        "release.json",
+        "report.html",
+        "summary.parquet",
+        EXTRA,
+        "values.parquet",
+    ]
     listed = json.loads((tmp_path / "out" / "release.json").read_bytes())["files"]
     assert list(listed) == ["values.parquet", EXTRA, "summary.parquet"]
     for name, digest in listed.items():
@@ -150,6 +162,6 @@ def test_records_that_list_no_proper_files_are_refused(session: Session, tmp_pat
 
 def test_an_output_without_tables_is_as_before(session: Session, tmp_path: Path) -> None:
     release = session.release(NoisyMarginals(CDP(0.5), k=1), to=tmp_path / "out")
-    assert files(tmp_path / "out") == [DIGESTS, "release.json", "values.parquet"]
+    assert files(tmp_path / "out") == [DIGESTS, "release.json", "report.html", "values.parquet"]
     assert list(release.hashes) == ["values.parquet"] and list(release.files()) == ["values.parquet", "release.json"]
     assert np.array_equal(Release.load(tmp_path / "out")["a"].counts, release["a"].counts)

@@ -45,7 +45,12 @@ def test_release_round_trips_through_its_folder(people: Path, tmp_path: Path) ->
     entry = s.ledger.entry("first")
     assert release.ledger["hash"] == entry.hash and not s.ledger.unfinished()
     assert [e.digest for e in s.ledger.entries() if e.kind == "bind"] == [release.digest]
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [DIGESTS, "release.json", "values.parquet"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        DIGESTS,
+        "release.json",
+        "report.html",
+        "values.parquet",
+    ]
 
 
 def test_parquet_holds_values_intervals_and_scale(people: Path, tmp_path: Path) -> None:
@@ -164,6 +169,7 @@ def test_a_crash_after_writing_loses_nothing(
     people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     s = session(people)
+
     def crash(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 

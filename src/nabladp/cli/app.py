@@ -11,10 +11,10 @@ import typer
 from nabladp import __version__
 from nabladp.cli import audit as audit_command
 from nabladp.cli.answer import answering, out, print_json, say, say_command, say_tables, working
-from nabladp.cli.compare import compare as compare_command
 from nabladp.cli.ledger import ledger_app
+from nabladp.cli.report import compare as compare_command
 from nabladp.cli.report import report as report_command
-from nabladp.cli.report import write_beside
+from nabladp.cli.report import report_json, say_published, say_report
 from nabladp.errors import SourceError
 
 app = typer.Typer(
@@ -100,7 +100,7 @@ def check(
 
         if source.lower().endswith(".toml"):
             raise SourceError(
-                f"{source!r} is no table.",
+                f"{source!r} is not a table.",
                 fix="Give a table, and its schema with --schema; `nabladp cost` checks a plan.",
             )
         with working("checking every row"):
@@ -131,14 +131,14 @@ def cost(
         from nabladp.cli import show
         from nabladp.release import Plan
 
-        with working("pricing"):
+        with working("computing the cost"):
             loaded = Plan.load(plan)
             priced, recorded = loaded.cost(), loaded.has_ledger()
             answer = priced.to_json() | priced.explained(sets or [], worst, prior) | {"ledger_exists": recorded}
         if page is not None:
             from nabladp.report.cost_page import write_cost_page
 
-            with working("pricing at other budgets") as tell:
+            with working("computing the cost at other budgets") as tell:
                 answer["page"] = str(write_cost_page(Plan.load(plan), page, plan.stem, tell))
         if json:
             print_json(answer)
@@ -158,8 +158,7 @@ def cost(
             if answer["fits"]:
                 say("Nothing was spent.")
             else:
-                whatever = "Not knowing the number of rows, this" if answer["any_rows"] else "This"
-                say(f"{whatever} plan does not fit. Nothing was spent.", "bold red")
+                say(show.excess_sentence(answer["limits"], bool(answer["any_rows"])), "bold red")
                 if priced.largest is not None:
                     say(priced.largest.sentence)
         if not answer["fits"]:
@@ -186,21 +185,23 @@ def release(
         loaded = Plan.load(plan)
         goal = loaded.out if to is None else to
         with working("opening the table") as stage:
-            done = loaded.run(goal, test_seed=test_seed, stage=stage, new_ledger=new_ledger)
-            stage("writing the report", 0, 0)
-            page = write_beside(done, goal)
-        answer = [{"name": r.name, "stamp": r.stamp, "entry": r.ledger["entry"], "digest": r.digest} for r in done]
+            done = loaded.publish(
+                goal,
+                test_seed=test_seed,
+                stage=stage,
+                announce=lambda releases, _: None if json else say_published(releases, goal),
+                new_ledger=new_ledger,
+            )
         if json:
-            print_json({"folder": str(goal), "releases": answer, "report": page and str(page)})
+            listed = [
+                {"name": own.name, "stamp": own.stamp, "entry": own.ledger["entry"], "digest": own.digest}
+                for own in done.releases
+            ]
+            print_json({"folder": str(goal), "releases": listed, **report_json(done, goal)})
             return
-        if done[0].stamp:
-            say(f" {done[0].stamp} ", "bold white on red")
-        for body in answer:
-            say(f"Released {body['name']} (ledger entry {body['entry']}).")
-        say(f"Published in {goal}.")
-        say(f"Its report: {page}" if page else "Its report could not be written; `nabladp report` tries again.")
+        say_report(done, goal)
         if "://" not in loaded.ledger:  # an address may hold a password
-            say("What is left of the budget:")
+            say("Remaining budget:")
             say_command(f"nabladp ledger {shlex.quote(loaded.ledger)}")
 
 
@@ -227,7 +228,7 @@ def demo(
             say(f"$ cd {shlex.quote(str(folder))}")
             say(f"$ nabladp release {show_case.PLAN_FILE} --new-ledger")
         show_case.release(folder, quiet=json)
-        with working("comparing with the truth, which only a made-up population allows"):
+        with working("comparing with the true values, as the population is made up"):
             answer = show_case.compare(folder)
         if json:
             print_json(answer)

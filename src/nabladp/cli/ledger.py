@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from nabladp.cli.answer import answering, print_json, say, say_command, say_tables, working
+from nabladp.cli.report import report_json, say_report
 
 
 class ShowByDefault(TyperGroup):
@@ -77,7 +78,7 @@ def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> Non
         say(f"Unfinished: {entry['name']}. It was reserved but not released, and stays spent.", "yellow")
         folder = entry.get("folder")
         if folder is not None and folder not in told:
-            say("Still running, or interrupted. If its folder exists beside the release's path, publish it:")
+            say("Still running, or interrupted. If its folder exists next to the release's path, publish it:")
             say_command(f"nabladp ledger recover {ledger} {shlex.quote(folder)}")
             told.add(folder)
         say("If nothing was published, void it:")
@@ -119,7 +120,7 @@ def verify(
         from nabladp.release import Ledger
         from nabladp.release.publish import check_published
 
-        with working("walking the chain"), Ledger.read(ledger) as book:
+        with working("checking the hash chain"), Ledger.read(ledger) as book:
             problems, head = [problem.to_json() for problem in book.verify()], book.head
             checked = [] if release is None else [found.name for found in check_published(release, book)]
         if json:
@@ -154,12 +155,15 @@ def recover_release(
 ) -> None:
     """Finish a release that was written but not shown before a crash."""
     with answering(json):
-        from nabladp.release import recover
         from nabladp.release.books import open_existing
+        from nabladp.release.publish import recover_releases
 
-        with open_existing(ledger) as book:
-            goal = recover(folder, book)
-        print_json({"folder": str(goal)}) if json else say(f"Published in {goal}.")
+        with open_existing(ledger) as book, working("checking the release") as stage:
+            done = recover_releases(folder, book, stage, lambda _, goal: None if json else say(f"Published in {goal}."))
+        if json:
+            print_json({"folder": str(done.folder), **report_json(done, done.folder)})
+        else:
+            say_report(done, done.folder)
 
 
 @ledger_app.command("change-budget")

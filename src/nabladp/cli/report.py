@@ -1,14 +1,20 @@
-"""``nabladp report``: the page about a published folder or a guarantee alone, also on paper and as pictures."""
+"""``nabladp report`` and ``nabladp compare``: pages about a published folder, also on paper and as pictures."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nabladp.cli.answer import answering, print_json, say, working
+from nabladp.cli.answer import answering, print_json, printable, say, say_tables, working
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nabladp.release import Release
+    from nabladp.release.publish import Published
 
 
 def report(
@@ -59,10 +65,83 @@ def _printed(page: Path, pdf: Path | None, certificate: Path | None, png: Path |
     return made
 
 
-def write_beside(releases: Any, folder: Path) -> Path | None:
-    """The report of a release that was just shown. Whatever goes wrong here, the release stands; None then."""
-    from nabladp.report import FILE, write
+# ---- of a release that was just published ---------------------------------------------------------------------------
 
-    with suppress(Exception):
-        return write(releases, folder / FILE, folder.resolve().name)
-    return None
+
+def say_published(releases: Sequence[Release], folder: Path) -> None:
+    """Before the report is written: the releases are public already."""
+    if releases[0].stamp:
+        say(f" {releases[0].stamp} ", "bold white on red")
+    for release in releases:
+        say(f"Released {release.name} (ledger entry {release.ledger['entry']}).")
+    say(f"Published in {folder}.")
+
+
+def say_report(published: Published, folder: Path) -> None:
+    """Where the report is, or why there is none."""
+    if published.problem is not None:
+        say(str(published.problem), "yellow")
+    else:
+        say(f"Its report: {report_path(published, folder)}")
+
+
+def report_json(published: Published, folder: Path) -> dict[str, Any]:
+    problem = published.problem
+    return {"report": report_path(published, folder)} | ({} if problem is None else {"problem": problem.to_json()})
+
+
+def report_path(published: Published, folder: Path) -> str | None:
+    """In the folder as the user named it."""
+    return None if published.report is None else str(folder / published.report.name)
+
+
+# ---- compare --------------------------------------------------------------------------------------------------------
+
+
+def compare(
+    folder: Annotated[Path, typer.Argument(help="The folder of a release, or of a whole plan.")],
+    source: Annotated[str, typer.Argument(help="The table it was made from: a file, a glob or a DuckDB query.")],
+    to: Annotated[Path, typer.Option("--to", help="A new HTML file outside of any published folder.")],
+    json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Compare a release with the table itself. For the owner only: the page contains unprotected statistics."""
+    with answering(json):
+        from nabladp.release.comparison import NOTICE, comparison_path
+        from nabladp.release.comparison import compare as compared
+        from nabladp.report import place
+        from nabladp.report.comparison import write_comparison
+
+        comparison_path(folder, to)  # refuses before anything is read
+        with working("comparing with the table"):
+            found = sorted(compared(folder, source), key=lambda part: place(part.release))
+            page = write_comparison(found, folder, to)
+        parts = [part.to_json() for part in found]
+        if json:
+            print_json({"notice": NOTICE, "file": str(page), "releases": parts})
+            return
+        say(f" {NOTICE.upper()} ", "bold white on red")
+        say_tables(*(_error_table(part) for part in parts))
+        say(f"Wrote {page}. Never publish it: it holds exact counts, and only you can read it.")
+
+
+def _error_table(part: dict[str, Any]) -> Table:
+    from nabladp.cli.show import most, plain_table
+
+    heads = ["values", "predicted", "actual", "truth in its interval"]
+    table = plain_table(f"{printable(part['name'])}: mean error, predicted and actual", ["table"], heads)
+    shown = most(len(part["tables"]))
+    for line in part["tables"][:shown]:
+        numbers = [_format_error(line[name], line["measure"]) for name in ("predicted", "actual")]
+        covered = "–" if line["covered"] is None else f"{line['covered']:.1%}"
+        table.add_row(printable(line["table"]), f"{line['cells']:,}", *numbers, covered)
+        if line["summary"]:
+            table.add_row(f"  {printable(line['summary'])}")
+    if len(part["tables"]) > shown:
+        table.add_row(f"… and {len(part['tables']) - shown:,} more (see the page)")
+    return table
+
+
+def _format_error(value: float | None, measure: str) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.4g}%" if measure == "share" else f"{value:.4g}"

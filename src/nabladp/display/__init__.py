@@ -1,4 +1,4 @@
-"""How values look in a notebook or as a plot. This room stands above what it shows, and registers itself there.
+"""How values look in a notebook, as a plot or as a report. This room stands above what it shows, and registers itself.
 
 Importing it is light: each function loads what it needs when it is first called.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabladp.displayed import register
+from nabladp.displayed import Stage, register, register_report
 
 if TYPE_CHECKING:
     from nabladp.display.notebook import Frame
@@ -65,6 +65,13 @@ def _probabilities(value: Any, schema: Any) -> Any:
     return probability_bars(value, schema)
 
 
+def _report(releases: Sequence[Release], folder: Path, stage: Stage) -> Path:
+    from nabladp.report import FILE, write
+
+    return write(releases, folder / FILE, folder.resolve().name, stage=stage)
+
+
+register_report(_report)
 register("guarantee", html=_guarantee)
 register("ledger", html=_ledger)
 register("schema", html=_schema)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
 from nabladp.privacy.budget import members
-from nabladp.privacy.ledger import Spending
-from nabladp.privacy.units import rounded, to_float
+from nabladp.privacy.ledger.limits import LimitRequest
+from nabladp.privacy.units import rounded
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
@@ -20,40 +20,12 @@ DELTA = 1e-6
 
 
 @dataclass(frozen=True)
-class Line:
-    """One limit as it stands, and what this request would add, in exact units (None: it has no bound)."""
-
-    standing: Spending
-    requested: int | None
-
-    @property
-    def fits(self) -> bool:
-        """The rule by which the ledger will decide."""
-        if self.requested is None or self.standing.spent_units is None:
-            return self.requested == 0
-        return self.requested == 0 or self.requested <= self.standing.limit.units - self.standing.spent_units
-
-    def to_json(self) -> dict[str, Any]:
-        asked = None if self.requested is None else to_float(self.requested)
-        return {**self.standing.to_json(), "requested": asked, "fits": self.fits}
-
-
-def limit_lines(standing: Iterable[Spending], guarantee: Guarantee) -> tuple[Line, ...]:
-    """Every limit with what is spent, left and requested."""
-    lines = []
-    for line in standing:
-        measured = guarantee.pure_units if line.limit.pure else guarantee.rho_units
-        lines.append(Line(line, measured(line.limit.attributes)))
-    return tuple(lines)
-
-
-@dataclass(frozen=True)
 class Cost:
     """The guarantee of a request, its expected error, and how it stands against the limits."""
 
     guarantee: Guarantee
     errors: tuple[tuple[str, Any], ...]  # name of the release, its mechanism's expected error
-    lines: tuple[Line, ...] = ()
+    lines: tuple[LimitRequest, ...] = ()
     adversaries: Mapping[str, tuple[str, ...]] | None = None
     delta: float = DELTA
     any_rows: tuple[str, ...] = ()  # releases whose cost is shown for any number of rows; see `waits_for_rows`

@@ -14,7 +14,8 @@ from nabladp.errors import BudgetExceeded, NablaDPError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
 from nabladp.privacy.ledger import Spending
-from nabladp.release.cost import Cost, Line, limit_lines, price, without_rows
+from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
+from nabladp.release.cost import Cost, price, without_rows
 from nabladp.release.scaling import as_python, budgets_of, scaled
 from nabladp.schema import Schema
 
@@ -50,7 +51,9 @@ class Largest:
         return None if self.budgets is None else {"factor": self.factor, "budgets": self.budgets}
 
 
-def largest_budget(named: Named, schema: Schema, n: int, rows_per_person: int, lines: Sequence[Line]) -> Largest | None:
+def largest_budget(
+    named: Named, schema: Schema, n: int, rows_per_person: int, lines: Sequence[LimitRequest]
+) -> Largest | None:
     """For a request whose ``lines`` break a limit. None where no factor helps, or finding one takes too long."""
     if any(line.requested is None for line in lines):
         return None
@@ -66,7 +69,7 @@ def request_cost(
 ) -> Cost:
     """What a request would cost, how it stands against the limits, and what would fit where it does not."""
     guarantee, errors = price(named, schema, n or 0, rows_per_person)
-    lines, waiting = limit_lines(standing, guarantee), without_rows(named, n)
+    lines, waiting = limit_requests(standing, guarantee), without_rows(named, n)
     largest = None
     if not waiting and not all(line.fits for line in lines):
         largest = largest_budget(named, schema, n or 0, rows_per_person, lines)
@@ -130,7 +133,7 @@ class _Search:
             parts = [mechanism.guarantee(self.schema, self.n) for mechanism in made]
         except NablaDPError:
             return None
-        lines = limit_lines(self.standing, Guarantee.compose(self.schema, parts).for_rows(self.rows_per_person))
+        lines = limit_requests(self.standing, Guarantee.compose(self.schema, parts).for_rows(self.rows_per_person))
         growth = _growth(lines)
         return max(1.0, growth) if all(line.fits for line in lines) else min(growth, math.nextafter(1.0, 0.0))
 
@@ -139,7 +142,7 @@ class _Search:
         return Largest(_down(factor), {name: budgets_of(own) for name, own in zip(names, options, strict=True)})
 
 
-def _growth(lines: Sequence[Line]) -> float:
+def _growth(lines: Sequence[LimitRequest]) -> float:
     """By which factor every ε could grow until a limit is met, if costs went with ε (pure) or its square (ρ)."""
     factors = []
     for line in lines:

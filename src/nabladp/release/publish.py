@@ -1,7 +1,8 @@
-"""Writing a release so that a crash never loses one that was paid for, and never leaves half of one in sight.
+"""Writing a release so that a crash never loses one that was booked, and never leaves half of one in sight.
 
 Everything goes into a hidden folder beside the goal, every file is synced to disk, the ledger binds the digests, and
-one rename makes it visible. A crash before the rename leaves the hidden folder, from which :func:`recover` finishes.
+one rename makes it visible; then its report is written. A crash before the rename leaves the hidden folder, from which
+:func:`recover` finishes.
 """
 
 from __future__ import annotations
@@ -11,16 +12,43 @@ import errno
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from nabladp.checks import read_file
-from nabladp.errors import ReleaseError
+from nabladp.displayed import Stage, write_report
+from nabladp.errors import NablaDPError, ReleaseError, ReportWarning
 from nabladp.privacy import Ledger
 from nabladp.release.record import DIGESTS, RECORD, Release
+
+Announce = Callable[[Sequence[Release], Path], None]  # told of the releases and their folder
+
+
+def unwatched(*_: object) -> None:
+    """For someone who does not watch."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Releases in their folder, and their report; where that could not be written, ``problem`` says why, and which
+    command writes it."""
+
+    releases: tuple[Release, ...]
+    folder: Path
+    report: Path | None = None
+    problem: ReleaseError | None = None
+
+    def warn(self) -> Published:
+        """Itself, after a warning where the report is missing."""
+        if self.problem is not None:
+            warnings.warn(str(self.problem), ReportWarning, stacklevel=3)
+        return self
 
 
 class Pending:
@@ -63,8 +91,9 @@ class Pending:
         except OSError as error:
             raise _unwritable(error, self.goal) from None
 
-    def show(self) -> None:
-        _show(self.folder, self.goal)
+    def publish(self, releases: Sequence[Release], stage: Stage, announce: Announce) -> Published:
+        """Of bound releases."""
+        return _publish(self.folder, self.goal, releases, stage, announce)
 
     @property
     def is_complete(self) -> bool:
@@ -83,7 +112,14 @@ class Pending:
 
 
 def recover(folder: str | Path, ledger: Ledger) -> Path:
-    """Finish a release that was written but not shown: check it, bind what is unbound, rename."""
+    """Finish a release that was written but not published: check it, bind what is unbound, rename, write its report."""
+    return recover_releases(folder, ledger).warn().folder
+
+
+def recover_releases(
+    folder: str | Path, ledger: Ledger, stage: Stage = unwatched, announce: Announce = unwatched
+) -> Published:
+    """:func:`recover`, with what became of the report."""
     hidden = Path(os.path.abspath(folder))
     if not hidden.is_dir():
         raise ReleaseError(
@@ -96,10 +132,9 @@ def recover(folder: str | Path, ledger: Ledger) -> Path:
     goal = hidden.parent / match.group(1)
     _refuse_taken(goal, "Move it away, then recover again.")
     found = list(_finished(hidden, ledger))
-    bindings = [(entry, digest, {"recovered": True}) for entry, digest, _ in found]
-    ledger.bind_all(bindings, seeded=any(seeded for *_, seeded in found))
-    _show(hidden, goal)
-    return goal
+    bindings = [(int(release.ledger["entry"]), digest, {"recovered": True}) for release, digest in found]
+    ledger.bind_all(bindings, seeded=any(release.stamp is not None for release, _ in found))
+    return _publish(hidden, goal, [release for release, _ in found], stage, announce)
 
 
 def check_published(folder: str | Path, ledger: Ledger) -> list[Release]:
@@ -118,8 +153,8 @@ def check_published(folder: str | Path, ledger: Ledger) -> list[Release]:
     return found
 
 
-def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[int, str, bool]]:
-    """Ledger entry, digest and whether it is seeded, for every release of a hidden folder that is as it was written."""
+def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[Release, str]]:
+    """Every release of a hidden folder that is as it was written, with its digest."""
     try:
         for line in read_file(hidden / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n"):
             digest, entry, place = line.split(" ", 2)
@@ -129,7 +164,7 @@ def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[int, str, bool]]:
             same = whole and hashlib.sha256(record.read_bytes()).hexdigest() == digest
             if not same or int(entry) != release.ledger["entry"] or not _is_booked(release, ledger):
                 raise ValueError
-            yield int(entry), digest, release.stamp is not None
+            yield release, digest
     except (OSError, ValueError, ReleaseError):
         raise ReleaseError(
             f"{hidden.name!r} was changed, or is of another ledger.",
@@ -165,7 +200,35 @@ def _refuse_forgotten(goal: Path) -> None:
                 )
 
 
-def _show(hidden: Path, goal: Path) -> None:
+def _publish(hidden: Path, goal: Path, releases: Sequence[Release], stage: Stage, announce: Announce) -> Published:
+    """The end of every publication, once releases are bound: rename, announce, write the report.
+
+    After the rename the releases are public, whatever becomes of the report.
+    """
+    _make_visible(hidden, goal)
+    announce(releases, goal)
+    stage("writing the report", 0, 0)
+    try:
+        return Published(tuple(releases), goal, write_report(releases, goal, stage))
+    except Exception as error:
+        return Published(tuple(releases), goal, problem=_report_problem(error, goal))
+
+
+def _report_problem(error: Exception, folder: Path) -> ReleaseError:
+    """The text of a foreign error may hold a value, so only its type is shown, or the system's own words."""
+    if isinstance(error, NablaDPError):
+        why = error.message
+    elif isinstance(error, OSError) and error.errno is not None:
+        why = f"{os.strerror(error.errno)}."
+    else:
+        why = f"unexpected error ({type(error).__name__})."
+    return ReleaseError(
+        f"The release is published, but its report could not be written: {why}",
+        fix=f"Write it with `nabladp report {shlex.quote(str(folder))}`.",
+    )
+
+
+def _make_visible(hidden: Path, goal: Path) -> None:
     try:
         rename_new(hidden, goal)
     except OSError:

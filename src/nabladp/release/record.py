@@ -90,7 +90,7 @@ class Release(Displayed):
         found = {f"{name}.parquet": _parquet(table) for name, table in tables.items()}
         if VALUES in found or not all(TABLE.fullmatch(name) for name in found):
             raise ReleaseError(
-                f"{self.mechanism} offers a table whose name is no file name.", fix="Use one plain lowercase word."
+                f"{self.mechanism} offers a table whose name is not a valid file name.", fix="Use one plain lowercase word."
             )
         return found
 
@@ -173,8 +173,9 @@ class Release(Displayed):
         except SourceError:
             raise
         except OSError:
-            told = shown(str(where))
-            raise ReleaseError(f"There is no readable release at {told}.", fix="Give its folder.") from None
+            raise ReleaseError(
+                f"There is no readable release at {shown(str(where))}.", fix="Give its folder."
+            ) from None
         except _UNREADABLE as error:
             if isinstance(error, NablaDPError):
                 raise

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, expect, mapping, members, names
-from nabladp.errors import BudgetError, DataError, LedgerError, ReleaseError
-from nabladp.mechanisms import Mechanism, check_mechanism
+from nabladp.displayed import Stage
+from nabladp.errors import BudgetError, DataError, LedgerError, MechanismError, ReleaseError, shown
+from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
@@ -21,9 +22,9 @@ from nabladp.release.attempt import Attempt
 from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
 from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
-from nabladp.release.publish import Pending
+from nabladp.release.publish import Announce, Pending, Published, unwatched
 from nabladp.release.record import Release, versions
-from nabladp.release.watched import RowMarks, Stage, Watched
+from nabladp.release.watched import RowMarks, Watched
 from nabladp.schema import Schema
 from nabladp.tables import Table, open_table
 
@@ -35,9 +36,10 @@ class Session:
     """Releases from one table under one budget.
 
     ``table`` is anything :func:`open_table` takes; ``ledger`` a path, an address or an open :class:`Ledger`. The order
-    of a release is fixed: reserve (durable), read, run, write, bind, show. Nothing is read before the reservation
-    except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every release. Where
-    one person may have several rows, ``rows_per_person`` says at most how many, and every release costs that much more.
+    of a release is fixed: reserve (durable), read, run, write, bind, rename, report. Nothing is read before the
+    reservation except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every
+    release. Where one person may have several rows, ``rows_per_person`` says at most how many, and every release costs
+    that much more.
     ``new_ledger`` creates the ledger, which must not exist yet; without it, it must.
     """
 
@@ -94,7 +96,7 @@ class Session:
 
     def cost(self, *mechanisms: Mechanism) -> Cost:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
-        named = [(f"{type(m).__name__} {i}", check_mechanism(m)) for i, m in enumerate(mechanisms, 1)]
+        named = [(f"{type(m).__name__} {i}", _mechanism(m)) for i, m in enumerate(mechanisms, 1)]
         rows, standing = self.table.known_rows, self.ledger.spent()
         shown = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(named, self.schema, rows, self.rows_per_person, standing, **shown)
@@ -105,40 +107,55 @@ class Session:
 
     # ---- releasing ----------------------------------------------------------------------------------------------
 
-    def release(self, mechanism: Mechanism, name: str | None = None, to: str | Path | None = None) -> Release:
-        """Reserve, run and bind one mechanism; with ``to`` also write it into that (new) folder."""
+    def release(
+        self,
+        mechanism: Mechanism,
+        name: str | None = None,
+        to: str | Path | None = None,
+        stage: Stage | None = None,
+    ) -> Release:
+        """Reserve, run and bind one mechanism; with ``to`` also publish it in that (new) folder, with its report."""
         run = uuid.uuid4().hex[:8]
-        check_mechanism(mechanism)
+        _mechanism(mechanism)
         if name is not None:
             expect(name, str, "The name of a release", 'Give it as text, e.g. name="ages".')
-        named = [(name or f"{type(mechanism).__name__}-{run}", "", mechanism)]
-        return self._release(named, run, None if to is None else as_path(to, "The folder of the release"))[0]
+        part = (name or f"{type(mechanism).__name__}-{run}", "", mechanism)
+        if to is None:
+            return self._reserve_and_run([part], None, stage or unwatched)[0]
+        goal = as_path(to, "The folder of the release")
+        return self._publish([part], run, goal, stage or unwatched, unwatched).warn().releases[0]
 
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None
     ) -> list[Release]:
-        """Several mechanisms as one: reserved together or not at all, shown together as subfolders of ``to``."""
+        """Several mechanisms as one: reserved together or not at all, published together as subfolders of ``to``."""
+        return list(self.publish(named, to, stage).warn().releases)
+
+    def publish(
+        self,
+        named: Sequence[tuple[str, Mechanism]],
+        to: str | Path,
+        stage: Stage | None = None,
+        announce: Announce = unwatched,
+    ) -> Published:
+        """:meth:`release_all`, with what became of the report; ``announce`` is called before that is written."""
         named = _named(named)
         check_names([name for name, _ in named])
         run = uuid.uuid4().hex[:8]
         goal = Path(os.path.abspath(as_path(to, "The folder of the releases")))
         parts = [(f"{goal.name}-{run}/{name}", name, mechanism) for name, mechanism in named]
-        return self._release(parts, run, goal, stage)
+        return self._publish(parts, run, goal, stage or unwatched, announce)
 
-    def _release(self, parts: Sequence[Part], run: str, goal: Path | None, stage: Stage | None = None) -> list[Release]:
-        tell = stage or (lambda *_: None)
-        pending = None if goal is None else Pending(goal, run, [place for _, place, _ in parts])
+    def _publish(self, parts: Sequence[Part], run: str, goal: Path, stage: Stage, announce: Announce) -> Published:
+        pending = Pending(goal, run, [place for _, place, _ in parts])
         try:
-            releases = self._pay_and_run(parts, pending, tell)
-            if pending is not None:
-                pending.show()
-            return releases
+            releases = self._reserve_and_run(parts, pending, stage)
+            return pending.publish(releases, stage, announce)
         except BaseException:
-            if pending is not None:
-                pending.discard()
+            pending.discard()
             raise
 
-    def _pay_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
+    def _reserve_and_run(self, parts: Sequence[Part], pending: Pending | None, tell: Stage) -> list[Release]:
         if self.table.known_rows is None:  # limits come first: a request that breaks one does not even count the rows
             with self._naming_largest(parts, None):
                 self.ledger.check_fits(
@@ -251,6 +268,18 @@ def _adversaries(given: Any) -> dict[str, tuple[str, ...]]:
     return {name: names(chosen, "The attributes of an adversary", fix) for name, chosen in given.items()}
 
 
+def _mechanism(value: Any) -> Mechanism:
+    """Something that can be released: it says what it costs, and runs."""
+    asked = ("reads", "guarantee", "expected_error", "run", "to_json")
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in asked):
+        raise MechanismError(
+            f"A release is made by a mechanism, not by {shown(value)}.",
+            fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1).",
+        )
+    mechanism: Mechanism = value
+    return mechanism
+
+
 def _named(given: Any) -> list[tuple[str, Mechanism]]:
     """Names with their mechanisms."""
     fix = "Give a list of names, each with its mechanism."
@@ -259,7 +288,7 @@ def _named(given: Any) -> list[tuple[str, Mechanism]]:
         raise ReleaseError("There is nothing to release.", fix="Give at least one name with its mechanism.")
     if not all(len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
         raise ReleaseError("A release is a name with its mechanism.", fix=fix)
-    return [(name, check_mechanism(mechanism)) for name, mechanism in pairs]
+    return [(name, _mechanism(mechanism)) for name, mechanism in pairs]
 
 
 def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, *, test: bool, new: bool) -> Ledger:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nabladp.displayed import Stage
 from nabladp.errors import DataError, DomainTooLarge, MissingPart, SourceError
 from nabladp.tables import Counts, Kernel, Progress
 
-Stage = Callable[[str, int, int], None]  # what is going on, how much is done, how much there is (0: not known)
 _UNREADABLE = (DataError, SourceError, MissingPart, DomainTooLarge)
 _MARKS = 50
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nabladp.checks import as_path, expect, members
+from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError, shown
 from nabladp.privacy import Guarantee
 from nabladp.report.claims import Certificate, Claim
@@ -24,7 +25,7 @@ FILE = "report.html"
 MOST_SUGGESTED = 3
 
 
-def report(source: Source, title: str | None = None) -> str:
+def report(source: Source, title: str | None = None, *, stage: Stage | None = None) -> str:
     """The page, as HTML text, for a release, several releases of one table, or a published folder; or for a guarantee
     alone, several of them (:class:`Certificate`), or the JSON file that either was kept in."""
     from nabladp.report.page import claims_page, page
@@ -32,10 +33,20 @@ def report(source: Source, title: str | None = None) -> str:
     found = _behind(source)
     if isinstance(found, Certificate):
         return claims_page(found, title or found.title)
-    return page(found, title or _title(source, found))
+    return page(found, title or _title(source, found), stage or _unwatched)
 
 
-def write(source: Source, to: str | Path | None = None, title: str | None = None) -> Path:
+def _unwatched(what: str, done: int, total: int) -> None:
+    return None
+
+
+def write(
+    source: Source,
+    to: str | Path | None = None,
+    title: str | None = None,
+    *,
+    stage: Stage | None = None,
+) -> Path:
     """Write the page, by default as ``report.html`` into the folder that it is about; replaces an older one.
 
     ``to`` is a file, or a folder to put ``report.html`` into.
@@ -43,12 +54,12 @@ def write(source: Source, to: str | Path | None = None, title: str | None = None
     from nabladp.release.names import refuse_published
 
     if to is None and not isinstance(source, str | Path):
-        raise ReleaseError("It is not known where the report should go.", fix="Say where, with to='report.html'.")
+        raise ReleaseError("No output path.", fix="Add to='report.html'.")
     goal = Path(to) if to is not None else folder_of(Path(str(source))) / FILE
     if goal.is_dir():
         goal /= FILE
     refuse_published(goal)
-    text = report(source, title)
+    text = report(source, title, stage=stage)
     draft = goal.with_name(f".{goal.name}.part")
     try:
         draft.write_text(text, encoding="utf-8", newline="\n")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
 from nabladp.release.cost import figure
@@ -24,7 +25,7 @@ BLOCKS, VIEWS = 2_600_000, 1_200_000  # signs of base64: all data, and what all 
 MOST_PLAN = 6_000  # signs of a plan that are shown
 
 
-def page(releases: Sequence[Release], title: str) -> str:
+def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
     """One page for releases about the same people: their guarantees composed, each one's values.
 
     Parts may speak of different δ. The whole is told at the smallest: its figures there are largest, and hold for all.
@@ -49,7 +50,7 @@ def page(releases: Sequence[Release], title: str) -> str:
         "stamp": next((release.stamp for release in releases if release.stamp), None),
         "chapters": [about],
         "deltas": deltas if len(deltas) > 1 else [],
-        "parts": _parts(releases, blocks),
+        "parts": _parts(releases, blocks, stage),
         "schema_text": releases[0].schema.to_toml(),
     }
     return _assembled(title, context, blocks)
@@ -93,9 +94,13 @@ def checked(releases: Sequence[Release]) -> None:
         )
 
 
-def _parts(releases: Sequence[Release], blocks: dict[str, Any]) -> list[dict[str, Any]]:
+def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage) -> list[dict[str, Any]]:
     """What is told of each release. Adds the data behind it: its views and, while there is room, its record."""
-    drawn = fit([[view.to_json() for view in release.views()] for release in releases])
+    drawn = []
+    for number, release in enumerate(releases):
+        stage("writing the report: release", number, len(releases))
+        drawn.append([view.to_json() for view in release.views()])
+    drawn = fit(drawn)
     blocks |= {f"views-{number}": packed(views) for number, views in enumerate(drawn)}
     found = []
     for number, release in enumerate(releases):

@@ -185,14 +185,41 @@ def spending(limits: Iterable[Limit], keys: Keys, totals: Totals) -> list[Spendi
     return [Spending(limit, totals.on(keys[limit.attributes]).units(pure=limit.pure)) for limit in limits]
 
 
-def check_limits(lines: Iterable[Spending], cost: Mapping[str, Tally], keys: Keys, what: str) -> None:
-    """Refuse a cost that breaks a limit, naming the tightest. A limit the cost leaves alone is never in its way, even
-    if exceeded."""
-    broken: list[tuple[Spending, int | None]] = []
-    for line in lines:
-        asked = cost.get(keys[line.limit.attributes], NOTHING).units(pure=line.limit.pure)
-        if asked is None or (asked > 0 and (line.spent_units is None or asked > line.limit.units - line.spent_units)):
-            broken.append((line, asked))
+@dataclass(frozen=True)
+class LimitRequest:
+    """One limit as it stands, and what a request would add to it, in exact units (None: it has no bound)."""
+
+    standing: Spending
+    requested: int | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the request stays within the limit: the one rule, for the ledger and for a dry run.
+
+        A limit that the request does not add to never refuses it, even if exceeded.
+        """
+        if not self.requested:
+            return self.requested is not None
+        spent = self.standing.spent_units
+        return spent is not None and self.requested <= self.standing.limit.units - spent
+
+    def to_json(self) -> dict[str, Any]:
+        asked = None if self.requested is None else to_float(self.requested)
+        return {**self.standing.to_json(), "requested": asked, "fits": self.fits}
+
+
+def limit_requests(standing: Iterable[Spending], guarantee: Guarantee) -> tuple[LimitRequest, ...]:
+    """Every limit with what is spent, left and requested by a release with this guarantee."""
+    lines = []
+    for line in standing:
+        units = guarantee.pure_units if line.limit.pure else guarantee.rho_units
+        lines.append(LimitRequest(line, units(line.limit.attributes)))
+    return tuple(lines)
+
+
+def check_limits(lines: Iterable[LimitRequest], what: str) -> None:
+    """Refuse a request that exceeds a limit, naming the tightest."""
+    broken = [(line.standing, line.requested) for line in lines if not line.fits]
     if broken:
         broken.sort(key=lambda pair: _room(*pair))
         raise _exceeded(*broken[0], [line.limit.name for line, _ in broken], what)

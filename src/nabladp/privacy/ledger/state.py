@@ -30,6 +30,7 @@ from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.ledger.entry import FIRST, FORMAT, Entry, Row, canonical, checked_name, checked_text
 from nabladp.privacy.ledger.limits import (
     Keys,
+    LimitRequest,
     Spending,
     Tally,
     Totals,
@@ -109,7 +110,11 @@ class State:
     def check_affordable(self, cost: Mapping[str, Tally], what: str) -> None:
         """Refuse a cost that breaks a limit."""
         touched = [limit for limit in self.limits if self.keys[limit.attributes] in cost]
-        check_limits(spending(touched, self.keys, self.totals), cost, self.keys, what)
+        lines = []
+        for line in spending(touched, self.keys, self.totals):
+            tally = cost[self.keys[line.limit.attributes]]
+            lines.append(LimitRequest(line, tally.units(pure=line.limit.pure)))
+        check_limits(lines, what)
 
     def cost(self, guarantee: Mapping[str, Any]) -> dict[str, Tally]:
         """What a guarantee, as recorded, adds to each limited set; refused if it speaks of other attributes."""
