@@ -120,6 +120,19 @@ class AuditError(NablaDPError, ValueError):
     """An audit cannot be carried out on this mechanism or instance."""
 
 
+def interrupted(error: BaseException) -> bool:
+    """Whether this comes of Ctrl-C. A library that is interrupted while it loads, and the parser of arguments, turn it
+    into errors of their own."""
+    known: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in known:
+        if isinstance(link, KeyboardInterrupt):
+            return True
+        known.add(id(link))
+        link = link.__cause__ or link.__context__
+    return False
+
+
 def nearest(word: object, known: Iterable[str]) -> str | None:
     """Which of some known words was probably meant. A long text was none of them, and comparing it takes long."""
     near = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) and len(word) < 200 else []

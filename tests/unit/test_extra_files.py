@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import nabladp.mechanisms
 from nabladp.errors import ReleaseError
 from nabladp.mechanisms import Output
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.noisy_marginals.tables import MarginalTables
+from nabladp.mechanisms.registry import HOMES
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Ledger
 from nabladp.release import Release, Session, recover
@@ -67,7 +67,7 @@ def a_mechanism_with_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     home = ModuleType("mechanism_with_tables")
     home.Sampled = Sampled  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, home.__name__, home)
-    monkeypatch.setitem(nabladp.mechanisms._HOME, "Sampled", home.__name__)
+    monkeypatch.setitem(HOMES, "Sampled", home.__name__)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
+from nabladp.errors import interrupted
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -28,17 +30,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def interrupted(error: BaseException) -> bool:
-    """Whether this comes of Ctrl-C. A library that is interrupted while it loads, and the parser of arguments, turn it
-    into errors of their own."""
-    known: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in known:
-        if isinstance(link, KeyboardInterrupt):
-            return True
-        known.add(id(link))
-        link = link.__cause__ or link.__context__
-    return False
-
-
-__all__ = ["interrupted", "main"]
+__all__ = ["main"]

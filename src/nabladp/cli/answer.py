@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nabladp.cli import interrupted
-from nabladp.errors import NablaDPError
+from nabladp.errors import NablaDPError, interrupted
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
