@@ -12,10 +12,14 @@ import gzip
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nabladp.report.phrases import power
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _NEEDS = {"guarantee.js": ("units.js", "terms.js"), "explorer.js": ("answer.js",)}  # what must come before
 _ASSETS = files("nabladp.report") / "assets"
@@ -35,22 +39,29 @@ def assemble(
     styles: Sequence[str] = ("style.css",),
 ) -> str:
     """``blocks`` are data for the scripts, by name: text or bytes as they are, anything else as JSON."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     whole = [part for name in scripts for part in (*_NEEDS.get(name, ()), name)]
     style, script = ("\n".join(asset(name) for name in names) for names in (styles, whole))
-    room = Environment(
-        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    room.filters |= {"thousands": "{:,}".format, "power": power}
     own = {
         "policy": _policy(script, style),
         "style": Markup(style),
         "script": Markup(script),
         "blocks": {name: packed(content) for name, content in blocks.items()},
     }
-    return room.get_template(template).render({**context, **own})
+    return _templates().get_template(template).render({**context, **own})
+
+
+@cache
+def _templates() -> Environment:
+    """Kept, since compiling templates takes far longer than filling them in."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    templates = Environment(
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters |= {"thousands": "{:,}".format, "power": power}
+    return templates
 
 
 class Packed(str):
