@@ -10,7 +10,7 @@ from nabladp.errors import BudgetExceeded, LedgerError
 from nabladp.privacy import Budget, Guarantee, Pure, Rho
 from nabladp.privacy.budget import Limit
 from nabladp.privacy.ledger import Ledger
-from nabladp.privacy.ledger.limits import Spending, Tally, check_limits, check_same_budget
+from nabladp.privacy.ledger.limits import LimitRequest, Spending, Tally, check_limits, check_same_budget
 from nabladp.privacy.units import UNIT
 
 ALL = frozenset("abcde")
@@ -68,9 +68,8 @@ LEAVE_SOME = "Ask for at most what is left, or leave out some attributes of this
     ],
 )
 def test_a_broken_limit_is_told_with_its_numbers(lines: list[Spending], asked: Tally, told: str) -> None:
-    keys = {line.limit.attributes: line.limit.name for line in lines}
     with pytest.raises(BudgetExceeded) as error:
-        check_limits(lines, dict.fromkeys(keys.values(), asked), keys, "It")
+        check_limits([LimitRequest(line, asked.units(pure=line.limit.pure)) for line in lines], "It")
     assert str(error.value) == told
     assert error.value.fields["limits"] == [line.limit.name for line in lines]
     first, requested = lines[0], asked.units(pure=lines[0].limit.pure)
@@ -83,13 +82,13 @@ def test_a_broken_limit_is_told_with_its_numbers(lines: list[Spending], asked: T
 @pytest.mark.parametrize("spent", [0, 1, UNIT - 1, UNIT, UNIT + 1, None])
 def test_a_limit_is_reached_to_the_last_unit_and_no_further(spent: int | None) -> None:
     """What costs the limit nothing is let through, even where it stands exceeded."""
-    line, keys = Spending(A, spent), {A.attributes: "0"}
+    line = Spending(A, spent)
     left = 0 if spent is None else max(0, UNIT - spent)
     for fits in {0, left}:
-        check_limits([line], {"0": Tally(rho=fits)}, keys, "It")
-    check_limits([line], {}, keys, "It")
-    with pytest.raises(BudgetExceeded):
-        check_limits([line], {"0": Tally(rho=left + 1)}, keys, "It")
+        check_limits([LimitRequest(line, fits)], "It")
+    for breaks in (left + 1, None):
+        with pytest.raises(BudgetExceeded):
+            check_limits([LimitRequest(line, breaks)], "It")
 
 
 def test_another_budget_is_told_by_the_first_limit_that_differs() -> None:
