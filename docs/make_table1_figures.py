@@ -228,9 +228,11 @@ def headlines(found: Mapping[str, Any]) -> list[Sequence[str]]:
 def tables(found: Mapping[str, Any]) -> dict[str, list[Sequence[str]]]:
     made = {row["row"]: exponents(row) for row in found["rows"]}
     made["headlines"] = headlines(found)
+    needed = found["marginals_max_d_rows"]
+    gaps = f"{found['exponent_gap_max']:.2f} (line 4: {abs(needed['measured'] - needed['predicted']):.2f})"
     made["targets"] = [
-        ("", "asked for", "measured"),
-        ("largest gap, each attribute, lines 1, 2, 3 and 5 above", "≤ 0.15", f"{found['exponent_gap_max']:.2f}"),
+        ("", "target", "measured"),
+        ("largest gap, per attribute, lines 1, 2, 3 and 5 above", "≤ 0.15", gaps),
         ("histogram: r² of rows over log d", "≥ 0.95", f"{found['histogram_logd_r2']:.3f}"),
     ]
     names = {"python": "Python", "numpy": "numpy", "scipy": "scipy", "nabladp": "nabladp"}

@@ -28,8 +28,8 @@ def plan(kind: str, *more: str, rho: float | None = None, rows: int | None = Non
 def test_a_new_ledger_waits_for_the_number_of_rows(desk: Any, kind: str) -> None:
     desk.plan(text=plan(kind))
     told = desk.run("cost", "plan.toml")
-    assert told.code == 1 and "Write rows = … into [table]" in told.words and "the cost of waits" in told.words
-    assert "Not knowing the number of rows, this plan does not fit" in told.words
+    assert told.code == 1 and "Add rows = … to [table]" in told.words and "the cost of waits" in told.words
+    assert "Without the number of rows, this plan exceeds the budget for" in told.words
     assert desk.run("cost", "plan.toml", "--json").json["any_rows"] == ["waits"] and not desk.ledger.exists()
     first = desk.run("release", "plan.toml")
     assert first.code == 0, first.words
@@ -59,7 +59,7 @@ def test_what_needs_no_number_of_rows_is_refused_before_they_are_counted(
 def test_the_cost_page_says_it_too(desk: Any) -> None:
     desk.plan(text=plan("PointLearner"))
     assert desk.run("cost", "plan.toml", "--page", "cost.html").code == 1
-    assert "is shown for any number" in (desk.folder / "cost.html").read_text()
+    assert "is a worst case over all numbers" in (desk.folder / "cost.html").read_text()
     desk.plan(text=plan("PointLearner", rows=60))
     assert desk.run("cost", "plan.toml", "--page", "cost.html").code == 0
-    assert "is shown for any number" not in (desk.folder / "cost.html").read_text()
+    assert "is a worst case over all numbers" not in (desk.folder / "cost.html").read_text()

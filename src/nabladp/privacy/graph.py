@@ -16,7 +16,7 @@ from nabladp import checks
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.terms import FREE, Cost, is_whole, read_truth, read_units
 from nabladp.privacy.units import half_square
-from nabladp.privacy.universe import Universe
+from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, eps_units
 
 Node = tuple[str, ...]
@@ -166,7 +166,7 @@ def graph_term(
     names = checks.name_or_names(on, "'on'")
     if derived := [name for name in names if name not in universe.position]:
         universe.sources(derived)
-        raise GuaranteeError(f"A graph speaks of source attributes; {derived[0]!r} is derived.", fix="Name its source.")
+        raise GuaranteeError(f"A graph takes source attributes; {derived[0]!r} is derived.", fix="Name its source.")
     domains = tuple(_domain(attributes, name, values) for name in names)
     listed = [(u, v, as_value(weight, "an edge's weight")) for u, v, weight in _edges(edges)]
     if len({weight.pure for *_, weight in listed}) > 1:
@@ -205,7 +205,7 @@ def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | No
             given if isinstance(given, str) else checks.members(given, f"The domain of {name!r}", "List its values.")
         )
         return tuple(_label(value) for value in listed)
-    if hasattr(attributes, "sizes"):  # a schema: it knows the labels
+    if isinstance(attributes, HasAttributes):
         return tuple(attributes[name].labels)
     raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
 

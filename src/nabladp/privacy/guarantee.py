@@ -92,7 +92,7 @@ class Guarantee(Displayed):
                 )
             if not term.support <= self.universe.position.keys():
                 self.universe.sources(term.support)  # refuses unknown names
-                raise GuaranteeError("A term speaks of source attributes only.", fix="Build it with Guarantee.touch, …")
+                raise GuaranteeError("A term takes source attributes only.", fix="Build it with Guarantee.touch, …")
 
     # ---- building -------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ def _positive(number: Number, what: str) -> Fraction:
     if value <= 0:
         raise BudgetError(f"{what} must be above zero.", fix="Leave out what must not be released at all.")
     if value > MOST:
-        raise BudgetError(f"{what} is beyond any meaning.", fix=f"Give a number up to {MOST:,}.")
+        raise BudgetError(f"{what} is too large (the limit is {MOST:,}).", fix=f"Give a number up to {MOST:,}.")
     return value
 
 

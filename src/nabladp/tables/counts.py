@@ -98,7 +98,7 @@ class CodedTable(CodedRows):
             column = as_array(codes[attribute.name])
             if column.ndim != 1 or column.dtype.kind not in "iu" or len(column) == 0:
                 raise DataError(
-                    f"The codes of {attribute.name!r} are not integers, one a row.", fix="Give whole numbers."
+                    f"The codes of {attribute.name!r} are not integers, one per row.", fix="Give whole numbers."
                 )
             if int(column.min()) < 0 or int(column.max()) >= attribute.size:
                 raise DataError(f"A code of {attribute.name!r} is outside its domain.", fix="Codes run from 0.")

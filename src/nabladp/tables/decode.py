@@ -74,7 +74,7 @@ def alike(attribute: Attribute) -> NDArray[np.integer]:
 def _checked(attribute: Attribute, given: NDArray[Any]) -> NDArray[np.integer]:
     codes = as_array(given)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
-        raise DataError(f"The codes of {attribute.name!r} are not integers, one a row.", fix="Give whole numbers.")
+        raise DataError(f"The codes of {attribute.name!r} are not integers, one per row.", fix="Give whole numbers.")
     if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < attribute.size:
         raise DataError(f"A code of {attribute.name!r} is outside its domain.", fix="Codes run from 0.")
     return codes

@@ -267,7 +267,7 @@ def _apply_rules(attribute: Attribute, raw: NDArray[np.int64]) -> list[Finding]:
         if (raw == FOREIGN).any():
             what = "integer" if attribute.kind == "integer" else "number"
             fix = 'Write unknown = "other" for it in the schema, or mend them before.'
-            faults.append(Finding(attribute.name, f"holds values that are no {what} and so cannot be clamped", fix))
+            faults.append(Finding(attribute.name, f"holds values that are not {what} and cannot be clamped", fix))
         raw[raw == BELOW] = 0
         raw[raw == ABOVE] = attribute.ordered_size - 1
     elif outside.any():

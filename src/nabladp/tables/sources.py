@@ -55,7 +55,7 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
         raise SourceError(f"{str(path)!r} is a folder, not a table.", fix=fix, path=str(path))
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if ending not in _ENDINGS:
-        raise SourceError(f"{what} is of no known kind.", fix=f"Its name should end in {_NAMES}.", path=str(path))
+        raise SourceError(f"{what} has an unknown file type.", fix=f"Its name should end in {_NAMES}.", path=str(path))
     try:
         if not path.is_file():
             fix = "Give a file: its rows may be read more than once, which a pipe does not allow."

@@ -36,7 +36,7 @@ class DistributionEstimate(Mechanism):
     speak of a population assume that rows were drawn from it independently.
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))
     over: tuple[str, ...] | None = field(
         default=None, metadata=parameter(Names(), "The attributes to combine; by default all that are not derived.")
     )

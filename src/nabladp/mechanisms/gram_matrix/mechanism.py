@@ -75,7 +75,7 @@ class GramMatrix(Mechanism):
     Assumed: the number of rows is public and one row is one person (PROOF.md).
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "The budget of every source attribute."))
     over: tuple[str, ...] | None = field(
         default=None, metadata=parameter(Names(), "The attributes; by default all that are not derived.")
     )

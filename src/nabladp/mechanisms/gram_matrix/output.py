@@ -96,7 +96,7 @@ class NoisyGram(Output):
         goal = self._one(target)
         own = self.columns.attribute_of[goal]
         if own is None:
-            raise MechanismError("The intercept says nothing about anyone.", fix="Name another target.")
+            raise MechanismError("The intercept cannot be a target.", fix="Name another target.")
         if ridge is not None and not 0 <= ridge < float("inf"):
             raise MechanismError("A ridge must be a number of at least 0.", fix="Leave it out for that of the noise.")
         everything = [i for i in range(1, self.columns.width) if self.columns.attribute_of[i] != own]

@@ -50,7 +50,7 @@ class HeavyHitters(Mechanism):
     the number of rows is public and one row is one person.
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))
     over: tuple[str, ...] | None = field(
         default=None, metadata=parameter(Names(), "The attributes to combine; by default all that are not derived.")
     )

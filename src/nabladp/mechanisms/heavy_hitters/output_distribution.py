@@ -44,7 +44,9 @@ def lists_only(settings: Settings, names: Sequence[str], counts: Counts) -> Law:
 def _tree(settings: Settings, names: Sequence[str], counts: Counts, with_counts: bool) -> TreeLaw:
     cells = counts.schema.cells(tuple(names))
     if cells > MOST_OUTCOMES:
-        raise AuditError("The tree has too many strings for its exact law.", fix="Audit fewer attributes.")
+        raise AuditError(
+            "The tree has too many strings for its exact output distribution.", fix="Audit fewer attributes."
+        )
     return TreeLaw(settings, counts.marginals([tuple(names)])[0], counts.n, with_counts)
 
 

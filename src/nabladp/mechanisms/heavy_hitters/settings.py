@@ -127,4 +127,4 @@ def check_notion(
 ) -> None:
     check_all_support(budget, budgets, notion == "pure", f"notion = {notion!r}")
     if settings is not None and settings.notion != notion:
-        raise MechanismError("The settings are of the other notion.", fix=f"Write notion = {settings.notion!r}.")
+        raise MechanismError("The settings are for the other notion.", fix=f"Write notion = {settings.notion!r}.")

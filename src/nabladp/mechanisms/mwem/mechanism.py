@@ -57,7 +57,7 @@ class MWEM(Mechanism):
     answers, each limited to the queries picked. Assumed: the number of rows is public and one row is one person.
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "The budget of every source attribute."))
     workload: Workload = field(metadata=parameter(WorkloadKind(), "The queries that the distribution should answer."))
     per_round: int | None = field(
         default=None,
@@ -254,7 +254,9 @@ class MWEM(Mechanism):
     def distribution(self, counts: Counts) -> Law:
         machine = self._machine(counts.schema, counts.n)
         if machine.plan.count > 2:
-            raise AuditError("The exact law is worked out for one or two rounds.", fix="Audit with rounds = 2.")
+            raise AuditError(
+                "The exact output distribution is available for one or two rounds.", fix="Audit with rounds = 2."
+            )
         return machine.law(
             machine.queries.counts(counts), update_named(self.update, machine.cube, machine.plan.count), 0
         )

@@ -277,7 +277,7 @@ class FittedDistribution(Output):
             series=series,
             squares="model",
             facts=facts,
-            caption="Shares of the rows: the model beside what was measured with noise",
+            caption="Shares of the rows: the model and the noisy measurements",
             note="Queries that were not measured have an answer from the model only.",
         )
         return [*answers.views(), *([] if drawn is None else [synthetic_preview(self.synthetic)])]

@@ -113,7 +113,8 @@ def _chance_inside(d: int, pieces: int, size: int) -> float:
 def _no_packing(wanted: int, largest: int) -> MechanismError:
     return MechanismError(
         f"There are no {wanted} attribute-disjoint queries for a round; at most {largest} can be picked together. "
-        "Sets that share an attribute, or the source of a derived one, overlap; past 16 attributes, blocks are cut.",
+        "Sets that share an attribute, or the source of a derived one, overlap; more than 16 attributes are split into "
+        "blocks.",
         fix=f"Set per_round to at most {largest}, or leave it out.",
         per_round=wanted,
         largest=largest,

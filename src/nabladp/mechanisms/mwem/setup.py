@@ -212,7 +212,7 @@ class RunSetup:
         lengths = [high - low + 1 for low, high in spans]
         if math.prod(lengths) > _AUDIT_OUTCOMES:
             raise AuditError(
-                "There are too many outcomes to enumerate.", fix="Use fewer queries a round or less noise."
+                "There are too many outcomes to enumerate.", fix="Use fewer queries per round or less noise."
             )
         joint = np.zeros(1)
         which = np.zeros(1, dtype=np.int64)

@@ -44,7 +44,7 @@ class NoisyMarginals(Mechanism):
     person (`lem:composition`; PROOF.md).
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))
     sets: tuple[tuple[str, ...], ...] | None = field(
         default=None, metadata=parameter(Sets(), "The marginals, each a set of attributes; either these or `k`.")
     )

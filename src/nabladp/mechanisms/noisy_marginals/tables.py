@@ -196,7 +196,7 @@ class MarginalTables(Output):
         everyone = attribute.size == len(values)  # then the denominator is public
         people = float(self.n) if everyone else float(known.sum())
         if people <= 3 * deviation * math.sqrt(len(values)):
-            raise MechanismError(f"Too few people have a known {name!r} for this much noise.", fix="Spend more on it.")
+            raise MechanismError(f"Too few people have a known {name!r} for this much noise.", fix="Raise its budget.")
 
         def average(of: Floats) -> float:
             centre = float(of.mean())  # any constant is right, as the counts sum to the people; this one is quietest

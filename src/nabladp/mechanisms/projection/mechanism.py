@@ -49,7 +49,7 @@ class Projection(Mechanism):
     is one person (`thm:projection_mechanism`; PROOF.md).
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "The budget of every source attribute."))
     workload: Workload = field(metadata=parameter(WorkloadKind(), "The queries to answer."))
     budgets: Mapping[str, BudgetValue] = field(
         default_factory=dict, metadata=parameter(Budgets("gaussian"), "Attributes with a budget other than `budget`.")

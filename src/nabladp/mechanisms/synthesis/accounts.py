@@ -53,7 +53,7 @@ class Limits:
         for name, units in own.items():
             if not units:
                 raise BudgetError(
-                    f"Nothing says what {name!r} may pay.", fix="Give a budget for every attribute, or one per person."
+                    f"{name!r} has no budget.", fix="Give a budget for every attribute, or one per person."
                 )
         together: dict[frozenset[str], tuple[int, str]] = {}
         for limit, held in given:
@@ -161,7 +161,7 @@ class Accounts:
         for key in keys:
             spent[key] += units
             if spent[key] > self.granted[key]:  # [enforced]
-                raise MechanismError(f"The account of {self.limits.names[key]!r} is overdrawn.", fix="Report this.")
+                raise MechanismError(f"The budget of {self.limits.names[key]!r} is overdrawn.", fix="Report this.")
         return Accounts(self.limits, self.most, self.granted, tuple(spent))
 
     def left(self) -> Limits:

@@ -66,7 +66,7 @@ class Synthesis(Mechanism):
     """
 
     budget: BudgetValue | None = field(
-        default=None, metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay.")
+        default=None, metadata=parameter(BudgetKind("gaussian"), "The budget of every source attribute.")
     )
     workload: int | tuple[tuple[str, ...], ...] = field(
         default=2,

@@ -129,7 +129,7 @@ class SyntheticModel(Output):
         """The table that was drawn when the release was made."""
         if self.codes is None:
             raise MechanismError(
-                "The drawn table is not part of the record.",
+                "The synthetic table is not part of the record.",
                 fix="Read synthetic.parquet, or draw one with sample(rows).",
             )
         from nabladp.tables import decode
@@ -270,5 +270,5 @@ class SyntheticModel(Output):
 
 def checked_rows(rows: Any) -> int:
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= MOST_ROWS:
-        raise MechanismError(f"A table is drawn with 1 to {MOST_ROWS:,} rows.", fix="Ask for at least one row.")
+        raise MechanismError(f"A synthetic table has 1 to {MOST_ROWS:,} rows.", fix="Ask for at least one row.")
     return rows

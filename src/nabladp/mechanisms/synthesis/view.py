@@ -61,7 +61,7 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
         ],
         notes=[] if quality["converged"] else ["The model's fit was stopped before it converged."],
         series=[Series("answer", 1), Series("drawn table", 2)],
-        caption="Predicted total variation distance from the truth",
+        caption="Predicted total variation distance from the true table",
     )
 
 
@@ -81,7 +81,7 @@ def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
             ("deviation of a count", f"{format_figure(deviation)}, root mean square"),
             ("interval", f"about {_CHANCE} each"),
         ],
-        caption="Counts from model and measurements together, beside the model alone",
+        caption="Counts from model and measurements together, and from the model alone",
     )
 
 
@@ -103,8 +103,8 @@ def measured_view(schema: Schema, measured: Noisy, model: Floats, codes: Codes |
             ("interval of each count", f"± {width:,} with probability of about {_CHANCE}"),
             ("measured in", f"round {measured.round}"),
         ],
-        caption="Noisy counts beside the model"
-        + ("" if codes is None else ", and beside the drawn rows scaled to as many people"),
+        caption="Noisy counts and the model"
+        + ("" if codes is None else ", and the synthetic rows scaled to as many people"),
     )
 
 
@@ -194,7 +194,7 @@ def compare_drawn(
             true[i],
             attributes=tuple(answers[i].attributes),
             predicted=2 * n * answers[i].drawn / max(true[i].size, 1),
-            summary=f"total variation from the truth: {variation}{average}",
+            summary=f"total variation distance from the true table: {variation}{average}",
         )
         average = ""  # stated once
 

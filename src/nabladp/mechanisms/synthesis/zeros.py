@@ -54,7 +54,7 @@ def _check_names(schema: Schema, columns: Sequence[str], conditions: Mapping[str
         schema[name]  # refuses an unknown name
         if name not in columns:
             raise MechanismError(
-                f"'zeros' speaks of {name!r}, which is not among the columns drawn.", fix="Add it to the workload."
+                f"'zeros' names {name!r}, which is not in the workload.", fix="Add it to the workload."
             )
     if len(conditions) < 2:
         raise MechanismError(
@@ -117,7 +117,7 @@ def _label(value: Any) -> str:
 def _beyond(attribute: Attribute, word: str, bound: Any) -> Mask:
     bounds = attribute.bin_bounds
     if bounds is None or isinstance(bound, bool) or not isinstance(bound, int | float) or not abs(bound) <= _LARGEST:
-        raise _refusal(attribute, f"has a {word!r} that is no number, or holds no numbers itself")
+        raise _refusal(attribute, f"has a {word!r} that is not a number, or is not a column of numbers")
     bound, (lows, highs) = float(bound), bounds
     above, below = lows >= bound, highs < bound
     if attribute.kind == "real":  # a bin ends before its upper edge, the last one at it

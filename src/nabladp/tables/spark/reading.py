@@ -46,7 +46,7 @@ def check_spark(source: Mapping[str, Any]) -> None:
         )
     if _holds_password(source):
         raise SourceError(
-            "A plan is no place for a password.",
+            "A plan must not contain a password.",
             fix="Write password_env, the name of an environment variable that holds it.",
         )
     _check_entries(f"A Spark source of kind {kind!r}", source, _COMMON | _OWN[kind], _NEEDED[kind])
@@ -54,7 +54,7 @@ def check_spark(source: Mapping[str, Any]) -> None:
         _check_entries("'split' of a Spark source", source["split"], _SPLIT, tuple(_SPLIT))
     for key in source.get("conf", ()):
         if not key.startswith("spark."):
-            raise SourceError(f"{key!r} is no setting of Spark.", fix="Their names start with 'spark.'.")
+            raise SourceError(f"{key!r} is not a Spark setting.", fix="Their names start with 'spark.'.")
 
 
 def _holds_password(source: Mapping[str, Any]) -> bool:

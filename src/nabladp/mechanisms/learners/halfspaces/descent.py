@@ -295,7 +295,9 @@ class Descent:
         return {"steps": self.steps, "ridge": whitening.ridge, "noise_scale": each}
 
     def law(self, counts: Counts) -> Law:
-        raise AuditError("The exact output distribution of noisy steps is not available.", fix="Audit 'gram', or a step of your own.")
+        raise AuditError(
+            "The exact output distribution of noisy steps is not available.", fix="Audit 'gram', or a step of your own."
+        )
 
 
 def _mean(total: Floats, taken: int) -> Floats:

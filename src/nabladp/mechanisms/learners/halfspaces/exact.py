@@ -183,7 +183,7 @@ class Exact:
         """Over all candidates; with a response, summed over everything that it may answer (shown, for one row)."""
         cells = self.task.schema.cells((*self.task.features, self.task.label))
         if cells > MOST_CELLS or 2**counts.n > _MOST_RESPONSES:
-            raise AuditError("The exact law is for tiny tables.", fix="Use fewer features and rows.")
+            raise AuditError("The exact output distribution is for tiny tables.", fix="Use fewer features and rows.")
         table = self.candidates.table(counts)
         if self.pick.response is not None and counts.n == 1:
             return self.pick.response.law(counts, self._answered_law)

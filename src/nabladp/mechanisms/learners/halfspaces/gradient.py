@@ -129,7 +129,9 @@ class Gradient:
         return np.asarray(total / taken)
 
     def law(self, counts: Counts) -> Law:
-        raise AuditError("The law of noisy steps is not worked out.", fix="Audit its sums: method='average'.")
+        raise AuditError(
+            "The exact output distribution of noisy steps is not available.", fix="Audit its sums: method='average'."
+        )
 
 
 class TanhSums(Kernel):

@@ -77,7 +77,7 @@ class HalfspaceLearner(Learner):
     number of rows is public, and one row is one person.
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "The budget of every source attribute."))
     label: str = field(metadata=LABEL)
     over: tuple[str, ...] | None = field(default=None, metadata=FEATURES)
     method: str = field(
@@ -216,9 +216,7 @@ class HalfspaceLearner(Learner):
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
         if n == 1:
-            raise MechanismError(
-                "From one row nothing can be learned, nor certified.", fix="Give a table with at least two rows."
-            )
+            raise MechanismError("At least two rows are needed.", fix="Give a table with at least two rows.")
         plan = self._holdout(schema)
         if not n and self._undecided(schema):
             own = {source: Rho(Fraction(units, UNIT)) for source, units in self._units(schema).items()}
@@ -252,7 +250,7 @@ class HalfspaceLearner(Learner):
             return learner.promise.rows(excess)
         if isinstance(learner, Robust):
             return learner.rows(excess)
-        raise MechanismError("Nothing is promised for this method.", fix="Use method = 'exact' or 'robust'.")
+        raise MechanismError("This method has no error bound.", fix="Use method = 'exact' or 'robust'.")
 
     # ---- on data --------------------------------------------------------------------------------------------------
 
@@ -293,7 +291,10 @@ class HalfspaceLearner(Learner):
         if plan is None:
             return learner.law(counts)
         if not isinstance(learner, Exact):
-            raise AuditError("With a holdout, the law is worked out for method='exact'.", fix="Audit that one.")
+            raise AuditError(
+                "With a holdout, the exact output distribution is available for method='exact' only.",
+                fix="Audit that one.",
+            )
         return learner.law_with_holdout(counts, plan)
 
     # ---- record ---------------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ class HalfspaceModel(LearnedRule):
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> HalfspaceModel:
         columns = SignedColumns.from_json(dict(data["encode"]), schema)
         if list(columns.names) != list(data["columns"]) or len(data["integers"]) != columns.width:
-            raise MechanismError("The weights are of another schema.", fix="Read them with that of their release.")
+            raise MechanismError("The weights belong to another schema.", fix="Read them with that of their release.")
         known, held = data["deviations"], data["holdout"]
         return cls(
             schema=schema,

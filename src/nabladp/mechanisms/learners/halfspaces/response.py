@@ -64,7 +64,7 @@ def keep_within(epsilon: float) -> Fraction:
         if response_epsilon(2, Fraction(numerator, GRID)) <= epsilon:
             return Fraction(numerator, GRID)
     raise BudgetError(
-        "The label's epsilon is too small: a response would say nothing.",
+        "The label's epsilon is too small: a response would be pure noise.",
         fix=f"Give at least {response_epsilon(2, Fraction(GRID // 2 + 1, GRID)):.2g}.",
     )
 
@@ -115,7 +115,7 @@ class Response:
             middle = (low + high) // 2
             low, high = (middle, high) if response_cost(Fraction(middle, GRID)) * UNIT <= min(units) else (low, middle)
         if low == GRID // 2:
-            raise BudgetError("The label's budget is too small: a response would say nothing.", fix="Raise it.")
+            raise BudgetError("The label's budget is too small: a response would be pure noise.", fix="Raise it.")
         return Fraction(low, GRID)
 
     @property
@@ -154,7 +154,9 @@ class Response:
     def law(self, counts: Counts, then: Callable[[Counts], Law]) -> Law:
         """Of a table of one row: its answer, and what follows from it."""
         if counts.n != 1:
-            raise AuditError("With answers, the exact law is that of one row.", fix="Audit tables of one row.")
+            raise AuditError(
+                "With responses, the exact output distribution is that of one row.", fix="Audit tables of one row."
+            )
         (label,) = np.flatnonzero(counts.marginals([(self.task.label,)])[0]).tolist()
         likely = [float(self.keep if label == answer else 1 - self.keep) for answer in (0, 1)]
         laws = tuple(then(AnsweredRows(counts, self, Fixed(answer))) for answer in (0, 1))

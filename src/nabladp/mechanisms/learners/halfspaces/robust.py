@@ -88,7 +88,10 @@ class Robust:
         return found
 
     def law(self, counts: Counts) -> Law:
-        raise AuditError("The law of a choice among noisy fits is not worked out.", fix="Audit 'gram' and 'exact'.")
+        raise AuditError(
+            "The exact output distribution of a selection among noisy fits is not available.",
+            fix="Audit 'gram' and 'exact'.",
+        )
 
 
 def _cut(weights: Floats, clip: float) -> Floats:

@@ -46,7 +46,7 @@ class PointLearner(Learner):
     that some point carries the label and that rows are drawn independently; the guarantee assumes neither.
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))
     label: str = field(metadata=LABEL)
     over: tuple[str, ...] | None = field(default=None, metadata=FEATURES)
     notion: str = field(default="cdp", metadata=NOTION)

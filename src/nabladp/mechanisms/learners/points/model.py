@@ -39,7 +39,7 @@ class PointModel(LearnedRule):
     schema: Schema
 
     def __repr__(self) -> str:
-        how = "drawn by lot" if self.count is None else f"about {self.count:,} of {self.n:,} rows"
+        how = "drawn at random" if self.count is None else f"about {self.count:,} of {self.n:,} rows"
         return f"PointModel({self.label!r} from {len(self.features):,} features, {how})"
 
     @property
@@ -78,7 +78,7 @@ class PointModel(LearnedRule):
     def views(self, context: ReleaseContext) -> list[View]:
         """The rule in words, and why it is this one."""
         first, second = self.label_names()
-        how = "it was drawn by lot, as none was frequent enough" if self.count is None else "it is frequent enough"
+        how = "it was drawn at random, as none was frequent enough" if self.count is None else "it is frequent enough"
         count = "not counted" if self.count is None else f"{self.count:,} of {self.n:,} (noisy)"
         rule = View(
             title=f"{self.label}: the point",

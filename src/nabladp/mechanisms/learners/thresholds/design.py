@@ -58,7 +58,7 @@ class Design:
         if self.many != (self.lists is not None) or (self.lists and self.lists.tree.sizes != self.prefix_sizes):
             raise MechanismError("The lists are for other features.", fix="Plan them for those up to the last cut.")
         if self.lists is not None and self.lists.notion != self.notion:
-            raise MechanismError("The lists are of the other notion.", fix=f"Plan them for {self.notion!r}.")
+            raise MechanismError("The lists are for the other notion.", fix=f"Plan them for {self.notion!r}.")
 
     # ---- plan file ------------------------------------------------------------------------------------------------
 
@@ -83,7 +83,7 @@ class Design:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, MechanismError):
                 raise
-            raise MechanismError("'design' is no design of a threshold learner.", fix=_TAKE_IT) from None
+            raise MechanismError("'design' is not a design of a threshold learner.", fix=_TAKE_IT) from None
 
     # ---- the search -----------------------------------------------------------------------------------------------
 

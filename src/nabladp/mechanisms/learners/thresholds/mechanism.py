@@ -59,7 +59,7 @@ class ThresholdLearner(Learner):
     neither.
     """
 
-    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "What every source attribute may pay."))
+    budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))
     label: str = field(metadata=LABEL)
     over: tuple[str, ...] | None = field(
         default=None,

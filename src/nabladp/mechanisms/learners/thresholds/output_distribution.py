@@ -36,7 +36,9 @@ class RunLaw:
 
     def law(self) -> Law:
         if math.prod(self.design.sizes) > MOST_OUTCOMES:
-            raise AuditError("There are too many thresholds for their exact law.", fix="Audit fewer features.")
+            raise AuditError(
+                "There are too many thresholds for their exact output distribution.", fix="Audit fewer features."
+            )
         if not self.design.many:
             return self._choice(0, np.empty((1, 0), np.int64))
         n, few = self.counts.n, self.design.few
