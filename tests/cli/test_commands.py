@@ -103,7 +103,7 @@ def test_release_refuses_a_folder_that_exists_before_spending(desk: Any) -> None
 def test_cost_that_does_not_fit(desk: Any) -> None:
     desk.plan(("budget = { cdp = 0.2 }", "budget = { cdp = 0.9 }"))
     text = desk.run("cost", "plan.toml")
-    assert text.code == 1 and "OVER" in text.out and "does not fit" in text.words and text.err == ""
+    assert text.code == 1 and "OVER" in text.out and "This plan exceeds the budget for" in text.words and text.err == ""
     answer = desk.run("cost", "plan.toml", "--json")
     assert answer.code == 1 and not answer.json["fits"]
     refused = desk.refused("release", "plan.toml", error="BudgetExceeded")

@@ -107,7 +107,7 @@ def test_odd_claims_and_files_are_refused(tmp_path: Path) -> None:
             Certificate.load(place)
     with pytest.raises(GuaranteeError, match="Cannot write"):
         certificate().save(tmp_path / "no" / "x.json")
-    with pytest.raises(ReleaseError, match="where"):
+    with pytest.raises(ReleaseError, match="output path"):
         write(ROWS)
 
 

@@ -43,9 +43,7 @@ class Claim:
         self.guarantee.universe.sources(self.attributes)  # refuses unknown names
         for chosen in self.adversaries.values():
             if not self.guarantee.universe.sources(chosen):
-                raise GuaranteeError(
-                    "An adversary is curious about nothing.", fix="Name an attribute, or leave it out."
-                )
+                raise GuaranteeError("An adversary has no attributes.", fix="Name an attribute, or leave it out.")
 
     @property
     def fingerprint(self) -> str:
@@ -89,9 +87,9 @@ class Certificate:
 
     def __post_init__(self) -> None:
         if not self.claims:
-            raise GuaranteeError("A certificate claims something.", fix="Give at least one claim.")
+            raise GuaranteeError("The certificate has no claims.", fix="Add at least one.")
         if len(self.claims) > 1 and len({claim.name for claim in self.claims} - {""}) < len(self.claims):
-            raise GuaranteeError("Claims that stand together need names.", fix="Give each a name of its own.")
+            raise GuaranteeError("Several claims need names.", fix="Give each a name of its own.")
 
     def to_json(self) -> dict[str, Any]:
         listed = [claim.to_json() for claim in self.claims]

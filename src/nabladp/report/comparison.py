@@ -90,11 +90,11 @@ def _view(table: Compared, schema: Schema) -> View:
         facts=[
             ("mean error", f"{told['actual']} (predicted: {told['predicted']})"),
             ("largest error", told["largest"]),
-            ("intervals that hold the truth", told["covered"]),
+            ("intervals that contain the true value", told["covered"]),
         ],
         notes=[cut] if cut else [],
         series=[Series("released", 1, *((2, 3) if table.interval else (None, None))), Series("true", 4)],
-        caption=f"Released beside true values: {NOTICE}",
+        caption=f"Released and true values: {NOTICE}",
     )
 
 

@@ -55,7 +55,7 @@ class Compared:
 
     @property
     def covered(self) -> float | None:
-        """The share of intervals that hold the truth."""
+        """The share of intervals that contain the true value."""
         if self.interval is None:
             return None
         low, high = self.interval
