@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,17 +149,6 @@ def test_a_single_release_of_a_large_file_is_voided_too(large: Session) -> None:
 # What stays reserved
 
 
-@dataclass(frozen=True)
-class Own(NoisyMarginals):
-    """Runs as it is told."""
-
-    what: str = ""
-
-    def run(self, counts: Any, noise: NoiseSource) -> Any:
-        _WAYS[self.what](counts, noise)
-        return super().run(counts, noise)
-
-
 def draw_then_read(counts: Any, noise: NoiseSource) -> None:
     noise.discrete_gaussian(1.0, 1)
     counts.marginals([("wrong",)])
@@ -194,10 +183,12 @@ _WAYS: dict[str, Callable[[Any, NoiseSource], None]] = {
 
 
 @pytest.mark.parametrize("what", _WAYS)
-def test_everything_else_stays_reserved_and_names_the_command(session: Session, what: str) -> None:
-    mechanism = Own(CDP(0.2), sets=(("a",),), what=what)
+def test_everything_else_stays_reserved_and_names_the_command(
+    session: Session, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(NoisyMarginals, "run", lambda _, counts, noise: _WAYS[what](counts, noise))
     with pytest.raises((NablaDPError, ZeroDivisionError, KeyboardInterrupt)) as told:
-        session.release(mechanism, "it's mine")
+        session.release(A, "it's mine")
     error = told.value
     assert kinds(session) == [("reserve", "it's mine")] and spent(session)
     said = str(error) if isinstance(error, NablaDPError) else " ".join(error.__notes__)
@@ -206,24 +197,25 @@ def test_everything_else_stays_reserved_and_names_the_command(session: Session, 
     assert shlex.split(command)[:5] == ["nabladp", "ledger", "void", session.ledger.label, "it's mine"]
 
 
-def test_a_caught_read_does_not_void_what_came_out_without_noise(session: Session, monkeypatch: Any) -> None:
+def test_a_caught_read_does_not_void_what_came_out_without_noise(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first mechanism swallows a failed read and ends without noise; the second one's failed read voids only its
     own entry."""
 
-    def swallow(self: Any, counts: Any, noise: NoiseSource) -> Any:
+    def swallow(self: Any, counts: Any, noise: NoiseSource, whole: Any = NoisyMarginals.run) -> Any:
         try:
             counts.marginals([("wrong",)])
         except DataError:
-            if self.what == "swallows":
-                return NoisyMarginals(CDP(0.2), sets=(("a",),)).run(counts, NoiseSource.seeded(5))
+            if self is first:
+                return whole(self, counts, NoiseSource.seeded(5))
             raise
         raise AssertionError
 
-    monkeypatch.setattr(Own, "run", swallow)
-    first, second = (Own(CDP(0.2), sets=(("a",),), what=what) for what in ("swallows", "raises"))
-    parts = [("first", "first", first), ("second", "second", second)]
+    monkeypatch.setattr(NoisyMarginals, "run", swallow)
+    first, second = (NoisyMarginals(CDP(0.2), sets=(("a",),)) for _ in range(2))
     with pytest.raises(DataError):
-        session._release(parts, "run", None)
+        session.release_all([("first", first), ("second", second)], to=tmp_path / "out")
     assert kinds(session) == [("reserve", "first"), ("reserve", "second"), ("void", "second")]
 
 
