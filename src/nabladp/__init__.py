@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nabladp import display as display  # registers how values look in a notebook; loads nothing heavy
+from nabladp.mechanisms.registry import HOMES as _MECHANISMS
 
 __version__ = "0.7.0"
 
@@ -17,16 +18,7 @@ if TYPE_CHECKING:
     from nabladp.audit import exact_audit as exact_audit
     from nabladp.audit import statistical_audit as statistical_audit
     from nabladp.errors import NablaDPError as NablaDPError
-    from nabladp.mechanisms.distribution_estimate import DistributionEstimate as DistributionEstimate
-    from nabladp.mechanisms.gram_matrix import GramMatrix as GramMatrix
-    from nabladp.mechanisms.heavy_hitters import HeavyHitters as HeavyHitters
-    from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner as HalfspaceLearner
-    from nabladp.mechanisms.learners.points import PointLearner as PointLearner
-    from nabladp.mechanisms.learners.thresholds import ThresholdLearner as ThresholdLearner
-    from nabladp.mechanisms.mwem import MWEM as MWEM
-    from nabladp.mechanisms.noisy_marginals import NoisyMarginals as NoisyMarginals
-    from nabladp.mechanisms.projection import Projection as Projection
-    from nabladp.mechanisms.synthesis import Synthesis as Synthesis
+    from nabladp.mechanisms.catalogue import *  # noqa: F403
     from nabladp.noise import NoiseSource as NoiseSource
     from nabladp.privacy import CDP as CDP
     from nabladp.privacy import Approx as Approx
@@ -47,7 +39,7 @@ if TYPE_CHECKING:
     from nabladp.workloads import Marginals as Marginals
     from nabladp.workloads import Parities as Parities
 
-HOME = {  # a name that lives in the room of mechanisms is a mechanism: plans and stored releases know it
+HOME = {
     "Attribute": "nabladp.schema",
     "Schema": "nabladp.schema",
     "Guarantee": "nabladp.privacy",
@@ -59,28 +51,18 @@ HOME = {  # a name that lives in the room of mechanisms is a mechanism: plans an
     "Approx": "nabladp.privacy",
     "NoiseSource": "nabladp.noise",
     "open_table": "nabladp.tables",
-    "NoisyMarginals": "nabladp.mechanisms.noisy_marginals",
-    "Projection": "nabladp.mechanisms.projection",
     "Marginals": "nabladp.workloads",
     "Conjunctions": "nabladp.workloads",
     "Parities": "nabladp.workloads",
     "LinearQueries": "nabladp.workloads",
     "LinearQuery": "nabladp.workloads",
-    "MWEM": "nabladp.mechanisms.mwem",
-    "Synthesis": "nabladp.mechanisms.synthesis",
-    "HeavyHitters": "nabladp.mechanisms.heavy_hitters",
-    "DistributionEstimate": "nabladp.mechanisms.distribution_estimate",
-    "PointLearner": "nabladp.mechanisms.learners.points",
-    "ThresholdLearner": "nabladp.mechanisms.learners.thresholds",
-    "GramMatrix": "nabladp.mechanisms.gram_matrix",
-    "HalfspaceLearner": "nabladp.mechanisms.learners.halfspaces",
     "Session": "nabladp.release",
     "Plan": "nabladp.release",
     "Release": "nabladp.release",
     "exact_audit": "nabladp.audit",
     "statistical_audit": "nabladp.audit",
     "NablaDPError": "nabladp.errors",
-}
+} | _MECHANISMS
 _ROOMS = ("audit",)  # modules that can be called
 __all__ = [*sorted((*HOME, *_ROOMS, "display")), "__version__"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import nabladp
+from nabladp.mechanisms.registry import HOMES, MECHANISMS
 
 SOURCE = Path(nabladp.__file__).parent
 FOUNDATION = {"schema", "privacy", "noise", "tables", "workloads"}
@@ -105,7 +106,20 @@ def test_all_public_names_load() -> None:
 
 def test_editors_and_type_checkers_see_the_same_names() -> None:
     """What is imported for them alone is what is loaded once it is used."""
-    nodes = ast.walk(ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8")))
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and str(node.module).startswith("nabladp.")]
-    seen = {alias.asname: node.module for node in imports for alias in node.names}
+    seen = _exported(SOURCE / "__init__.py") | _exported(SOURCE / "mechanisms" / "catalogue.pyi")
     assert seen == nabladp.HOME | {room: f"nabladp.{room}" for room in nabladp._ROOMS}
+
+
+def _exported(path: Path) -> dict[str, str]:
+    """The names that a file imports under their own name, and where from."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    listed = ((alias, str(node.module)) for node in nodes for alias in node.names)
+    return {alias.name: home for alias, home in listed if alias.asname == alias.name and home.startswith("nabladp.")}
+
+
+def test_the_catalogue_is_the_only_list_of_mechanisms() -> None:
+    listed = _exported(SOURCE / "mechanisms" / "catalogue.pyi")
+    assert listed == HOMES and tuple(listed) == MECHANISMS and len(listed) >= 10
+    for path in SOURCE.rglob("*.py"):
+        held = [name for name in listed if f'"{name}"' in path.read_text(encoding="utf-8")]
+        assert len(held) < 4, f"{path.relative_to(SOURCE)} lists {held}"

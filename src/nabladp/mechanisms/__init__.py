@@ -1,46 +1,35 @@
-"""One folder per mechanism, each with its proof. Which there are is told at the front door, among the public names."""
+"""One folder per mechanism, each with its proof. Mechanisms are listed in the registry.
+
+What a mechanism is made of loads when first used, so that the registry stays light.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nabladp import HOME
-from nabladp.errors import MechanismError, PlanError, shown, suggestion
-from nabladp.mechanisms.mechanism import Branch, Law, Mechanism, Output, Records
+from nabladp.mechanisms.registry import MECHANISMS, mechanism_class
 
-_HOME = {name: home for name, home in HOME.items() if home.startswith(f"{__name__}.")}
-MECHANISMS = tuple(_HOME)
+if TYPE_CHECKING:
+    from nabladp.mechanisms.mechanism import Auditable as Auditable
+    from nabladp.mechanisms.mechanism import Branch as Branch
+    from nabladp.mechanisms.mechanism import ExpectedError as ExpectedError
+    from nabladp.mechanisms.mechanism import Law as Law
+    from nabladp.mechanisms.mechanism import Mechanism as Mechanism
+    from nabladp.mechanisms.mechanism import Output as Output
+    from nabladp.mechanisms.mechanism import Records as Records
+    from nabladp.mechanisms.mechanism import ReleaseContext as ReleaseContext
+    from nabladp.mechanisms.parameters import Parameter as Parameter
+    from nabladp.mechanisms.parameters import parameter as parameter
 
-
-def mechanism_class(name: str) -> type[Mechanism]:
-    """The mechanism of this name, loaded when first asked for."""
-    if not isinstance(name, str) or name not in _HOME:
-        fix = suggestion(name, MECHANISMS, f"Mechanisms: {', '.join(MECHANISMS)}.")
-        raise PlanError(f"There is no mechanism {shown(name)}.", fix=fix)
-    found: type[Mechanism] = getattr(import_module(_HOME[name]), name)
-    return found
-
-
-def check_mechanism(value: Any) -> Mechanism:
-    """Something that can be released: it says what it costs, and runs."""
-    asked = ("reads", "guarantee", "expected_error", "run", "to_json")
-    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in asked):
-        raise MechanismError(
-            f"A release is made by a mechanism, not by {shown(value)}.",
-            fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1).",
-        )
-    mechanism: Mechanism = value
-    return mechanism
+_CONTRACT = ("Auditable", "Branch", "ExpectedError", "Law", "Mechanism", "Output", "Records", "ReleaseContext")
+_HOME = dict.fromkeys(_CONTRACT, "mechanism") | dict.fromkeys(("Parameter", "parameter"), "parameters")
+__all__ = ["MECHANISMS", "mechanism_class", *_HOME]
 
 
-__all__ = [
-    "MECHANISMS",
-    "Branch",
-    "Law",
-    "Mechanism",
-    "Output",
-    "Records",
-    "check_mechanism",
-    "mechanism_class",
-]
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

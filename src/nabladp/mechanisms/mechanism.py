@@ -124,7 +124,37 @@ class Output(ABC):
             yield from compare_tables(self.to_arrow(schema), truth.to_arrow(schema), context.expected_error)
 
 
-class Mechanism(ABC):
+class Auditable(ABC):
+    """What an audit takes: a claim and a way to run it. Your own mechanism needs no more than these to be audited."""
+
+    @abstractmethod
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        """A bound for every set of attributes. No data, no randomness. n = 0: a bound for any number of rows."""
+
+    def run(self, counts: Counts, noise: NoiseSource) -> Any:
+        """An output drawn from counts, for the statistical audit."""
+        raise AuditError(f"{type(self).__name__} cannot be run.", fix="Define run, or use the exact audit alone.")
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        """The columns it reads."""
+        return schema.names
+
+    def distribution(self, counts: Counts) -> Law:
+        """The exact output distribution, for tiny domains."""
+        raise AuditError(
+            f"{type(self).__name__} offers no exact output distribution.", fix="Rely on the statistical audit."
+        )
+
+    def hard_pairs(self, attributes: Sequence[str]) -> Records:
+        """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes, hardest to hide."""
+        return [({}, dict.fromkeys(attributes, 1))]
+
+    def two_valued(self) -> tuple[str, ...]:
+        """Attributes that keep exactly two values when a schema is made tiny for an audit, such as a label."""
+        return ()
+
+
+class Mechanism(Auditable):
     """A frozen dataclass of parameters, and what follows from them. Read this first to write a mechanism of your own.
 
     Each parameter declares the values that it takes (:func:`~nabladp.mechanisms.parameters.parameter`). Then
@@ -163,19 +193,11 @@ class Mechanism(ABC):
     # ---- before data ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def guarantee(self, schema: Schema, n: int) -> Guarantee:
-        """A bound for every set of attributes. No data, no randomness. n = 0: a bound for any number of rows."""
-
-    @abstractmethod
     def expected_error(self, schema: Schema, n: int) -> Any:
         """What to expect before anything is spent: a tuple of errors, one for each marginal, or one error.
 
         Each is an :class:`ExpectedError`.
         """
-
-    def reads(self, schema: Schema) -> tuple[str, ...]:
-        """The columns it reads."""
-        return schema.names
 
     def needs_row_order(self, schema: Schema, n: int) -> bool:
         """Whether it tells rows apart by their index; a table without a fixed order is then refused beforehand."""
@@ -186,22 +208,6 @@ class Mechanism(ABC):
     @abstractmethod
     def run(self, counts: Counts, noise: NoiseSource) -> Output:
         """May ask counts many times; sees no row."""
-
-    # ---- for audits -------------------------------------------------------------------------------------------------
-
-    def distribution(self, counts: Counts) -> Law:
-        """The exact output distribution, for tiny domains."""
-        raise AuditError(
-            f"{type(self).__name__} offers no exact output distribution.", fix="Rely on the statistical audit."
-        )
-
-    def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes, hardest to hide."""
-        return [({}, dict.fromkeys(attributes, 1))]
-
-    def two_valued(self) -> tuple[str, ...]:
-        """Attributes that keep exactly two values when a schema is made tiny for an audit, such as a label."""
-        return ()
 
     # ---- record -----------------------------------------------------------------------------------------------------
 

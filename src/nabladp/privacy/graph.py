@@ -205,8 +205,9 @@ def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | No
             given if isinstance(given, str) else checks.members(given, f"The domain of {name!r}", "List its values.")
         )
         return tuple(_label(value) for value in listed)
-    if isinstance(attributes, HasAttributes):
-        return tuple(attributes[name].labels)
+    schema: Any = attributes
+    if isinstance(attributes, HasAttributes) and not isinstance(attributes, Universe):  # it knows the labels
+        return tuple(schema[name].labels)
     raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from nabladp.schema import Schema
 from nabladp.tables import Encoder, decode
 from nabladp.tables.memory import object_texts
 from nabladp.tables.sources import open_source
+
+_SERIES = ("pandas.Series", "polars.Series")  # neither is loaded here
 
 
 def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[str, ...]:
@@ -53,7 +55,9 @@ def codes_of(values: Iterable[Any], schema: Schema, names: Sequence[str], what: 
     """A code for each of these columns, as a stored release holds them."""
     codes, sizes = tuple(int(value) for value in values), schema.sizes(names)
     if len(codes) != len(sizes) or not all(0 <= code < size for code, size in zip(codes, sizes, strict=True)):
-        raise MechanismError(f"The {what} is none of this schema.", fix="Read it with the schema of its release.")
+        raise MechanismError(
+            f"The {what} does not belong to this schema.", fix="Read it with the schema of its release."
+        )
     return codes
 
 
@@ -85,9 +89,9 @@ def column(values: Any) -> pa.Array | pa.ChunkedArray:
     """A list, an array or a series as an Arrow column."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    if hasattr(values, "to_frame"):  # a series of pandas or polars
+    if any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in _SERIES for kind in type(values).__mro__):
         return as_arrow(values.to_frame()).column(0)
-    if isinstance(values, str) or not hasattr(values, "__len__"):
+    if isinstance(values, str) or not isinstance(values, Sized):
         raise SourceError("A column must be a list or an array.", fix="Give one value for each row.")
     given = np.asarray(values, dtype=object)
     if given.ndim != 1:

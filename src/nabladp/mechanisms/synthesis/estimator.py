@@ -23,22 +23,29 @@ class Synthesizer:
     def __init__(self, mechanism: Any, session: Any) -> None:
         self.mechanism = mechanism
         self.session = session
+        self._release: Any = None
 
     def fit(self, table: Any = None) -> Synthesizer:
         """Without a table from the session's own; with one (a data frame, an Arrow table) through the same ledger."""
         session = self.session if table is None else self.session.with_table(table)
-        self.release_ = session.release(self.mechanism)
-        self.model_: SyntheticModel = self.release_.output
+        self._release = session.release(self.mechanism)
         return self
+
+    @property
+    def release_(self) -> Any:
+        if self._release is None:
+            raise MechanismError("Nothing was fitted yet.", fix="Call fit() first; it releases through the session.")
+        return self._release
+
+    @property
+    def model_(self) -> SyntheticModel:
+        model: SyntheticModel = self.release_.output
+        return model
 
     def sample(self, rows: int | None = None, noise: NoiseSource | None = None) -> pa.Table:
         """A table of so many rows (default: as many as the fitted table had)."""
-        if not hasattr(self, "model_"):
-            raise MechanismError("Nothing was fitted yet.", fix="Call fit() first; it releases through the session.")
         return self.model_.sample(self.model_.n if rows is None else rows, noise)
 
     def save(self, path: Any) -> None:
         """The fitted model as a file; ``SyntheticModel.load`` reads it."""
-        if not hasattr(self, "model_"):
-            raise MechanismError("Nothing was fitted yet.", fix="Call fit() first; it releases through the session.")
         self.model_.save(path)
