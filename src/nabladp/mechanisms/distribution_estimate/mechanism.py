@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 class DistributionEstimate(Mechanism):
     """The probability of every combination of ``over`` (default: all source attributes), most of them 0.
 
-    A histogram of the frequent combinations, cut where the bound on the squared error is smallest, and moved to the
-    nearest probabilities. Options are those of HeavyHitters of the same name. Three of them it does not have: what
-    ``frequency`` promises is no part of the error, the histogram's planner chooses ``count_share``, and ``lists`` are
-    not published.
+    A histogram of the frequent combinations, thresholded where the bound on the squared error is smallest, and
+    projected onto probabilities. Options mean the same as in HeavyHitters; there is no ``frequency``, ``count_share``
+    or ``lists``.
 
-    Guarantee: that of HeavyHitters; all else is post-processing. The bounds on the error hold for any data; those that
-    speak of a population assume that rows were drawn from it independently.
+    Guarantee: that of HeavyHitters; all else is post-processing. The bounds on the error hold for any data; those for a
+    population assume that rows were drawn from it independently.
     """
 
     budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))

@@ -63,12 +63,12 @@ class GramError(ExpectedError):
 
 @dataclass(frozen=True)
 class GramMatrix(Mechanism):
-    """The Gram matrix of ±1 columns made from attributes: how often any two columns agree, less how often they do not.
+    """The Gram matrix of ±1 columns made from attributes: how often any two columns agree minus how often they do not.
 
-    ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` names exceptions. ``over`` are
+    ``budget`` (CDP, Rho or Approx) is the budget of every source attribute, ``budgets`` names exceptions. ``over`` are
     the attributes (default: all that are not derived), ``encode`` what they become (see
     :class:`~nabladp.mechanisms.gram_matrix.columns.SignedColumns`). ``label`` names a two-valued attribute whose
-    products should have noise of their own where its budget is larger than the others', or where it is public.
+    products get less noise if its budget is larger than the others', or if it is public.
 
     Guarantee: a sum of ``curve`` terms. A set of attributes that can flip K of a layer's P columns costs it
     max_{t≤K} t·(P − t)/(2s²), s the noise scale of a count of disagreements. Products of public columns are exact.

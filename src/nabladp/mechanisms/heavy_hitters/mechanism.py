@@ -39,15 +39,15 @@ _WITHIN = 1 - 1e-9  # of a budget is planned for, so that costs rounded up still
 class HeavyHitters(Mechanism):
     """Every combination of values of ``over`` (default: all source attributes) that many rows share, with its count.
 
-    ``budget`` is what every source attribute may pay (``budgets`` names exceptions): Pure for ``notion="pure"``, CDP,
+    ``budget`` is the budget of every source attribute (``budgets`` names exceptions): Pure for ``notion="pure"``, CDP,
     Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the certificate may fail; ``frequency``
-    limits it to combinations with at least this share of the rows; ``count_share`` is the part of a pure budget that
-    the counts get. A run that might need more than ``memory_mb`` is refused before anything is spent. ``lists``
-    also publishes what every node of the tree listed. ``settings`` replace the planner's choice.
+    limits it to combinations with at least this share of the rows; ``count_share`` is the share of a pure budget
+    for the counts. A run that might need more than ``memory_mb`` is refused before anything is spent. ``lists``
+    also publishes the list of every node of the tree. ``settings`` replace the planner's choice.
 
     Guarantee. Pure: ``touch`` for every group of attributes that share a path, for the lists, and of all for the counts
-    (`thm:heavy-hitters-main` with its constants mended). Concentrated: ``touch`` for every node of the tree. Assumed:
-    the number of rows is public and one row is one person.
+    (`thm:heavy-hitters-main` with its constants corrected). Concentrated: ``touch`` for every node of the tree.
+    Assumed: the number of rows is public and one row is one person.
     """
 
     budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))

@@ -43,18 +43,18 @@ OUTPUTS = ("average", "last")
 
 @dataclass(frozen=True)
 class MWEM(Mechanism):
-    """A distribution over all records, learned by asking in each round the queries on which it is most wrong.
+    """A distribution over all records, learned by measuring in each round the queries on which it is most wrong.
 
-    ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``) is what every source attribute may pay. ``per_round`` is
-    ℓ, how many attribute-disjoint queries a round picks (default: as many as fit; 1 is classic MWEM); ``rounds`` is T
-    (default: best by the bound of `thm:pdp-mwem`, for "fit" no more than measure every query once). ``selection`` is
-    the share of the budget that picks queries, the rest answers them. ``update`` is "fit" (to all measurements) or
-    "paper" (the literal step), ``output`` the "last" distribution or the "average" (default: last of fit, average of
-    paper). ``rows`` is the size of the synthetic table (default: as many as the table has; 0 for none). Past 16
-    attributes, rounds pick inside blocks cut by ``seed``.
+    ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``) is the budget of every source attribute. ``per_round`` is
+    ℓ, the number of attribute-disjoint queries per round (default: as many as possible; 1 is classic MWEM); ``rounds``
+    is by default the best by the bound of `thm:pdp-mwem`, for "fit" at most enough to measure each query once.
+    ``selection`` is the share of the budget for selecting queries, the rest is for measuring them. ``update`` is "fit"
+    (to all measurements) or "paper" (the literal step), ``output`` the "last" distribution or the "average" (default:
+    last of fit, average of paper). ``rows`` is the size of the synthetic table (default: as many as the table has; 0
+    for none). More than 16 attributes are split into blocks by ``seed``, and rounds select inside them.
 
-    Guarantee, for every set of attributes: in each round and block, ``linear`` for the pick and ``squares`` for the
-    answers, each limited to the queries picked. Assumed: the number of rows is public and one row is one person.
+    Guarantee, for every set of attributes: in each round and block, ``linear`` for selection and ``squares`` for the
+    answers, each limited to the selected queries. Assumed: the number of rows is public and one row is one person.
     """
 
     budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "The budget of every source attribute."))
@@ -62,7 +62,7 @@ class MWEM(Mechanism):
     per_round: int | None = field(
         default=None,
         metadata=parameter(
-            Whole(1, 1 << 20), "How many attribute-disjoint queries a round picks; by default as many as fit."
+            Whole(1, 1 << 20), "How many attribute-disjoint queries a round selects; by default as many as possible."
         ),
     )
     rounds: int | None = field(

@@ -36,8 +36,8 @@ _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this canno
 class NoisyMarginals(Mechanism):
     """Counts for every combination of values of some attributes, with integer noise on each cell.
 
-    ``budget`` is what every source attribute may pay (``budgets`` names exceptions); the noise of each marginal is the
-    least that keeps all of them within it. Gaussian noise takes CDP, Rho or Approx, Laplace noise takes Pure.
+    ``budget`` is the budget of every source attribute (``budgets`` names exceptions); the noise of each marginal is the
+    smallest within all budgets. Gaussian noise takes CDP, Rho or Approx, Laplace noise takes Pure.
 
     Guarantee: the sum over marginals S of ``touch(sources of S, c_S)`` with ρ = c_S = 1/scale² (Gaussian) or pure
     ε = c_S = 2/scale (Laplace), for every set of attributes. Assumed: the number of rows is public and one row is one

@@ -38,15 +38,15 @@ _SPACING = 16.0  # outcomes of wide noise that are listed for each unit of its s
 
 @dataclass(frozen=True)
 class Projection(Mechanism):
-    """Answers to all queries of a workload with Gaussian noise, moved to the nearest consistent ones.
+    """Answers to all queries of a workload with Gaussian noise, projected onto the nearest consistent ones.
 
-    ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` names exceptions. ``workload``
+    ``budget`` (CDP, Rho or Approx) is the budget of every source attribute, ``budgets`` names exceptions. ``workload``
     is a family of queries, a sum of families, or the plan-file form of one. ``hull``: "exact" lists all records,
-    "blocks" a relaxation that contains them, "auto" the first where it can be afforded.
+    "blocks" uses a relaxation that contains them, "auto" is "exact" up to 2²² records.
 
-    Guarantee: ρ(T) = Δ_T²/(2s²), with s the noise scale of a count and Δ_T how far one row that changes on T moves all
-    counts in L2; with several scales, the sum over groups of queries. Assumed: the number of rows is public and one row
-    is one person (`thm:projection_mechanism`; PROOF.md).
+    Guarantee: ρ(T) = Δ_T²/(2s²), with s the noise scale of a count and Δ_T the L2 sensitivity of all counts when one
+    row changes on T; with several scales, the sum over groups of queries. Assumed: the number of rows is public and one
+    row is one person (`thm:projection_mechanism`; PROOF.md).
     """
 
     budget: BudgetValue = field(metadata=parameter(BudgetKind("gaussian"), "The budget of every source attribute."))

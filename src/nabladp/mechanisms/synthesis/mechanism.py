@@ -51,18 +51,18 @@ MOST_DRAWN = 10_000_000  # rows of a table that nobody asked to be larger
 class Synthesis(Mechanism):
     """A table of synthetic rows, and the marginals of a workload, at a cost stated for every set of attributes.
 
-    ``budget`` (CDP, Rho or Approx) is what every source attribute may pay, ``budgets`` are exceptions, ``sets`` are
-    limits on several attributes together ("race+ethnicity"), ``person`` is the limit of the whole record; given alone,
-    it is spent as a whole. ``workload`` is 2 or 3, for all marginals of so many columns (of ``over``), or a list of
-    sets; ``weights`` and a ``target`` column say what matters more. ``strategy``: "packed" (each round picks
-    attribute-disjoint marginals jointly), "single" (one a round), "all" (everything at once), or "auto", which decides
+    ``budget`` (CDP, Rho or Approx) is the budget of every source attribute, ``budgets`` are exceptions, ``sets`` are
+    limits on several attributes together ("race+ethnicity"), ``person`` is the limit per person; without ``budget``,
+    all of it is spent. ``workload`` is 2 or 3, for all 2-way or 3-way marginals (of ``over``), or a list of
+    sets; ``weights`` and a ``target`` column state what matters more. ``strategy``: "packed" (each round selects
+    attribute-disjoint marginals jointly), "single" (one per round), "all" (all at once), or "auto", which decides
     from public facts. ``rounds``, and the shares ``one_way`` and ``selection`` of the budget, are chosen likewise.
-    ``rows`` are drawn (default: as many as the table has). ``model_mb`` limits the model, never what is measured.
-    ``zeros`` declares impossible combinations. Past 16 attributes, rounds pick inside blocks cut by ``seed``.
+    ``rows`` are sampled (default: as many as the table has). ``model_mb`` limits the model, never the measurements.
+    ``zeros`` declares impossible combinations. More than 16 attributes are split into blocks by ``seed``.
 
     Guarantee, for every set of attributes: ``touch`` for each marginal fixed in advance, ``linear`` (or ``touch``) for
-    every pick, ``capped`` for what rounds measure; each limit holds for the sum. Assumed: the number of rows is public
-    and one row is one person (`lem:composition`; PROOF.md).
+    every selection, ``capped`` for the measurements of rounds; each limit holds for the sum. Assumed: the number of
+    rows is public and one row is one person (`lem:composition`; PROOF.md).
     """
 
     budget: BudgetValue | None = field(

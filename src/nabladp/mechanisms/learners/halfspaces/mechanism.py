@@ -60,20 +60,20 @@ class HalfspaceLearner(Learner):
     """A halfspace: weights for the values of features, whose sum decides between the label's two values.
 
     ``budget`` (CDP, Rho or Approx; exceptions in ``budgets``, or for short ``label_epsilon`` and ``feature_epsilon``,
-    each a CDP) is what every source attribute may pay. ``over`` are the features (default: all source attributes but
+    each a CDP) is the budget of every source attribute. ``over`` are the features (default: all source attributes but
     the label), ``encode`` what they become (as in GramMatrix). ``method``: "gram" (noisy Gram matrix, then ridge),
-    "descent" (Gram matrix of the features, then ``steps`` noisy sums of rows that are not safely right), "auto" (of
-    these two the one that suits the budgets), "exact" (the theorem: a private choice among all halfspaces of up to 7
-    two-valued features, a lattice net of ``resolution`` beyond, or ``hypotheses`` handed in), "average", "gradient"
-    (with ``steps``), "robust" (a choice among noisy fits by robust loss); ``gamma`` and ``gamma_prime`` are the
+    "descent" (Gram matrix of the features, then ``steps`` noisy sums of rows with a small margin), "auto" (of
+    these two the one with less noise), "exact" (the theorem: a private selection among all halfspaces of up to 7
+    two-valued features, a lattice net of ``resolution`` beyond, or given ``hypotheses``), "average", "gradient"
+    (with ``steps``), "robust" (a selection among noisy fits by robust loss); ``gamma`` and ``gamma_prime`` are the
     margins of "exact" and "robust".
-    ``label_treatment``: "response" randomizes labels first, "gaussian" (for exact "direct") lets the label pay in the
-    release itself; by default the better of the two by public numbers (exact: response). ``holdout`` is the share of
-    rows on which the finished model is counted with noise, for ``holdout_budget`` (default a twentieth of the smallest
-    budget), which comes out of ``budget``. ``memory_mb`` bounds the scores that "exact" holds, and the rows
+    ``label_treatment``: "response" randomizes labels first, "gaussian" (for exact "direct") charges the label in the
+    release itself; by default the one with less noise, by public numbers (exact: response). ``holdout`` is the share of
+    rows held out to count correct predictions with noise, for ``holdout_budget`` (default a twentieth of the smallest
+    budget), which is part of ``budget``. ``memory_mb`` bounds the scores that "exact" holds, and the rows
     that "descent" keeps between its steps (with less, it reads the table in every step).
 
-    Guarantee, for every set of attributes, label included: the sum of what its parts cost (PROOF.md). Assumed: the
+    Guarantee, for every set of attributes, label included: the sum over its parts (PROOF.md). Assumed: the
     number of rows is public, and one row is one person.
     """
 

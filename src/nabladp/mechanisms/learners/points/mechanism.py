@@ -34,16 +34,16 @@ _PRECISION = 1.005  # of the number of rows needed
 
 @dataclass(frozen=True)
 class PointLearner(Learner):
-    """A hypothesis "the label is positive exactly where the features equal u", from one histogram of both.
+    """A hypothesis "the label is positive exactly if the features equal u", from one histogram of both.
 
     ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features (default: all
-    source attributes but the label). ``budget`` (and exceptions in ``budgets``) is what every source attribute may pay:
-    Pure for ``notion="pure"``; CDP, Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the promised
-    error may be exceeded. A run that might need more than ``memory_mb`` is refused before anything is spent; a plan
-    for the histogram may be given in ``settings``. A hypothesis always comes out.
+    source attributes but the label). ``budget`` (exceptions in ``budgets``) is the budget of every source attribute:
+    Pure for ``notion="pure"``; CDP, Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the stated
+    error may be exceeded. A run that might need more than ``memory_mb`` is refused before anything is spent; a tree
+    for the histogram may be given in ``settings``. There is always a hypothesis.
 
-    Guarantee: that of HeavyHitters over features and label; all else is post-processing. The promised error assumes
-    that some point carries the label and that rows are drawn independently; the guarantee assumes neither.
+    Guarantee: that of HeavyHitters over features and label; all else is post-processing. The stated error assumes
+    that some point has the label and that rows are drawn independently; the guarantee assumes neither.
     """
 
     budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))

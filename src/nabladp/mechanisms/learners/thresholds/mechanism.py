@@ -46,16 +46,16 @@ _MOST_ROWS, _ATTEMPTS = 1 << 40, 16
 class ThresholdLearner(Learner):
     """A hypothesis "the label is positive from z on", strings of features compared from the first feature to the last.
 
-    ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features, the one that
-    weighs most first (default: all source attributes but the label), each in the order of its declared values.
-    ``budget`` (lower ones for some attributes in ``budgets``) is what every source attribute may pay: Pure for
-    ``notion="pure"``; CDP, Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the promised error
-    may be exceeded. ``search`` is how the threshold's prefix is found, "probes" or "pick" (default: whichever promises
-    less); ``design`` replaces the planner's choices. A hypothesis always comes out, and z is always a string.
+    ``label`` is an attribute with two values, the second of which is positive; ``over`` are the features, the most
+    significant first (default: all source attributes but the label), each in the order of its declared values.
+    ``budget`` (lower ones for some attributes in ``budgets``) is the budget of every source attribute: Pure for
+    ``notion="pure"``; CDP, Rho or Approx for ``"cdp"``. ``failure`` is the probability with which the stated error
+    may be exceeded. ``search`` is how the threshold's prefix is found, "probes" or "pick" (default: the one with the
+    smaller stated error); ``design`` replaces the planner's choices. There is always a hypothesis.
 
     Guarantee: ``touch`` of the label for the number of ones, ``touch`` of the features that may lie in a prefix and the
-    label for the search, that of HeavyHitters' lists for these features, ``touch`` of all for the last pick. The
-    promised error assumes that some threshold never errs and that rows are drawn independently; the guarantee assumes
+    label for the search, that of HeavyHitters' lists for these features, ``touch`` of all for the last selection. The
+    stated error assumes that some threshold never errs and that rows are drawn independently; the guarantee assumes
     neither.
     """
 
@@ -78,7 +78,7 @@ class ThresholdLearner(Learner):
     search: str | None = field(
         default=None,
         metadata=parameter(
-            Choice(*SEARCHES), "How the threshold's prefix is found; by default whichever promises the smaller error."
+            Choice(*SEARCHES), "How the threshold's prefix is found; by default the one with the smaller stated error."
         ),
     )
     design: Design | None = field(
