@@ -1,4 +1,4 @@
-"""The owner's page: what was released beside the truth. Watermarked, because it holds exact statistics."""
+"""The owner's page: released and true values. Watermarked, because it holds exact statistics."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class DistributionError(ExpectedError):
             "queries": self.queries,
             "possible records": self.records,
             "rounds": "chosen when the number of rows is known" if self.rounds is None else self.rounds,
-            "disjoint queries a round": f"{self.per_round:g}",
+            "disjoint queries per round": f"{self.per_round:g}",
         }
         if self.scale is not None:
             told["noise scale of a measured count"] = self.scale

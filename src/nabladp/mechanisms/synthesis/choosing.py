@@ -83,7 +83,7 @@ def _auto(facts: Facts) -> Choice:
         f"noise would drown most marginals (a cell holds {_short(clear)} times its noise on average), so rounds choose"
     )
     if facts.person is not None:
-        return _named(facts, "single", f"{why}; one a round costs a person least, and only a person is limited")
+        return _named(facts, "single", f"{why}; one per round costs a person least, and only the person has a limit")
     return _named(facts, "packed", why)
 
 

@@ -191,7 +191,7 @@ class SparkTable(Table):
         return total, seen
 
     def _place(self, fault: NablaDPError) -> int:
-        """Of several faults always the same is told: the first in the order of the schema."""
+        """If several columns fail, the first in schema order is reported."""
         column = fault.fields.get("column")
         return self.schema.names.index(column) if column in self.schema.names else -1
 

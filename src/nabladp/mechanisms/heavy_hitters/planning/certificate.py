@@ -349,8 +349,9 @@ def certify(
 
 def nothing_certified(n: int) -> ValueError:
     return ValueError(
-        f"Nothing can be certified with {n} rows: not even a combination that all of them share would surely be found "
-        "with lists of bounded length. Allow a larger budget, failure probability or list, or use more rows."
+        f"Nothing can be certified with {n} rows: not even a combination that all of them share would be found with "
+        "probability 1 − η and lists of bounded length. Allow a larger budget, failure probability or list, or use "
+        "more rows."
     )
 
 
