@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 from nabladp import CDP, Attribute, Guarantee, NoisyMarginals, Schema
-from nabladp.mechanisms import MECHANISMS, mechanism_class
+from nabladp.mechanisms import MECHANISMS
 from nabladp.privacy import Rho
 
 FOLDER = Path(__file__).parent
@@ -199,16 +199,21 @@ def questions(figures: list[float]) -> str:
 
 
 def branches() -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """The tree above, and a last branch for mechanisms without a place in it, told as their docstrings begin."""
+    """The tree above, and a last branch for other rows of the decision table."""
     placed = {mechanism for _, leaves in TREE for _, mechanism in leaves}
-    others = tuple((first_words(mechanism_class(name)), name) for name in MECHANISMS if name not in placed)
+    others = tuple((shortened(wanted), name) for name, wanted in decisions().items() if name not in placed)
     return (*TREE, *((("something else", others),) if others else ()))
 
 
-def first_words(described: type) -> str:
-    """The first sentence of a docstring, as short as a leaf must be."""
-    words = re.split(r"[.:](?:\s|$)", " ".join((described.__doc__ or "").split()).replace("``", ""))[0]
-    return textwrap.shorten(words[:1].lower() + words[1:], 36, placeholder=" …")
+def decisions() -> dict[str, str]:
+    """What each mechanism is for, from the table in which-mechanism.md."""
+    table = (FOLDER / "which-mechanism.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| \[?(\w+)(?:\]\([^)]+\))? \|", table, re.MULTILINE)
+    return {name: wanted for wanted, name in rows if name in MECHANISMS}
+
+
+def shortened(wanted: str) -> str:
+    return textwrap.shorten(wanted, 36, placeholder=" …")
 
 
 def tree() -> str:

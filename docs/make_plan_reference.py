@@ -12,13 +12,13 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from nabladp.errors import NablaDPError
-from nabladp.mechanisms import MECHANISMS, mechanism_class
+from nabladp.mechanisms import MECHANISMS, Mechanism, Parameter, mechanism_class
 from nabladp.privacy import CDP, Approx, Budget, Pure, Rho
 from nabladp.release import plan
 from nabladp.schema import Attribute
 from nabladp.schema.rules import KINDS
 from nabladp.tables.spark import reading
-from nabladp.workloads import LinearQuery, Marginals
+from nabladp.workloads import LinearQuery
 from nabladp.workloads.plan import FAMILIES
 
 TARGET = Path(__file__).with_name("plan-reference.md")
@@ -47,14 +47,6 @@ SHAPED = {  # an example of each kind of attribute; what it gives is what the ki
     "integer": Attribute("age", "integer", low=0, high=99),
     "real": Attribute("income", "real", edges=(0.0, 10.0, 50.0)),
     "boolean": Attribute("ill", "boolean"),
-}
-
-
-NEEDED = {"budget": CDP(0.5), "label": "x", "workload": Marginals(1)}  # enough to make most mechanisms, for words_of
-NEEDED_BESIDES = {
-    "NoisyMarginals": {"k": 1},
-    "Synthesis": {"budget": CDP(0.5)},
-    "Attribute": {"name": "x", "kind": "real", "edges": (0.0, 1.0)},
 }
 
 
@@ -94,13 +86,15 @@ def default(field: Any) -> str:
         value = field.default_factory()
     else:
         return "required"
+    return written(value)
+
+
+def written(value: Any) -> str:
+    """A default as a plan file has it; nothing where it only stands for "not given"."""
     if value is None or value in ((), {}, ""):
         return ""
-    return f"`{str(value).lower() if isinstance(value, bool) else _toml(value)}`"
-
-
-def _toml(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    plain = f'"{value}"' if isinstance(value, str) else str(value)
+    return f"`{plain.lower() if isinstance(value, bool) else plain}`"
 
 
 def options(described: type[Any]) -> str:
@@ -116,18 +110,33 @@ def takes(described: type[Any], field: Any, hints: Mapping[str, Any]) -> str:
 
 
 def words_of(described: type[Any], name: str) -> list[str]:
-    """The words that a field takes, as the code itself tells them to someone who gives it another one."""
-    required = [field.name for field in fields(described) if default(field) == "required"]
-    needed = {one: NEEDED[one] for one in required if one in NEEDED}
+    """The words that a field of an attribute takes, as the schema tells them to someone who gives it another one."""
+    if described is not Attribute:
+        return []
     try:
-        described(**needed | NEEDED_BESIDES.get(described.__name__, {}) | {name: "?"})
+        Attribute(**{"name": "x", "kind": "real", "edges": (0.0, 1.0)} | {name: "?"})  # type: ignore[arg-type]
     except NablaDPError as error:
         if "'?'" in error.message:
             listed = re.sub(r"^.*?(?: one of |: )", "", error.fix) if "'" not in error.fix else ""
             return re.findall(r"'(\w+)'", error.fix) or re.findall(r"\w+", listed)
-    except TypeError:  # it needs more than that to be made, so it is not asked
-        pass
     return []
+
+
+def parameters(mechanism: type[Mechanism]) -> str:
+    """As the mechanism declares them."""
+    rows = [
+        f"| `{each.name}` | {_without_article(each.kind.takes)} | {_default(each)} | {each.help} |"
+        for each in mechanism.parameters()
+    ]
+    return "| key | takes | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _without_article(takes: str) -> str:
+    return re.sub(r'("[^"]+")', r"`\1`", re.sub(r"^(?:an?|the) ", "", takes))
+
+
+def _default(declared: Parameter) -> str:
+    return "required" if declared.required else written(declared.default)
 
 
 def told(described: type[Any], paragraphs: int | None = None) -> str:
@@ -202,7 +211,7 @@ def mechanism_part() -> list[str]:
         found = mechanism_class(name)
         page = page_of(found)
         link = f"See [its page]({page.name}).\n" if page else ""
-        lines += [f"### {name}\n", told(found), options(found), link]
+        lines += [f"### {name}\n", told(found), parameters(found), link]
     return lines
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import runpy
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -138,15 +137,17 @@ def test_plan_reference_is_current() -> None:
     assert made.TARGET.read_text(encoding="utf-8") == made.page(), "run docs/make_plan_reference.py"
 
 
-def test_words_of_the_plan_reference_are_taken_and_others_are_not() -> None:
+def test_the_plan_reference_says_what_every_key_takes_and_means() -> None:
     made = script("make_plan_reference")
-    assert made.words_of(mechanism_class("NoisyMarginals"), "noise") == ["gaussian", "laplace"]
-    assert made.words_of(mechanism_class("Synthesis"), "strategy") == ["auto", "packed", "single", "all"]
     assert made.words_of(Attribute, "unknown") == ["refuse", "other", "clamp"]
+    marginals = made.parameters(mechanism_class("NoisyMarginals"))
+    assert '| `noise` | `"gaussian"` or `"laplace"` | `"gaussian"` | The noise' in marginals
+    assert "| `rounds` | whole number from 1 to 10,000 |  | " in made.parameters(mechanism_class("Synthesis"))
     for name in MECHANISMS:
-        for field in fields(mechanism_class(name)):
-            if isinstance(field.default, str) and field.default:
-                assert field.default in made.words_of(mechanism_class(name), field.name), f"{name}: {field.name}"
+        for declared in mechanism_class(name).parameters():
+            assert re.fullmatch(r"[A-Z][^|\n]{10,118}\.", declared.help), f"{name}.{declared.name}: a sentence of help"
+            if not declared.required:
+                assert declared.checked(declared.default) == declared.default
 
 
 def test_pictures_of_concepts_are_current_and_follow_the_guarantee() -> None:
@@ -159,10 +160,7 @@ def test_pictures_of_concepts_are_current_and_follow_the_guarantee() -> None:
     assert asked == [*sorted(asked[:3]), 0.0] and made.questions([2 * one for one in asked]) != made.questions(asked)
 
 
-def test_no_mechanism_is_missing_from_the_decision_tree() -> None:
+def test_every_mechanism_has_a_row_of_the_decision_table_and_a_leaf_of_the_tree() -> None:
     made = script("make_concept_figures")
+    assert sorted(made.decisions()) == sorted(MECHANISMS), "docs/which-mechanism.md: one row for each mechanism"
     assert sorted(name for _, leaves in made.branches() for _, name in leaves) == sorted(MECHANISMS)
-    page = (DOCS / "which-mechanism.md").read_text(encoding="utf-8")
-    placed = {name for _, leaves in made.TREE for _, name in leaves}
-    assert placed == {name for name in MECHANISMS if f"| [{name}](" in page}
-    assert len(placed) >= 10, "a place is not lost"

@@ -41,7 +41,7 @@ class Margin(Kind):
 class ShortBudget(Kind):
     """A budget for short: the number of a CDP(…)."""
 
-    takes = "a number above 0, which stands for cdp"
+    takes = "a number above 0, the eps0 of CDP(eps0)"
     example = "0.5"
 
     def checked(self, value: Any, declared: Parameter) -> Any:

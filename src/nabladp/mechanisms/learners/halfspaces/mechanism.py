@@ -88,17 +88,17 @@ class HalfspaceLearner(Learner):
         default_factory=dict, metadata=parameter(Budgets("gaussian"), "Attributes with a budget other than `budget`.")
     )
     label_epsilon: float | None = field(
-        default=None, metadata=parameter(EPSILON, "The label's budget, for short: a number that stands for cdp.")
+        default=None, metadata=parameter(EPSILON, "The budget of the label, in short.")
     )
     feature_epsilon: float | None = field(
-        default=None, metadata=parameter(EPSILON, "Every feature's budget, for short: a number that stands for cdp.")
+        default=None, metadata=parameter(EPSILON, "The budget of every feature, in short.")
     )
     encode: Mapping[str, Encoding] = field(default_factory=dict, metadata=ENCODE)
     gamma: float | None = field(
-        default=None, metadata=parameter(MARGIN, "The margin that the learned halfspace is judged by.")
+        default=None, metadata=parameter(MARGIN, "The margin of the best halfspace, with which the learned one is compared.")
     )
     gamma_prime: float | None = field(
-        default=None, metadata=parameter(MARGIN, "The smaller margin that the learned halfspace is promised for.")
+        default=None, metadata=parameter(MARGIN, "The smaller margin at which the error of the learned halfspace is bounded.")
     )
     label_treatment: str | None = field(
         default=None,
