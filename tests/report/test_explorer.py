@@ -15,10 +15,10 @@ from nabladp.errors import GuaranteeError
 from nabladp.privacy import CDP, Guarantee, Pure, Rho, Universe, epsilon_from_rho
 from nabladp.privacy.interpretation import mutual_information
 from nabladp.privacy.units import rounded
-from nabladp.release.explain import explain
+from nabladp.release.cost import explain
 from nabladp.report import load
 from nabladp.report.chapter import costliest
-from nabladp.report.phrases import percent_up
+from nabladp.report.formatting import format_percent_up
 
 DELTAS = (1e-6, 1e-3, 1e-12, 0.3)
 PRIORS = (0.5, 0.01, 0.9)
@@ -129,9 +129,9 @@ def test_near_certainty_is_told_from_certainty(calculator: Any) -> None:
     shares = [draw.random() for _ in range(200)] + [1 - 10 ** draw.uniform(-12, -1) for _ in range(400)]
     shares += [0.5, 0.999, 0.9999, 1 - 2**-53, 1.0]
     for share, told in zip(shares, calculator.ask("(all) => all.map(nabladp.percentUp)", shares), strict=True):
-        assert told == percent_up(share) and float(told[:-1]) >= 100 * share - 1e-9, share
+        assert told == format_percent_up(share) and float(told[:-1]) >= 100 * share - 1e-9, share
         assert (told == "100.0%") == (share > 1 - 1e-8) or abs(1 - 1e-8 - share) < 1e-9, share
-    assert percent_up(0.99998) == "99.998%" and percent_up(0.73) == "73.0%"
+    assert format_percent_up(0.99998) == "99.998%" and format_percent_up(0.73) == "73.0%"
 
 
 def test_what_is_shown_is_what_python_explains(open_page: Any, report_file: Path, folder: Path) -> None:

@@ -135,7 +135,7 @@ def without_drawn(found: list[View]) -> list[View]:
     return [
         {
             **view,
-            "caption": view["caption"].partition(", and beside the drawn rows")[0],
+            "caption": view["caption"].partition(", and the synthetic rows")[0],
             "columns": [c for c in view["columns"] if c["name"] != "synthetic rows"],
             "series": [s for s in view["series"] if s["name"] != "synthetic rows"],
             "rows": [row[:4] if isinstance(row, list) else row for row in view["rows"]],

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from nabladp.report.phrases import power
+from nabladp.report.formatting import power_of_ten
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -60,7 +60,7 @@ def _templates() -> Environment:
     templates = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    templates.filters |= {"thousands": "{:,}".format, "power": power}
+    templates.filters |= {"thousands": "{:,}".format, "power": power_of_ten}
     return templates
 
 

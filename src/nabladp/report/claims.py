@@ -14,7 +14,7 @@ from nabladp.errors import GuaranteeError, SourceError, shown
 from nabladp.privacy import Guarantee
 from nabladp.privacy.conversion import check_delta
 from nabladp.release.cost import DELTA
-from nabladp.report.words import PERSON
+from nabladp.report.sentences import PERSON
 
 MOST_BYTES = 1 << 27
 KIND, FORMAT = "nabladp certificate", 1

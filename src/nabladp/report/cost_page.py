@@ -11,16 +11,16 @@ from nabladp.privacy.units import to_float
 from nabladp.release import Plan
 from nabladp.release.cost import Cost, shown
 from nabladp.release.names import refuse_published
-from nabladp.release.outlook import outlook
+from nabladp.release.other_budgets import outlook
 from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.report.chapter import explorer
-from nabladp.report.words import PRIOR, Words
+from nabladp.report.sentences import PRIOR, Sentences
 
 Tell = Callable[[str, int, int], None]
 
 
 def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
-    """Words, limits, figures and the explorer for the plan's own budgets; sliders and curves for others."""
+    """Sentences, limits, figures and the explorer for the plan's own budgets; sliders and curves for others."""
     cost = plan.cost()
     told = cost.to_json()
     sets = _sets(cost, told)
@@ -33,7 +33,7 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
         "fits": cost.fits,
         "any_rows": cost.any_rows,
         "rows": plan.rows,
-        "words": Words(cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries),
+        "words": Sentences(cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries),
         "sets": [_set_row(cost, *found) for found in sets],
         "limits": [_limit_row(line) for line in told["limits"]],
         "parts": [{"name": part.name, "mechanism": part.mechanism} for part in prospect.parts],

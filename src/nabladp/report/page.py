@@ -6,23 +6,27 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nabladp import __version__
 from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
-from nabladp.release.cost import figure
+from nabladp.release.cost import figure, shown
 from nabladp.release.record import Release
 from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble, packed
-from nabladp.report.attributes import Limits, of_schema, shown_figure
-from nabladp.report.certificate import certificate
-from nabladp.report.chapter import blocks_of, chapter, set_rows
+from nabladp.report.chapter import Limits, blocks_of, chapter, of_schema, set_rows, shown_figure
 from nabladp.report.claims import Certificate
-from nabladp.report.words import PRIOR, Words
-from nabladp.views.view import format_figure
+from nabladp.report.formatting import one_in, power_of_ten
+from nabladp.report.sentences import PRIOR, Sentences
+from nabladp.views.view import count_of, format_figure
 
 SCRIPTS = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
 STYLES = ("style.css", VIEW_STYLE)
-BLOCKS, VIEWS = 2_600_000, 1_200_000  # signs of base64: all data, and what all views may have of it (page below 3 MB)
+BLOCKS, VIEWS = 2_600_000, 1_200_000  # base64 characters: all data, and what all views may have of it (page below 3 MB)
 MOST_PLAN = 6_000  # signs of a plan that are shown
+MOST_ROWS, MOST_PARTS = 20, 4  # what fits on the page; a part takes as much room as two rows of figures
+MOST_ADVERSARIES = 6
+MOST_SIGNS = 300  # of a note
+MOST_NAMED = 4  # attributes beside the name of an adversary
 
 
 def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
@@ -35,7 +39,7 @@ def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
     whole = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
     lines = max(releases, key=lambda release: int(release.ledger["entry"])).limits
     limits = Limits.of(lines, whole.universe.protected)
-    words = Words(
+    words = Sentences(
         whole,
         deltas[-1],
         [release.n for release in releases],
@@ -60,7 +64,7 @@ def claims_page(certified: Certificate, title: str) -> str:
     """One page for guarantees without releases, a chapter each."""
     chapters = []
     for number, claim in enumerate(certified.claims):
-        words = Words(
+        words = Sentences(
             claim.guarantee,
             claim.delta,
             (),
@@ -161,3 +165,87 @@ def fit(drawn: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[d
             kept[i][j] = {**kept[i][j], "rows": [], "left_out": rows}
             half -= rows
     return kept
+
+
+# ---- the certificate: one printed page ------------------------------------------------------------------------------
+
+
+def certificate(
+    title: str,
+    words: Sentences,
+    told: Mapping[str, Any],
+    limits: Sequence[Mapping[str, Any]] = (),
+    releases: Sequence[Release] = (),
+    fingerprint: str = "",
+) -> dict[str, Any]:
+    """Of releases that were booked, or of a guarantee alone, which has a fingerprint and notes instead."""
+    notes = [(head, _cut(sentence)) for head, sentence in words.extra.items()][:MOST_PARTS]
+    return {
+        "title": title,
+        "who": words.who(),
+        "against": words.against(),
+        "figures": _figures(told, limits, MOST_ROWS - 2 * min(len(releases) + len(notes), MOST_PARTS)),
+        "not_protected": words.exclusions(),
+        "delta": f"{power_of_ten(words.delta)} ({one_in(words.delta)})",
+        "attributes": count_of(len(told["attributes"]), "protected attribute"),
+        "statement": words.person(),
+        "notes": notes,
+        "fingerprint": fingerprint,
+        "version": __version__,
+        **(_booked(releases) if releases else {"parts": []}),
+    }
+
+
+def _booked(releases: Sequence[Release]) -> dict[str, Any]:
+    return {
+        "parts": [
+            {
+                "name": release.name.rpartition("/")[2],
+                "mechanism": release.mechanism,
+                "rows": release.n,
+                "created": release.created,
+                "entry": release.ledger["entry"],
+                "hash": release.ledger["hash"],
+                "digest": release.digest,
+            }
+            for release in releases[:MOST_PARTS]
+        ],
+        "more_parts": max(0, len(releases) - MOST_PARTS),
+        "ledger": ", ".join(sorted({str(release.ledger["ledger"]) for release in releases})),
+        "schema": releases[0].schema.fingerprint(),
+        "version": releases[0].versions.get("nabladp", "unknown"),
+    }
+
+
+def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int) -> dict[str, Any]:
+    """The costliest attributes, the named adversaries and the person; how many attributes are not shown."""
+    allowed = {tuple(line["attributes"]): line for line in limits}
+
+    def line(label: str, figure: Mapping[str, float | None], attributes: Sequence[str]) -> dict[str, Any]:
+        limit = allowed.get(tuple(sorted(attributes)))
+        return {
+            "label": label,
+            **{key: shown(figure[key]) for key in ("rho", "epsilon", "epsilon_paper", "pure_epsilon")},
+            "attributes": list(attributes[:MOST_NAMED]),
+            "more": max(0, len(attributes) - MOST_NAMED),
+            "limit": f"{limit['measure']} {shown(limit['allowed'], up=False)}" if limit else "–",
+        }
+
+    ranked = sorted(told["attributes"].items(), key=lambda item: -_size(item[1]["rho"]))
+    adversaries = told["adversaries"][:MOST_ADVERSARIES]
+    room = rows - len(adversaries)
+    return {
+        "attributes": [line(name, figure, [name]) for name, figure in ranked[:room]],
+        "hidden": max(0, len(ranked) - room),
+        "adversaries": [line(a["name"], a, a["attributes"]) for a in adversaries],
+        "hidden_adversaries": len(told["adversaries"]) - len(adversaries),
+        "person": line("All protected attributes together", told["person"], list(told["attributes"])),
+    }
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= MOST_SIGNS else f"{sentence[:MOST_SIGNS]} …"
+
+
+def _size(rho: float | None) -> float:
+    return float("inf") if rho is None else rho

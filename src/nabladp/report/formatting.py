@@ -1,4 +1,4 @@
-"""Small pieces of sentences: numbers and names as people read them."""
+"""Numbers and names as people read them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MOST_NAMED = 6
 MOST_DIGITS = 6  # of a percentage
 
 
-def chance(delta: float) -> str:
+def one_in(delta: float) -> str:
     """1e-6 as "1 in 1,000,000"."""
     return f"1 in {math.floor(float(f'{1 / delta:.12g}')):,}"
 
 
-def power(delta: float) -> str:
+def power_of_ten(delta: float) -> str:
     """1e-6 as 10⁻⁶."""
     digits, _, exponent = f"{delta:e}".partition("e-")
     if float(digits) != 1 or not exponent:
@@ -24,24 +24,20 @@ def power(delta: float) -> str:
     return "10⁻" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(int(exponent)))
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """A name in a sentence; marks keep the direction of its writing from turning the rest around."""
     return f"“{name}”" if name.isascii() else f"“\u2068{name}\u2069”"
 
 
-def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
+def list_names(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """``“a”, “b” and “c”``; of very many the first few and how many there are besides."""
-    shown = [quoted(name) for name in names[:most]]
+    shown = [quote(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most:,} more"
     return " and ".join(([", ".join(shown[:-1])] if len(shown) > 1 else []) + shown[-1:])
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def percent_up(share: float) -> str:
+def format_percent_up(share: float) -> str:
     """A share, rounded up: one digit, or as many as tell it from certainty."""
     for digits in range(1, MOST_DIGITS + 1):
         percent = math.ceil(share * 10 ** (digits + 2)) / 10**digits
@@ -50,5 +46,5 @@ def percent_up(share: float) -> str:
     return "100.0%"
 
 
-def up(bound: float) -> str:
+def round_up(bound: float) -> str:
     return rounded(bound, 4, up=True)

@@ -20,23 +20,23 @@ from nabladp.privacy.ledger import Spending
 from nabladp.privacy.units import rounded
 from nabladp.release import Release
 from nabladp.report import load, report, write
-from nabladp.report.attributes import Limits, attribute_rows, limit_bar, of_schema
-from nabladp.report.chapter import costliest
+from nabladp.report.chapter import Limits, attribute_rows, costliest, limit_bar, of_schema
+from nabladp.report.formatting import list_names, one_in, power_of_ten, quote
 from nabladp.report.page import VIEWS, fit
-from nabladp.report.phrases import chance, listed, plural, power, quoted
-from nabladp.report.words import Words, belief
+from nabladp.report.sentences import Sentences, belief
 from nabladp.schema import Attribute, Schema
+from nabladp.views.view import count_of
 
 UNIVERSE = Universe(("a", "b", "c"), {"d": ("a", "b")}, frozenset({"c"}))
 GAUSSIAN = Guarantee.touch(UNIVERSE, ["a", "b"], Rho(0.02)) + Guarantee.touch(UNIVERSE, ["a"], Rho(0.03))
 LAPLACE = Guarantee.touch(UNIVERSE, ["a"], Pure(0.5))
 
 
-def words(guarantee: Guarantee, rows: tuple[int, ...] = (1000,), each: int = 1, **options: Any) -> Words:
-    return Words(guarantee, 1e-6, rows, each, options.pop("adversaries", {}), **options)
+def words(guarantee: Guarantee, rows: tuple[int, ...] = (1000,), each: int = 1, **options: Any) -> Sentences:
+    return Sentences(guarantee, 1e-6, rows, each, options.pop("adversaries", {}), **options)
 
 
-def text_of(said: Words) -> str:
+def text_of(said: Sentences) -> str:
     parts = [said.who(), said.against(), said.reading(), said.untouched() or ""]
     return " ".join([*parts, *(f"{head}. {sentence}" for head, sentence in said.not_protected())])
 
@@ -122,12 +122,17 @@ def test_what_was_not_read_is_named() -> None:
 
 
 def test_small_words() -> None:
-    assert chance(1e-6) == "1 in 1,000,000" and chance(1e-9) == "1 in 1,000,000,000" and chance(0.3) == "1 in 3"
-    assert power(1e-6) == "10⁻⁶" and power(1e-12) == "10⁻¹²" and power(3e-7) == "3e-07" and power(0.5) == "0.5"
-    assert listed(["a"]) == "“a”" and listed(["a", "b", "c"]) == "“a”, “b” and “c”"
-    assert listed([str(i) for i in range(9)], 2) == "“0”, “1” and 7 more"
-    assert plural(1, "row") == "1 row" and plural(2000, "row") == "2,000 rows"
-    assert quoted("\u202ex") == "“\u2068\u202ex\u2069”"
+    assert one_in(1e-6) == "1 in 1,000,000" and one_in(1e-9) == "1 in 1,000,000,000" and one_in(0.3) == "1 in 3"
+    assert (
+        power_of_ten(1e-6) == "10⁻⁶"
+        and power_of_ten(1e-12) == "10⁻¹²"
+        and power_of_ten(3e-7) == "3e-07"
+        and power_of_ten(0.5) == "0.5"
+    )
+    assert list_names(["a"]) == "“a”" and list_names(["a", "b", "c"]) == "“a”, “b” and “c”"
+    assert list_names([str(i) for i in range(9)], 2) == "“0”, “1” and 7 more"
+    assert count_of(1, "row") == "1 row" and count_of(2000, "row") == "2,000 rows"
+    assert quote("\u202ex") == "“\u2068\u202ex\u2069”"
 
 
 def test_every_number_a_person_sees_is_rounded_the_safe_way(folder: Path) -> None:
@@ -214,7 +219,7 @@ def test_parts_with_different_delta(folder: Path) -> None:
     for part, delta in ((one, 1e-6), (other, 1e-9)):
         person = part.guarantee.per_person()
         tight, paper = (rounded(person.epsilon(delta, kind), 4, up=True) for kind in ("tight", "paper"))
-        assert f"ε = {tight} by the tight conversion at its δ = {power(delta)}, {paper} by the paper’s" in text
+        assert f"ε = {tight} by the tight conversion at its δ = {power_of_ten(delta)}, {paper} by the paper’s" in text
     assert report([replace(other, delta=1e-9), one], "x").count("use the smallest, 10⁻⁹") == 1, "whatever the order"
     same = report([one, other], "x")
     assert "different δ" not in same and "at its δ" not in same

@@ -14,7 +14,7 @@ from typing import Any
 from nabladp.privacy import Guarantee
 from nabladp.privacy.interpretation import Statement, posterior
 from nabladp.privacy.units import rounded
-from nabladp.report.phrases import chance, listed, percent_up, quoted, up
+from nabladp.report.formatting import format_percent_up, list_names, one_in, quote, round_up
 
 PRIOR = 0.5
 PERSON = ("person", "people")
@@ -36,7 +36,7 @@ class Belief:
 
     @property
     def percent(self) -> str:
-        return percent_up(self.after)
+        return format_percent_up(self.after)
 
 
 def belief(guarantee: Guarantee, label: str, attributes: Sequence[str], delta: float) -> Belief:
@@ -47,7 +47,7 @@ def belief(guarantee: Guarantee, label: str, attributes: Sequence[str], delta: f
     return Belief(label, tuple(attributes), posterior(guarantee, attributes, PRIOR, at), epsilon, certain)
 
 
-class Words:
+class Sentences:
     """All sentences about one composed guarantee.
 
     ``protects`` says what a row is about, one and several of them; ``extra`` is more that is not protected, each with
@@ -111,7 +111,7 @@ class Words:
         found = []
         if self.read:
             worst = max(self.read, key=self.guarantee.rho)
-            found.append(self._belief(f"someone curious about {quoted(worst)} only, the costliest attribute", (worst,)))
+            found.append(self._belief(f"someone curious about {quote(worst)} only, the costliest attribute", (worst,)))
         found += [self._belief(name, chosen) for name, chosen in self.adversaries.items() if self._promised(chosen)]
         return [*found, self.person()] if self.protected else found
 
@@ -142,7 +142,7 @@ class Words:
         else:
             start += " seem at most this likely,"
         return (
-            f"{start} except with probability {chance(self.delta)} for each {self.one} (δ, by the paper's conversion: "
+            f"{start} except with probability {one_in(self.delta)} for each {self.one} (δ, by the paper's conversion: "
             "of the two shown, the one that bounds beliefs):"
         )
 
@@ -151,7 +151,7 @@ class Words:
             return None
         many = len(self.unread) > 1
         return (
-            f"{'This release' if self.released else 'The publication'} did not read {listed(self.unread)}, so "
+            f"{'This release' if self.released else 'The publication'} did not read {list_names(self.unread)}, so "
             f"{'they cost' if many else 'it costs'} nothing. {'They' if many else 'It'} may still be inferred from "
             "attributes that were read."
         )
@@ -162,7 +162,7 @@ class Words:
         found = [("Being in the table", self._membership()), ("Attributes that give others away", self._dependent())]
         if self.public:
             found.append(
-                ("Public attributes", f"{listed(self.public)}: declared public, so nothing is promised about them.")
+                ("Public attributes", f"{list_names(self.public)}: declared public, so nothing is promised about them.")
             )
         found += [("Families and other groups" if self.human else "Several together", self._groups())]
         found += [("Other releases", self._others()), *self.extra.items()]
@@ -192,7 +192,9 @@ class Words:
 
     def _dependent(self) -> str:
         derived = list(self.guarantee.universe.derived)
-        counted = f" ({listed(derived)} {'are' if len(derived) > 1 else 'is'} computed from others and counted there.)"
+        counted = (
+            f" ({list_names(derived)} {'are' if len(derived) > 1 else 'is'} computed from others and counted there.)"
+        )
         return (
             "The figure of one attribute does not cover another that repeats it or strongly depends on it: a diagnosis "
             f"is not hidden if the medicine is known.{counted if derived else ''} Ask the explorer for such attributes "
@@ -240,7 +242,7 @@ class Words:
         """What a belief can become, with its ε and the conversion behind it."""
         if math.isinf(shown.epsilon):
             return "there is no bound"
-        exception = "" if shown.certain else f", except with probability {chance(self.delta)} for each {self.one}"
+        exception = "" if shown.certain else f", except with probability {one_in(self.delta)} for each {self.one}"
         kind = "pure ε" if shown.certain else "ε by the paper's conversion"
         rises = "can become near certainty" if shown.after > 0.999 else f"can rise to at most {shown.percent}"
-        return f"a belief of 50% {rises}{exception} ({kind} = {up(shown.epsilon)})"
+        return f"a belief of 50% {rises}{exception} ({kind} = {round_up(shown.epsilon)})"
