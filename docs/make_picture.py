@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.release import Plan
-from nabladp.release.demo import PLAN
-from nabladp.release.population import SCHEMA
+from nabladp.release.demo import PLAN, SCHEMA
 
 TARGET = Path(__file__).with_name("picture.svg")
 WIDTH, LEFT, RIGHT, ROW, BAR = 860, 350, 70, 24, 15

@@ -13,7 +13,7 @@ import pytest
 
 from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
-from nabladp.release.watched import RowMarks, Watched
+from nabladp.release.attempt import RowMarks, Watched
 from nabladp.tables import CodedTable
 
 ROWS = 500

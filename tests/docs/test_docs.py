@@ -29,8 +29,7 @@ from typer.testing import CliRunner
 
 from nabladp.cli import answer
 from nabladp.cli.app import app
-from nabladp.release.demo import run_demo
-from nabladp.release.population import make_people
+from nabladp.release.demo import make_people, run_demo
 from nabladp.schema import Schema
 
 ROOT = Path(__file__).resolve().parents[2]

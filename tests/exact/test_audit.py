@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
-from nabladp.audit.divergence import Divergences, divergence_curve
+from nabladp.audit.exact import Divergences, divergence_curve
 from nabladp.errors import AuditError
-from nabladp.mechanisms import Law
+from nabladp.mechanisms import Auditable, Law
 from nabladp.noise import gaussian_log_pmf
 from nabladp.privacy import Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
@@ -51,7 +51,7 @@ def test_discrete_gaussian_has_exactly_its_rho() -> None:
 
 
 @dataclass(frozen=True)
-class ResponseOnEachBit:
+class ResponseOnEachBit(Auditable):
     """Randomized response on every attribute, for one row: each attribute costs its own ε, sets add up."""
 
     keep: Fraction
@@ -89,7 +89,7 @@ def test_a_claim_that_is_a_little_too_small_is_refuted() -> None:
 
 
 @dataclass(frozen=True)
-class Parity:
+class Parity(Auditable):
     """Releases the parity of all bits by randomized response: one attribute costs as much as all of them."""
 
     claim: Mapping[str, float] | None = None

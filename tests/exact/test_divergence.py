@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabladp.audit import AuditRow, ExactAudit, divergence, exact_audit
-from nabladp.audit.divergence import Divergences, _orders, divergence_curve
+from nabladp.audit import AuditRow, ExactAudit, exact, exact_audit
+from nabladp.audit.exact import Divergences, _orders, divergence_curve
 from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms import Branch, Law
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
@@ -208,7 +208,7 @@ def test_each_pair_of_following_laws_is_worked_out_once(monkeypatch: pytest.Monk
         met.append(len(p))
         return divergence_curve(p, q, *rest)
 
-    monkeypatch.setattr(divergence, "divergence_curve", counted)
+    monkeypatch.setattr(exact, "divergence_curve", counted)
     laws = [
         Law((Branch(first, np.arange(3), (Law((second,)), Law((second,)), Law((second, COIN)))),) * 2)
         for first, second in ((DICE[0], COIN), (DICE[1], BENT))
@@ -234,7 +234,7 @@ def test_memory_stays_small_where_outcomes_are_many() -> None:
 @pytest.mark.parametrize("rows", [1, 7, 1 << 20])
 def test_the_size_of_a_block_changes_nothing(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [curve(p, q) for p, q in PAIRS]
-    monkeypatch.setattr(divergence, "_AT_ONCE", rows)
+    monkeypatch.setattr(exact, "_AT_ONCE", rows)
     for (p, q), at_once in zip(PAIRS, whole, strict=True):
         assert np.allclose(curve(p, q), at_once, rtol=1e-13, atol=0)
 

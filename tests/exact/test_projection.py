@@ -12,7 +12,7 @@ import pytest
 from small_cases import DERIVE, DERIVED, MIXED, check_two_rows
 
 from nabladp.audit import exact_audit
-from nabladp.audit.divergence import Divergences
+from nabladp.audit.exact import Divergences
 from nabladp.mechanisms.projection import Projection
 from nabladp.privacy import CDP, Approx, Rho
 from nabladp.privacy.values import limit_units
@@ -155,7 +155,7 @@ def test_hard_pairs_attain_the_worst_case(workload: Any) -> None:
 @pytest.mark.parametrize("scale", [0.4, 1.0, 20.0, 3000.0])
 def test_the_law_is_not_cut_where_an_order_could_notice(scale: float) -> None:
     """Up to order 24, D_a of a shift by δ is a·δ²/(2s²) where noise is wide, and no less than that of more outcomes."""
-    from nabladp.audit.divergence import divergence_curve
+    from nabladp.audit.exact import divergence_curve
     from nabladp.mechanisms.projection.mechanism import _log_law
     from nabladp.noise import gaussian_log_pmf
 

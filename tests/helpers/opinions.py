@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabladp.audit.divergence import Divergences
+from nabladp.audit.exact import Divergences
 from nabladp.mechanisms import Law
 from nabladp.mechanisms.synthesis import output_distribution, rounds
 from nabladp.mechanisms.synthesis.selection import Selector, combined_law

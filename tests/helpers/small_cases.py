@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabladp.audit.divergence import Divergences
+from nabladp.audit.exact import Divergences
 from nabladp.mechanisms import Mechanism
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable

@@ -13,7 +13,7 @@ from report_pages import Watched
 from nabladp.privacy import Guarantee, Ledger
 from nabladp.release import Plan
 from nabladp.release.cost import shown
-from nabladp.release.outlook import FACTORS, PLANNED, scaled
+from nabladp.release.other_budgets import FACTORS, PLANNED, scaled
 from nabladp.report.cost_page import cost_page, write_cost_page
 from nabladp.schema import Attribute, Schema
 

@@ -10,7 +10,7 @@ import pytest
 from report_pages import MARGINALS, SCHEMA, session
 
 from nabladp.display import show
-from nabladp.display.html import MOST_ROWS, table
+from nabladp.display.notebook import MOST_ROWS, table
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from nabladp.audit.bounds import (
+from nabladp.audit.verdict import (
     at_least,
     at_most,
     best_bet,

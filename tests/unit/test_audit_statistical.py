@@ -14,8 +14,9 @@ import pytest
 from nabladp.audit import StatisticalAudit, statistical_audit
 from nabladp.audit.features import Flat, Layout
 from nabladp.audit.pairs import PairMaker
-from nabladp.audit.repeats import PooledNoise, RememberedTable
+from nabladp.audit.runs import PooledNoise, RememberedTable
 from nabladp.errors import AuditError
+from nabladp.mechanisms import Auditable
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
@@ -26,7 +27,7 @@ BITS = Schema((Attribute("a", "boolean"), Attribute("b", "boolean")))
 
 
 @dataclass(frozen=True)
-class Response:
+class Response(Auditable):
     """Randomized response on the number of ones of ``a``, by row; claims what it is told to."""
 
     claimed: float
@@ -41,7 +42,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Noisy:
+class Noisy(Auditable):
     """The number of ones with Gaussian noise; half of the rows' noise depends on nothing, as it should."""
 
     scale: float

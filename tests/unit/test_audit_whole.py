@@ -11,9 +11,10 @@ import pytest
 import nabladp
 import nabladp.audit as room
 from nabladp.audit import Audit, audit, exact_audit
+from nabladp.audit.combined import shrunk, tiny_schema
 from nabladp.audit.statistical import _how_many
-from nabladp.audit.tiny import shrunk, tiny_schema
 from nabladp.errors import AuditError, MechanismError
+from nabladp.mechanisms import Auditable
 from nabladp.mechanisms.learners.points import PointLearner
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
@@ -95,7 +96,7 @@ def test_what_has_no_exact_law_says_why_and_is_run_all_the_same() -> None:
     assert found.exact is None and "two rounds" in found.exact_note
     assert found.statistical is not None and found.statistical.runs > 0
 
-    class BlackBox:
+    class BlackBox(Auditable):
         def guarantee(self, schema: Schema, n: int) -> Guarantee:
             return Guarantee.touch(schema, schema.roots, Rho(1))
 

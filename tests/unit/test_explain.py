@@ -9,8 +9,7 @@ import pytest
 from nabladp.errors import GuaranteeError, UnknownAttribute
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
 from nabladp.privacy.units import rounded
-from nabladp.release.cost import Cost
-from nabladp.release.explain import costliest, explain
+from nabladp.release.cost import Cost, costliest, explain
 
 NAMES = ("age", "sex", "income")
 GAUSSIAN = Guarantee.touch(NAMES, ["age", "income"], Rho(1 / Fraction(8) ** 2), gaussian_scale=8.0)

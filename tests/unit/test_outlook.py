@@ -10,7 +10,7 @@ from plans import plan_text, saved_plan
 
 from nabladp.privacy import CDP, Guarantee
 from nabladp.release import Plan
-from nabladp.release.outlook import FACTORS, PLANNED, TOGETHER, Outlook, outlook, scaled
+from nabladp.release.other_budgets import FACTORS, PLANNED, TOGETHER, Outlook, outlook, scaled
 from nabladp.schema import Attribute, Schema
 
 SCHEMA = Schema(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nabladp.errors import DataError, MechanismError, SourceError
-from nabladp.release.watched import Watched
+from nabladp.release.attempt import Watched
 from nabladp.tables import Counts
 
 

@@ -6,10 +6,10 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from nabladp.audit.combined import Audit, SetVerdict, audit
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
 from nabladp.audit.results import StatisticalAudit, StatisticalRow
 from nabladp.audit.statistical import statistical_audit
-from nabladp.audit.whole import Audit, SetVerdict, audit
 
 __all__ = [
     "Audit",

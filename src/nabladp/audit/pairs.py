@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nabladp.audit.foreign import as_mechanism
 from nabladp.errors import AuditError
+from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
 
@@ -35,7 +35,9 @@ def derived_code(schema: Schema, name: str) -> Callable[[Mapping[str, int]], int
 class PairMaker:
     """Pairs of tables of ``rows`` rows for any set of source attributes."""
 
-    def __init__(self, mechanism: Any, schema: Schema, rows: int, noise: NoiseSource, derive: Derive | None = None):
+    def __init__(
+        self, mechanism: Auditable, schema: Schema, rows: int, noise: NoiseSource, derive: Derive | None = None
+    ):
         self.mechanism, self.schema, self.rows, self.noise = mechanism, schema, rows, noise
         self.derive = {name: derived_code(schema, name) for name in schema.derived} | dict(derive or {})
 
@@ -76,7 +78,7 @@ class PairMaker:
             yield self._whole(one), self._whole(one | other)
 
     def _hard(self, attributes: Sequence[str]) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
-        for one, other in as_mechanism(self.mechanism).hard_pairs(list(attributes)):
+        for one, other in self.mechanism.hard_pairs(list(attributes)):
             kept = {name: code for name, code in other.items() if name in attributes}
             yield self._whole(one), self._whole({**one, **dict.fromkeys(attributes, 0), **kept})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from nabladp.checks import expect, is_whole
 from nabladp.errors import AuditError, shown
+from nabladp.mechanisms import Auditable
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
 
@@ -99,12 +100,11 @@ def _finite(value: Any) -> Any:
 
 def check_asked(mechanism: Any, schema: Any, guarantee: Any, rows: Any = None) -> None:
     """What every audit is given."""
-    if isinstance(mechanism, type) or not all(
-        callable(getattr(mechanism, name, None)) for name in ("guarantee", "run")
-    ):
+    if not isinstance(mechanism, Auditable):
         raise AuditError(
             f"An audit is of a mechanism, not of {shown(mechanism)}.",
-            fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1).",
+            fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1). A class of your own inherits "
+            "nabladp.mechanisms.Auditable.",
         )
     expect(schema, Schema, "The schema of an audit", 'Load it with Schema.load("schema.toml").')
     if guarantee is not None:

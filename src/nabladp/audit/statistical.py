@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from nabladp.audit.features import Features
-from nabladp.audit.foreign import as_mechanism
 from nabladp.audit.pairs import Derive, Pair, PairMaker, Pairs, default_sets
 from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Runs, Tell
@@ -22,6 +20,7 @@ from nabladp.audit.scores import Sample, separation
 from nabladp.audit.verdict import BOUNDS, Attack
 from nabladp.checks import is_above_zero, is_share, is_whole, members
 from nabladp.errors import AuditError, MechanismError, shown
+from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
@@ -35,7 +34,7 @@ _SEARCH = 0.25  # of the time goes into finding a pair
 
 
 def statistical_audit(
-    mechanism: Any,
+    mechanism: Auditable,
     schema: Schema,
     *,
     sets: Iterable[Sequence[str] | str] | None = None,
@@ -88,12 +87,14 @@ def check_options(beta: float, runs: int | None, seconds: float) -> None:
     if not is_share(beta):
         raise AuditError("beta is a probability between 0 and 1.", fix="The usual one is 0.01.")
     if runs is not None and not is_whole(runs, 4 * _PILOT):
-        raise AuditError(f"{shown(runs)} runs say nothing.", fix="Give thousands, or a time in seconds.")
+        raise AuditError(f"{shown(runs)} runs are too few.", fix="Give thousands, or a time in seconds.")
     if not is_above_zero(seconds):
-        raise AuditError("An audit takes some seconds.", fix="Give, for instance, seconds = 40.")
+        raise AuditError("'seconds' must be positive and finite.", fix="Give, for instance, seconds = 40.")
 
 
-def _claimed(mechanism: Any, schema: Schema, rows: int | None, guarantee: Guarantee | None) -> tuple[int, Guarantee]:
+def _claimed(
+    mechanism: Auditable, schema: Schema, rows: int | None, guarantee: Guarantee | None
+) -> tuple[int, Guarantee]:
     """The claim, for the smallest usual number of rows that the mechanism promises something for."""
     if guarantee is not None:
         return rows or _ROWS[0], guarantee
@@ -113,8 +114,8 @@ def _sources(universe: Universe, names: Sequence[str] | str) -> tuple[str, ...]:
     return tuple(name for name in universe.roots if name in behind)
 
 
-def _usual(mechanism: Any, claim: Guarantee, schema: Schema) -> list[tuple[str, ...]]:
-    reads = as_mechanism(mechanism).reads(schema)
+def _usual(mechanism: Auditable, claim: Guarantee, schema: Schema) -> list[tuple[str, ...]]:
+    reads = mechanism.reads(schema)
     found = default_sets(claim, reads, schema)
     if not found:
         raise AuditError("No attribute is protected.", fix="There is nothing to audit.")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from textwrap import wrap
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -19,6 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nabladp.errors import NablaDPError, interrupted
+
+if TYPE_CHECKING:
+    from nabladp.release import Release
+    from nabladp.release.publish import Published
 
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -142,3 +147,33 @@ def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
 
 def _complain(label: str, text: str, style: str = "bold") -> None:
     err.print(Text.assemble((label, style), " ", _wrapped(err, text, indent=len(label) + 1)), soft_wrap=True)
+
+
+# ---- of a release that was just published ---------------------------------------------------------------------------
+
+
+def say_published(releases: Sequence[Release], folder: Path) -> None:
+    """Before the report is written: the releases are public already."""
+    if releases[0].stamp:
+        say(f" {releases[0].stamp} ", "bold white on red")
+    for release in releases:
+        say(f"Released {release.name} (ledger entry {release.ledger['entry']}).")
+    say(f"Published in {folder}.")
+
+
+def say_report(published: Published, folder: Path) -> None:
+    """Where the report is, or why there is none."""
+    if published.problem is not None:
+        say(str(published.problem), "yellow")
+    else:
+        say(f"Its report: {report_path(published, folder)}")
+
+
+def report_json(published: Published, folder: Path) -> dict[str, Any]:
+    problem = published.problem
+    return {"report": report_path(published, folder)} | ({} if problem is None else {"problem": problem.to_json()})
+
+
+def report_path(published: Published, folder: Path) -> str | None:
+    """In the folder as the user named it."""
+    return None if published.report is None else str(folder / published.report.name)

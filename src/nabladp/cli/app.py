@@ -4,21 +4,139 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nabladp import __version__
 from nabladp.cli import audit as audit_command
-from nabladp.cli.answer import answering, out, print_json, say, say_command, say_tables, working
+from nabladp.cli.answer import (
+    answering,
+    out,
+    print_json,
+    printable,
+    report_json,
+    say,
+    say_command,
+    say_published,
+    say_report,
+    say_tables,
+    working,
+)
 from nabladp.cli.ledger import ledger_app
-from nabladp.cli.report import compare as compare_command
-from nabladp.cli.report import report as report_command
-from nabladp.cli.report import report_json, say_published, say_report
 from nabladp.errors import SourceError
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+# ---- ``nabladp report`` and ``nabladp compare``: pages about a published folder, also on paper and as pictures -------
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="The folder of a release or of a whole plan; or a guarantee kept as JSON.")
+    ],
+    to: Annotated[Path | None, typer.Option("--to", help="Where to write it (default: into the folder).")] = None,
+    pdf: Annotated[Path | None, typer.Option(help="Also write the whole report as PDF; needs Chromium.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Also write the certificate, one page of PDF.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Also write a picture of each chart into this folder.")] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Its title (default: the stored one, or the name of the folder).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Write the report of a published folder, or of a guarantee alone: one HTML file that needs no network."""
+    with answering(json):
+        from nabladp.report import write
+
+        with working("writing the report"):
+            page = write(folder, to, title)
+        written = {"report": str(page), **_printed(page, pdf, certificate, png)}
+        if json:
+            print_json(written)
+            return
+        for name in (written["report"], *(written[key] for key in ("pdf", "certificate") if written[key])):
+            say(f"Wrote {name}.")
+        if png is not None:
+            say(f"Wrote {len(written['png']):,} pictures into {png}.")
+
+
+def _printed(page: Path, pdf: Path | None, certificate: Path | None, png: Path | None) -> dict[str, Any]:
+    from nabladp.report import browser
+
+    made: dict[str, Any] = {"pdf": None, "certificate": None, "png": []}
+    if pdf is None and certificate is None and png is None:
+        return made
+    browser.find_browser()  # refuses before it is waited for
+    with working("drawing") as tell:
+        for key, place in (("pdf", pdf), ("certificate", certificate)):
+            if place is not None:
+                tell(f"drawing the {key}", 0, 0)
+                browser.write_pdf(page, place, certificate=key == "certificate")
+                made[key] = str(place)
+        if png is not None:
+            tell("drawing charts", 0, 0)
+            made["png"] = [str(path) for path in browser.write_charts(page, png)]
+    return made
+
+
+# ---- compare --------------------------------------------------------------------------------------------------------
+
+
+def compare(
+    folder: Annotated[Path, typer.Argument(help="The folder of a release, or of a whole plan.")],
+    source: Annotated[str, typer.Argument(help="The table it was made from: a file, a glob or a DuckDB query.")],
+    to: Annotated[Path, typer.Option("--to", help="A new HTML file outside of any published folder.")],
+    json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Compare a release with the table itself. For the owner only: the page contains unprotected statistics."""
+    with answering(json):
+        from nabladp.release.comparison import NOTICE, comparison_path
+        from nabladp.release.comparison import compare as compared
+        from nabladp.report import place
+        from nabladp.report.comparison import write_comparison
+
+        comparison_path(folder, to)  # refuses before anything is read
+        with working("comparing with the table"):
+            found = sorted(compared(folder, source), key=lambda part: place(part.release))
+            page = write_comparison(found, folder, to)
+        parts = [part.to_json() for part in found]
+        if json:
+            print_json({"notice": NOTICE, "file": str(page), "releases": parts})
+            return
+        say(f" {NOTICE.upper()} ", "bold white on red")
+        say_tables(*(_error_table(part) for part in parts))
+        say(f"Wrote {page}. Never publish it: it holds exact counts, and only you can read it.")
+
+
+def _error_table(part: dict[str, Any]) -> Table:
+    from nabladp.cli.show import most, plain_table
+
+    heads = ["values", "predicted", "actual", "truth in its interval"]
+    table = plain_table(f"{printable(part['name'])}: mean error, predicted and actual", ["table"], heads)
+    shown = most(len(part["tables"]))
+    for line in part["tables"][:shown]:
+        numbers = [_format_error(line[name], line["measure"]) for name in ("predicted", "actual")]
+        covered = "–" if line["covered"] is None else f"{line['covered']:.1%}"
+        table.add_row(printable(line["table"]), f"{line['cells']:,}", *numbers, covered)
+        if line["summary"]:
+            table.add_row(f"  {printable(line['summary'])}")
+    if len(part["tables"]) > shown:
+        table.add_row(f"… and {len(part['tables']) - shown:,} more (see the page)")
+    return table
+
+
+def _format_error(value: float | None, measure: str) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.4g}%" if measure == "share" else f"{value:.4g}"
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
 app = typer.Typer(
-    help="Releases that say, for every set of attributes, what can be learned.",
+    help="Differentially private releases with a guarantee for every set of attributes.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # a pretty traceback shows local variables, and with them data
@@ -54,7 +172,7 @@ def _version(asked: bool) -> None:
 def top(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
-    """Releases that say, for every set of attributes, what can be learned."""
+    """Differentially private releases with a guarantee for every set of attributes."""
 
 
 @app.command()
@@ -65,7 +183,7 @@ def init(
 ) -> None:
     """Draft a schema: names and kinds only. Domains are for a person to fill in."""
     with answering(json):
-        from nabladp.release.curation import looks_like_a_row, write_draft
+        from nabladp.release.curator_tasks import looks_like_a_row, write_draft
 
         with working("looking at the columns"):
             names = write_draft(source, schema)
@@ -121,8 +239,8 @@ def cost(
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="Explain this set, e.g. income+health; repeat.")
     ] = None,
-    worst: Annotated[int | None, typer.Option(help="Find the costliest so many attributes.")] = None,
-    prior: Annotated[float, typer.Option(help="The adversary's belief beforehand, for --set.")] = 0.5,
+    worst: Annotated[int | None, typer.Option(help="Find the costliest set of this many attributes.")] = None,
+    prior: Annotated[float, typer.Option(help="The adversary's prior belief, for --set.")] = 0.5,
     page: Annotated[Path | None, typer.Option(help="Also write a page with sliders over budgets.")] = None,
     json: Json = False,
 ) -> None:
@@ -205,8 +323,8 @@ def release(
             say_command(f"nabladp ledger {shlex.quote(loaded.ledger)}")
 
 
-app.command()(report_command)
-app.command()(compare_command)
+app.command()(report)
+app.command()(compare)
 app.command()(audit_command.audit)
 
 

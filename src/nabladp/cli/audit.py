@@ -18,11 +18,11 @@ _MANY = 1000  # runs that show something
 def audit(
     plan: Annotated[Path, typer.Argument(help="The plan.toml.")],
     sets: Annotated[
-        list[str] | None, typer.Option("--set", help="Audit this set, e.g. income+health; repeat. Otherwise a few.")
+        list[str] | None, typer.Option("--set", help="Audit this set, e.g. income+health; repeat. Default: a few sets.")
     ] = None,
     seconds: Annotated[float, typer.Option(help="About how long each release may take.")] = 40,
-    beta: Annotated[float, typer.Option(help="The chance that a true claim of a release is refuted, at most.")] = 0.01,
-    picture: Annotated[Path | None, typer.Option(help="Draw claimed against found, as an HTML file.")] = None,
+    beta: Annotated[float, typer.Option(help="The largest probability that a true claim is refuted.")] = 0.01,
+    picture: Annotated[Path | None, typer.Option(help="Draw found against claimed, as an HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Check what a plan's releases claim, on tiny made-up tables. Reads no table, spends nothing."""

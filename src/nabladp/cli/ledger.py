@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nabladp.cli.answer import answering, print_json, say, say_command, say_tables, working
-from nabladp.cli.report import report_json, say_report
+from nabladp.cli.answer import answering, print_json, report_json, say, say_command, say_report, say_tables, working
 
 
 class ShowByDefault(TyperGroup):
@@ -36,7 +35,9 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; it stays on record."
 def show_ledger(
     ledger: Where = "ledger.db",
     last: Annotated[int, typer.Option(help="How many entries to list.")] = 20,
-    sets: Annotated[list[str] | None, typer.Option("--set", help="Also what was spent on this set; repeat.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="Also show what was spent on this set; repeat.")
+    ] = None,
     delta: Annotated[float, typer.Option(help="The δ at which --set shows ε.")] = 1e-6,
     json: Json = False,
 ) -> None:
@@ -44,7 +45,7 @@ def show_ledger(
     with answering(json):
         from nabladp.cli import show
         from nabladp.release import Ledger
-        from nabladp.release.books import spent_on
+        from nabladp.release.curator_tasks import spent_on
 
         with working("reading the ledger"), Ledger.read(ledger) as book:
             label = book.label
@@ -112,7 +113,9 @@ def create_ledger(
 @ledger_app.command()
 def verify(
     ledger: Where = "ledger.db",
-    release: Annotated[Path | None, typer.Option(help="Also that this published folder is what was bound.")] = None,
+    release: Annotated[
+        Path | None, typer.Option(help="Also check that this published folder is what was bound.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Walk all entries; report each that was changed, is missing or breaks a rule, and rights beyond the roles."""
@@ -140,7 +143,7 @@ def verify(
 def void(ledger: Where, name: Name, reason: Reason, json: Json = False) -> None:
     """Take away the cost of a reservation that never became a release. On PostgreSQL this takes a grantor."""
     with answering(json):
-        from nabladp.release.books import open_existing
+        from nabladp.release.curator_tasks import open_existing
 
         with open_existing(ledger) as book:
             entry = book.void(name, reason)
@@ -155,7 +158,7 @@ def recover_release(
 ) -> None:
     """Finish a release that was written but not shown before a crash."""
     with answering(json):
-        from nabladp.release.books import open_existing
+        from nabladp.release.curator_tasks import open_existing
         from nabladp.release.publish import recover_releases
 
         with open_existing(ledger) as book, working("checking the release") as stage:
@@ -168,7 +171,7 @@ def recover_release(
 
 @ledger_app.command("change-budget")
 def change_budget(
-    plan: Annotated[Path, typer.Argument(help="The plan whose budget is to hold.")], reason: Reason, json: Json = False
+    plan: Annotated[Path, typer.Argument(help="The plan with the new budget.")], reason: Reason, json: Json = False
 ) -> None:
     """Put the budget of this plan in force, on record."""
     with answering(json):
@@ -221,15 +224,19 @@ def record_external(
     name: Name,
     who: Annotated[str, typer.Option(help="Who made the release.")],
     attributes: Annotated[list[str], typer.Option("--attribute", help="An attribute it read; repeat for more.")],
-    pure: Annotated[float | None, typer.Option(help="Its pure ε.")] = None,
-    rho: Annotated[float | None, typer.Option(help="Its concentrated ρ.")] = None,
-    cdp: Annotated[float | None, typer.Option(help="Its concentrated ε0 (ρ = ε0²/2).")] = None,
-    note: Annotated[str, typer.Option(help="Anything worth keeping.")] = "",
+    pure: Annotated[
+        float | None, typer.Option(help="Its pure ε for replacing a row: twice the ε for adding or removing one.")
+    ] = None,
+    rho: Annotated[
+        float | None, typer.Option(help="Its ρ for replacing a row: up to 4 times the ρ for adding or removing one.")
+    ] = None,
+    cdp: Annotated[float | None, typer.Option(help="Its ε0 for replacing a row (ρ = ε0²/2).")] = None,
+    note: Annotated[str, typer.Option(help="A note for the record.")] = "",
     json: Json = False,
 ) -> None:
     """Book a release that someone else made from the same people."""
     with answering(json):
-        from nabladp.release.books import book_external
+        from nabladp.release.curator_tasks import book_external
 
         entry = book_external(ledger, name, who, attributes, pure, rho, cdp, note)
         if json:

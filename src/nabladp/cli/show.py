@@ -208,6 +208,22 @@ def any_rows_sentence(names: Sequence[str]) -> str:
     )
 
 
+def excess_sentence(limits: Sequence[Row], any_rows: bool) -> str:
+    """Names the limit that is exceeded by the largest factor, and by how much."""
+    broken = [line for line in limits if not line["fits"]]
+    start = "Without the number of rows, this" if any_rows else "This"
+    unbounded = [line for line in broken if line["spent"] is None or line["requested"] is None]
+    if unbounded:
+        told = f"the budget for {unbounded[0]['limit']!r}: its cost has no bound in {unbounded[0]['measure']}"
+    else:
+        worst = max(broken, key=lambda line: (line["spent"] + line["requested"]) / line["allowed"])
+        excess = worst["spent"] + worst["requested"] - worst["allowed"]
+        told = f"the budget for {worst['limit']!r} by {worst['measure']} = {shown(excess)}"
+    others = len(broken) - 1
+    more = f", and {others:,} other {'limit' if others == 1 else 'limits'}" if others else ""
+    return f"{start} plan exceeds {told}{more}. Nothing was spent."
+
+
 def worst_sentence(found: Row) -> str:
     names = " + ".join(found["attributes"])
     if found["exact"]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nabladp.privacy import Ledger as Ledger
     from nabladp.release.cost import Cost as Cost
-    from nabladp.release.curation import check_source as check_source
-    from nabladp.release.curation import draft_schema as draft_schema
+    from nabladp.release.curator_tasks import check_source as check_source
+    from nabladp.release.curator_tasks import draft_schema as draft_schema
     from nabladp.release.plan import Plan as Plan
     from nabladp.release.publish import recover as recover
     from nabladp.release.record import Release as Release
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _HOME = {
     "Ledger": "nabladp.privacy",
     "Cost": "nabladp.release.cost",
-    "check_source": "nabladp.release.curation",
-    "draft_schema": "nabladp.release.curation",
+    "check_source": "nabladp.release.curator_tasks",
+    "draft_schema": "nabladp.release.curator_tasks",
     "Plan": "nabladp.release.plan",
     "recover": "nabladp.release.publish",
     "Release": "nabladp.release.record",

@@ -1,20 +1,189 @@
-"""What a request would cost and how good it would be, before anything is spent or read."""
+"""What a request would cost and how good it would be, before anything is spent or read.
+
+``Cost`` is the answer; ``explain`` says in sentences what a guarantee means for one set of attributes; ``scaled`` writes
+the same mechanism with other budgets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nabladp.errors import GuaranteeError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
 from nabladp.privacy.budget import members
+from nabladp.privacy.interpretation import Statement, mutual_information, posterior, total_variation
 from nabladp.privacy.ledger.limits import LimitRequest
 from nabladp.privacy.units import rounded
+from nabladp.privacy.values import Approx, as_value
 from nabladp.schema import Schema
 
-if TYPE_CHECKING:
-    from nabladp.release.largest import Largest
+# ---- the budgets among a mechanism's options, and other budgets ------------------------------------------------------
+
+_ONE, _SEVERAL, _PLAIN = (
+    ("budget", "holdout_budget", "person"),
+    ("budgets", "sets"),
+    ("label_epsilon", "feature_epsilon"),
+)
+_DIGITS = 4
+
+
+def nearest(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def scaled(options: Mapping[str, Any], factor: float, rounded: Callable[[float], float] = nearest) -> dict[str, Any]:
+    """The options of a mechanism with every budget changed so that its ε is so many times as large.
+
+    Rounded to a few digits, so that what is shown is what was priced.
+    """
+    found = dict(options)
+    for name in options:
+        if not is_budget(options, name):
+            continue
+        if name in _SEVERAL:
+            found[name] = {key: _times(value, factor, rounded) for key, value in options[name].items()}
+        else:
+            value = options[name]
+            found[name] = rounded(value * factor) if name in _PLAIN else _times(value, factor, rounded)
+    return found
+
+
+def is_budget(options: Mapping[str, Any], name: str) -> bool:
+    if name in _PLAIN:
+        return options.get(name) is not None
+    return name in (*_ONE, *_SEVERAL) and isinstance(options.get(name), Mapping)
+
+
+def budgets_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The budgets alone; none that is empty."""
+    return {name: value for name, value in options.items() if is_budget(options, name) and value != {}}
+
+
+def _times(value: Mapping[str, Any], factor: float, rounded: Callable[[float], float]) -> dict[str, Any]:
+    """A budget in its plan-file form; ρ goes with the square of ε, δ stays."""
+    powers = {"rho": 2, "delta": 0}
+    return {
+        name: own if name == "delta" else rounded(own * factor ** powers.get(name, 1)) for name, own in value.items()
+    }
+
+
+def as_toml(value: Any) -> str:
+    """As a plan file has it."""
+    if not isinstance(value, Mapping):
+        return f"{value:g}"
+    inside = [f"{name if name.isidentifier() else json.dumps(name)} = {as_toml(own)}" for name, own in value.items()]
+    return f"{{ {', '.join(inside)} }}"
+
+
+def as_python(value: Any) -> str:
+    """As Python has it."""
+    if not isinstance(value, Mapping):
+        return f"{value:g}"
+    typed = as_value(value)
+    numbers = (typed.eps, typed.delta) if isinstance(typed, Approx) else tuple(vars(typed).values())
+    return f"{type(typed).__name__}({', '.join(f'{float(number):g}' for number in numbers)})"
+
+
+_MOST_SHOWN = 4  # releases named in a sentence
+
+
+@dataclass(frozen=True)
+class Largest:
+    """Budgets that were checked against what is left: those asked for, times ``factor``, rounded down.
+
+    None of them where no budget fits: ``used_up`` then names the limit of which nothing is left.
+    """
+
+    factor: float | None = None
+    budgets: Mapping[str, Mapping[str, Any]] | None = None  # of each release, in the form of a plan file
+    used_up: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        if self.budgets is None or self.factor is None:
+            return f"Nothing is left of the limit {self.used_up!r}, so no budget fits."
+        only = [own for own in self.budgets.values() if list(own) == ["budget"]]
+        if len(only) == len(self.budgets) == 1:
+            return f"The largest budget that still fits is {as_python(only[0]['budget'])}."
+        parts = [f"{name!r} {_budget_words(own)}" for name, own in list(self.budgets.items())[:_MOST_SHOWN]]
+        more = f"; and {len(self.budgets) - _MOST_SHOWN} more" if len(self.budgets) > _MOST_SHOWN else ""
+        return f"The largest budgets that still fit are {self.factor:g} times these: {'; '.join(parts)}{more}."
+
+    def to_json(self) -> dict[str, Any] | None:
+        return None if self.budgets is None else {"factor": self.factor, "budgets": self.budgets}
+
+
+def _budget_words(budgets: Mapping[str, Any]) -> str:
+    """Each budget by its name, but for the usual one; an entry of several with a dot, as in ``budgets.age``."""
+    told = []
+    for name, value in budgets.items():
+        several = isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values())
+        for key, own in value.items() if several else ((None, value),):
+            label = name if key is None else f"{name}.{key}"
+            told.append(as_python(own) if label == "budget" else f"{label} {as_python(own)}")
+    return ", ".join(told[:_MOST_SHOWN]) + (" and others" if len(told) > _MOST_SHOWN else "")
+
+
+# ---- one set of attributes, in numbers and in sentences --------------------------------------------------------------
+
+
+def explain(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior: float = 0.5) -> dict[str, Any]:
+    """Figures for this set, what group privacy alone would say, and statements with what each assumes."""
+    rho, pure = guarantee.group_bound(attributes)
+    return {
+        "attributes": list(attributes),
+        "delta": delta,
+        "public": sorted(guarantee.universe.sources(attributes) & guarantee.universe.public),
+        **figure(guarantee, attributes, delta),
+        "epsilon_exact": _exact(guarantee, attributes, delta),
+        "group_privacy": {"rho": finite(rho), "pure_epsilon": finite(pure)},
+        "statements": [_statement_json(s) for s in _statements(guarantee, attributes, delta, prior)],
+        "not_protected": _membership(guarantee),
+    }
+
+
+def _membership(guarantee: Guarantee) -> str:
+    if guarantee.universe.public:
+        return "Being in the table at all: public attributes are part of it, so nothing is promised about it."
+    return "Being in the table at all: only the figure for the whole person bounds that."
+
+
+def costliest(guarantee: Guarantee, size: int) -> dict[str, Any]:
+    """The costliest attributes of this number."""
+    found = guarantee.worst_subset(size)
+    return {
+        "attributes": list(found.attributes),
+        "rho": finite(found.rho),
+        "at_most": finite(found.at_most),
+        "exact": found.exact,
+    }
+
+
+def _statements(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior: float) -> list[Statement]:
+    made = [posterior(guarantee, attributes, prior, delta)]
+    if not math.isinf(guarantee.epsilon(attributes)):  # statements without exception need a pure bound
+        made = [posterior(guarantee, attributes, prior), total_variation(guarantee, attributes)]
+    return [*made, mutual_information(guarantee, [attributes])]
+
+
+def _statement_json(statement: Statement) -> dict[str, Any]:
+    return {"sentence": statement.sentence, "assumes": statement.assumes, "value": finite(statement.value)}
+
+
+def _exact(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> float | None:
+    """ε from the noise's own privacy-loss distribution, where every term has one."""
+    try:
+        return finite(guarantee.epsilon(attributes, delta, "discrete_gaussian"))
+    except GuaranteeError:
+        return None
+
+
+# ---- the cost of a request -------------------------------------------------------------------------------------------
 
 DELTA = 1e-6
 
@@ -37,8 +206,6 @@ class Cost:
 
     def explained(self, sets: Sequence[str], worst: int | None = None, prior: float = 0.5) -> dict[str, Any]:
         """More about sets written "a+b", and the costliest attributes."""
-        from nabladp.release.explain import costliest, explain
-
         universe = self.guarantee.universe
         found: dict[str, Any] = {}
         if sets:

@@ -8,17 +8,124 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nabladp.errors import ReleaseError
+from nabladp.noise import NoiseSource
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
-from nabladp.release.population import SCHEMA, make_people
 from nabladp.release.record import Release
+from nabladp.schema import Attribute, Schema
 from nabladp.tables import open_table
+
+# ---- a made-up population --------------------------------------------------------------------------------------------
+
+REGIONS = ("north", "south", "east", "west", "capital", "islands")
+RACES = ("white", "black", "asian", "native", "mixed", "other race")
+EDUCATION = ("none", "primary", "secondary", "college", "graduate")
+OCCUPATIONS = ("not working", "farming", "industry", "trade", "office", "care", "teaching", "management")
+MARITAL = ("single", "married", "separated", "widowed")
+TENURE = ("owner", "renter", "rent free")
+INCOME_EDGES = (0, 5_000, 10_000, 15_000, 20_000, 30_000, 40_000, 50_000, 75_000, 100_000, 150_000, 250_000)
+COMMUTE_EDGES = (0, 10, 20, 30, 45, 60, 90, 180)
+
+SCHEMA = Schema(
+    (
+        Attribute("region", "categorical", values=REGIONS),
+        Attribute("age", "integer", low=0, high=99),
+        Attribute("sex", "categorical", values=("female", "male")),
+        Attribute("race", "categorical", values=RACES),
+        Attribute("ethnicity", "categorical", values=("hispanic", "not hispanic")),
+        Attribute("education", "ordered", values=EDUCATION),
+        Attribute("occupation", "categorical", values=OCCUPATIONS),
+        Attribute("income", "real", edges=INCOME_EDGES, unknown="clamp"),
+        Attribute("marital", "categorical", values=MARITAL),
+        Attribute("disability", "boolean"),
+        Attribute("tenure", "categorical", values=TENURE),
+        Attribute("commute", "real", edges=COMMUTE_EDGES, null="category"),
+    )
+)
+
+Codes = NDArray[np.int64]
+
+
+def make_people(people: int, seed: int = 2020) -> dict[str, list[object] | NDArray[np.float64] | Codes]:
+    """Columns by name. Everything follows from uniform draws of a seeded source."""
+    uniform = NoiseSource.seeded(seed).uniform_integers(1 << 32, (13, people)) / float(1 << 32)
+    region = _pick(uniform[0], [[0.2, 0.22, 0.18, 0.16, 0.2, 0.04]])
+    age = np.minimum((99 * uniform[1] ** 1.15).astype(np.int64), 99)
+    sex = _pick(uniform[2], [[0.51, 0.49]])
+    race = _pick(uniform[3], _tilted([0.66, 0.13, 0.07, 0.02, 0.07, 0.05], len(REGIONS), 0.9), region)
+    ethnicity = _pick(uniform[4], _tilted([0.18, 0.82], len(RACES), 1.4), race)
+    band = np.digitize(age, [12, 18, 25, 65])  # child, youth, young, adult, old
+    schooling: list[list[float]] = [[0.7, 0.3, 0, 0, 0], [0.05, 0.35, 0.6, 0, 0], [0.02, 0.08, 0.5, 0.35, 0.05]]
+    schooling += [[0.03, 0.12, 0.4, 0.3, 0.15], [0.06, 0.3, 0.4, 0.16, 0.08]]
+    education = _pick(uniform[5], schooling, band)
+    working = (age >= 16) & (uniform[6] < np.where(age < 25, 0.55, np.where(age < 65, 0.8, 0.15)))
+    jobs = [[0.2, 0.35, 0.3, 0.05, 0.09, 0.005, 0.005], [0.15, 0.35, 0.3, 0.08, 0.1, 0.01, 0.01]]
+    jobs += [[0.06, 0.25, 0.3, 0.2, 0.13, 0.02, 0.04], [0.02, 0.1, 0.15, 0.35, 0.15, 0.1, 0.13]]
+    jobs += [[0.01, 0.05, 0.06, 0.33, 0.15, 0.2, 0.2]]
+    occupation = np.where(working, 1 + _pick(uniform[7], jobs, education), 0)
+    disability = uniform[8] < 0.03 + 0.25 * (age / 99) ** 2
+    level = 9.4 + 0.22 * education + 0.1 * occupation + 0.012 * np.minimum(age, 60) - 0.25 * disability
+    income = np.where(working, np.exp(level + _bell(uniform[9]) * 0.45), 9_000 * (age >= 65) * (0.5 + uniform[9]))
+    couples: list[list[float]] = [
+        [1, 0, 0, 0],
+        [0.97, 0.03, 0, 0],
+        [0.7, 0.27, 0.03, 0],
+        [0.25, 0.6, 0.12, 0.03],
+        [0.1, 0.5, 0.1, 0.3],
+    ]
+    marital = _pick(uniform[10], couples, band)
+    homes = [[0.35, 0.6, 0.05], [0.68, 0.29, 0.03], [0.45, 0.5, 0.05], [0.72, 0.24, 0.04]]
+    tenure = _pick(uniform[11], homes, marital)
+    commute = np.where(working, np.minimum(60 * uniform[12] ** 1.6 + 18 * (region == 4) + 3, 180), np.nan)
+    return {
+        "region": _names(REGIONS, region),
+        "age": age,
+        "sex": _names(("female", "male"), sex),
+        "race": _names(RACES, race),
+        "ethnicity": _names(("hispanic", "not hispanic"), ethnicity),
+        "education": _names(EDUCATION, education),
+        "occupation": _names(OCCUPATIONS, occupation),
+        "income": np.round(income, 2),
+        "marital": _names(MARITAL, marital),
+        "disability": [bool(value) for value in disability],
+        "tenure": _names(TENURE, tenure),
+        "commute": np.round(commute, 1),
+    }
+
+
+def _pick(uniform: NDArray[np.float64], rows: Sequence[Sequence[float]], given: Codes | None = None) -> Codes:
+    """A code per person, from the row of probabilities that belongs to another attribute's code."""
+    bounds = np.cumsum(np.array(rows, dtype=np.float64), axis=1)
+    bounds /= bounds[:, -1:]
+    chosen = bounds[given] if given is not None else bounds[np.zeros(len(uniform), dtype=np.int64)]
+    codes: Codes = np.minimum((uniform[:, None] >= chosen).sum(axis=1), bounds.shape[1] - 1)
+    return codes
+
+
+def _tilted(base: Sequence[float], groups: int, strength: float) -> list[list[float]]:
+    """The same shares for every group, each tilted a little towards another value."""
+    return [[p * (strength + 1 if i == g % len(base) else 1) for i, p in enumerate(base)] for g in range(groups)]
+
+
+def _bell(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A rough bell curve from one uniform draw (the logistic quantile, scaled)."""
+    inside = np.clip(uniform, 1e-6, 1 - 1e-6)
+    return np.log(inside / (1 - inside)) * 0.55
+
+
+def _names(values: Sequence[str], codes: Codes) -> list[object]:
+    return list(np.array(values, dtype=object)[codes])
+
+
+# ---- the demo --------------------------------------------------------------------------------------------------------
 
 PEOPLE, SCHEMA_FILE, PLAN_FILE, OUT = "people.parquet", "schema.toml", "plan.toml", "plan-release"
 PLAN = """# A plan says what is released from which table under which budget.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
@@ -15,40 +15,13 @@ from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
-from nabladp.release.cost import Cost, price, without_rows
-from nabladp.release.scaling import as_python, budgets_of, scaled
+from nabladp.release.cost import Cost, Largest, budgets_of, price, scaled, without_rows
 from nabladp.schema import Schema
 
-_DIGITS, _MOST_TRIES, _MOST_SECONDS, _MOST_SHOWN = 3, 12, 2.0, 4
+_DIGITS, _MOST_TRIES, _MOST_SECONDS = 3, 12, 2.0
 _NOTHING = 30  # less than 2⁻³⁰ of a limit is left over from rounding
 Named = Sequence[tuple[str, Mechanism]]
 Options = tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Largest:
-    """Budgets that were checked against what is left: those asked for, times ``factor``, rounded down.
-
-    None of them where no budget fits: ``used_up`` then names the limit of which nothing is left.
-    """
-
-    factor: float | None = None
-    budgets: Mapping[str, Mapping[str, Any]] | None = None  # of each release, in the form of a plan file
-    used_up: str | None = None
-
-    @property
-    def sentence(self) -> str:
-        if self.budgets is None or self.factor is None:
-            return f"Nothing is left of the limit {self.used_up!r}, so no budget fits."
-        only = [own for own in self.budgets.values() if list(own) == ["budget"]]
-        if len(only) == len(self.budgets) == 1:
-            return f"The largest budget that still fits is {as_python(only[0]['budget'])}."
-        parts = [f"{name!r} {_told(own)}" for name, own in list(self.budgets.items())[:_MOST_SHOWN]]
-        more = f"; and {len(self.budgets) - _MOST_SHOWN} more" if len(self.budgets) > _MOST_SHOWN else ""
-        return f"The largest budgets that still fit are {self.factor:g} times these: {'; '.join(parts)}{more}."
-
-    def to_json(self) -> dict[str, Any] | None:
-        return None if self.budgets is None else {"factor": self.factor, "budgets": self.budgets}
 
 
 def largest_budget(
@@ -158,14 +131,3 @@ def _down(value: float) -> float:
     """A few significant digits, rounded towards zero."""
     exact = Decimal(repr(value))
     return float(exact.quantize(Decimal((0, (1,), exact.adjusted() - _DIGITS + 1)), ROUND_DOWN)) if exact else 0.0
-
-
-def _told(budgets: Mapping[str, Any]) -> str:
-    """Each budget by its name, but for the usual one; an entry of several with a dot, as in ``budgets.age``."""
-    told = []
-    for name, value in budgets.items():
-        several = isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values())
-        for key, own in value.items() if several else ((None, value),):
-            label = name if key is None else f"{name}.{key}"
-            told.append(as_python(own) if label == "budget" else f"{label} {as_python(own)}")
-    return ", ".join(told[:_MOST_SHOWN]) + (" and others" if len(told) > _MOST_SHOWN else "")

@@ -20,8 +20,8 @@ from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending, no_ledger
 from nabladp.privacy.ledger.limits import check_limits, check_same_budget, limit_requests, widened
-from nabladp.release.books import open_existing
 from nabladp.release.cost import DELTA, Cost, price, without_rows
+from nabladp.release.curator_tasks import open_existing
 from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
 from nabladp.release.publish import Announce, Published, unwatched

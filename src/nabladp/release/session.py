@@ -18,13 +18,12 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
-from nabladp.release.attempt import Attempt
+from nabladp.release.attempt import Attempt, RowMarks, Watched
 from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
 from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
 from nabladp.release.publish import Announce, Pending, Published, unwatched
 from nabladp.release.record import Release, versions
-from nabladp.release.watched import RowMarks, Watched
 from nabladp.schema import Schema
 from nabladp.tables import Table, open_table
 

@@ -10,9 +10,8 @@ from typing import Any
 from nabladp.errors import NablaDPError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
-from nabladp.release.cost import error_json
+from nabladp.release.cost import as_toml, error_json, is_budget, scaled
 from nabladp.release.plan import Plan
-from nabladp.release.scaling import as_toml, is_budget, scaled
 
 FACTORS = tuple(2 ** (step / 2) for step in range(-6, 7))  # of every ε: from an eighth of the plan's to eight times it
 PLANNED = FACTORS.index(1.0)

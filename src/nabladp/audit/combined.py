@@ -5,27 +5,92 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
 from nabladp.audit.features import Features
-from nabladp.audit.foreign import as_mechanism
-from nabladp.audit.pairs import Pairs
+from nabladp.audit.pairs import Derive, Pairs, derived_code
 from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit
-from nabladp.audit.tiny import tiny_schema
 from nabladp.checks import members, name_or_names
 from nabladp.displayed import drawn
 from nabladp.errors import AuditError, NablaDPError
+from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
-from nabladp.schema import Schema
+from nabladp.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     import altair
+
+
+# ---- a tiny schema for the same mechanism ----------------------------------------------------------------------------
+# Names, sources and what is public stay. Attributes that the mechanism reads keep their first two values, one of them
+# three, as long as there are few records in all; the others keep one value, but for one that keeps two, to see that it
+# costs nothing. Privacy constants do not depend on how large a domain is, so what is false here is false there.
+
+ONLY = "only"
+
+
+def tiny_schema(
+    mechanism: Auditable, schema: Schema, most: int = 64, *, also: Iterable[str] = (), whole: bool = False
+) -> tuple[Schema, Derive]:
+    """The schema, of at most about ``most`` records, and a function for each derived column.
+
+    ``also``: attributes to be kept as if they were read. ``whole``: what is read keeps all its values, for a mechanism
+    whose parameters speak of each of them, such as a weight for every value.
+    """
+    read = {*mechanism.reads(schema), *also}
+    sizes = _sizes(mechanism.two_valued(), read, schema, most)
+    if whole:
+        sizes |= {name: schema[name].size for name in [*_behind(read, schema), *schema.derived] if name in schema}
+    small = Schema(tuple(shrunk(attribute, sizes[attribute.name]) for attribute in schema))
+    return small, {name: derived_code(small, name) for name in small.derived}
+
+
+def _behind(names: Iterable[str], schema: Schema) -> set[str]:
+    return {root for name in names for root in schema.derived.get(name, (name,))}
+
+
+def _sizes(labels: Sequence[str], read: Iterable[str], schema: Schema, most: int) -> dict[str, int]:
+    behind = _behind(read, schema)
+    order = sorted(schema.roots, key=lambda name: (name not in labels, name not in behind))
+    idle = [name for name in order if name not in behind and name not in schema.public]
+    sizes = dict.fromkeys(schema.roots, 1) | {name: min(2, schema[name].size) for name in schema.derived}
+    for name in order:
+        grown = min(2, schema[name].size)
+        if (name in behind or name in idle[:1]) and math.prod(sizes[r] for r in schema.roots) * grown <= most:
+            sizes[name] = grown
+    for name in order:
+        if name in behind and name not in labels and schema[name].size > 2 and sizes[name] == 2:
+            if math.prod(sizes[r] for r in schema.roots) * 3 <= 2 * most:
+                sizes[name] = 3
+            break
+    return sizes
+
+
+def shrunk(attribute: Attribute, size: int) -> Attribute:
+    """The same attribute with its first so many values, and no others."""
+    if size >= attribute.size:
+        return attribute
+    plain = replace(attribute, null="refuse", null_values=(), unknown="refuse")
+    if size < 2:
+        whole = Attribute(attribute.name, "categorical", values=(ONLY,))
+        return replace(whole, derived_from=attribute.derived_from, public=attribute.public)
+    if plain.ordered_size <= size:
+        return plain
+    if plain.kind == "integer" and plain.low is not None:
+        return replace(plain, high=plain.low + size - 1)
+    if plain.kind == "real":
+        decode = plain.decode if isinstance(plain.decode, str) else plain.decode[:size]
+        return replace(plain, edges=plain.edges[: size + 1], decode=decode)
+    return replace(plain, values=plain.values[:size])
+
+
+# ---- both audits -----------------------------------------------------------------------------------------------------
 
 _INSTANCES = ((8, 1), (8, 2), (64, 1), (16, 2), (8, 4))  # records and rows: from quick to thorough
 _EXACT = 0.25  # of the time, at most, goes into the exact audit
@@ -126,7 +191,7 @@ class Audit:
 
 
 def audit(
-    mechanism: Any,
+    mechanism: Auditable,
     schema: Schema,
     *,
     sets: Iterable[Sequence[str] | str] | None = None,
@@ -179,7 +244,7 @@ def audit(
 
 
 def _exactly(
-    mechanism: Any,
+    mechanism: Auditable,
     schema: Schema,
     also: Iterable[str],
     guarantee: Guarantee | None,
@@ -221,12 +286,12 @@ def _said(tiny: NablaDPError | None, whole: NablaDPError | None) -> str:
     return f"{said}, and these parameters make no sense on a smaller one ({tiny.message.rstrip('.')})"
 
 
-def _binding(mechanism: Any, schema: Schema, also: Iterable[str]) -> tuple[Schema, Any]:
+def _binding(mechanism: Auditable, schema: Schema, also: Iterable[str]) -> tuple[Schema, Any]:
     """The smallest schema on which the mechanism's parameters make sense."""
     for whole in (False, True):
         small, derive = tiny_schema(mechanism, schema, also=also, whole=whole)
         try:
-            as_mechanism(mechanism).reads(small)
+            mechanism.reads(small)
             mechanism.guarantee(small, 0 if whole else 16)
         except NablaDPError:
             continue

@@ -1,0 +1,89 @@
+"""What a data curator does besides releasing: draft a schema, check a table against it, look after a ledger."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nabladp.errors import BudgetError, SchemaError, SourceError
+from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
+from nabladp.privacy.budget import members
+from nabladp.privacy.ledger import Entry
+from nabladp.schema import Schema, draft
+from nabladp.tables import Finding, check_table, column_types, open_table
+
+# ---- before the first release ----------------------------------------------------------------------------------------
+
+
+def draft_schema(source: Any) -> str:
+    """Names and kinds only, as TOML; what a person must fill in is marked, and why is said."""
+    return draft(column_types(source))
+
+
+def write_draft(source: Any, path: Path) -> list[str]:
+    """Write a draft into a new file; answers with the names of the columns."""
+    columns = column_types(source)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(draft(columns))
+    except FileExistsError:
+        raise SchemaError(f"{path.name!r} exists already.", fix="Move it away or choose another --schema.") from None
+    except OSError:
+        raise SourceError(f"Cannot write {path.name!r}.", fix="Check that its folder exists and is writable.") from None
+    return [name for name, _ in columns]
+
+
+def looks_like_a_row(names: Iterable[str]) -> bool:
+    """Whether a first line may hold somebody's values instead of names: columns are rarely called by a number."""
+    return any(re.fullmatch(r"\s*[-+]?[\d.,]+\s*", name) for name in names)
+
+
+def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:
+    """Every column that breaks a rule of the schema, with the rule and the fix; an empty list when all is well."""
+    known = schema if isinstance(schema, Schema) else Schema.load(schema)
+    table = open_table(source, known)
+    findings = list(check_table(table))
+    if not findings:
+        table.n  # noqa: B018  (refuses a table without rows)
+    return findings
+
+
+# ---- with a ledger that exists ---------------------------------------------------------------------------------------
+
+
+def open_existing(where: str | Path, schema: Schema | None = None, budget: Budget | None = None) -> Ledger:
+    """Open for writing, as the private or test ledger that it is; never creates one."""
+    with Ledger.read(where) as ledger:
+        test = ledger.test
+    return Ledger.open(where, schema, budget, test=test)
+
+
+def spent_on(ledger: Ledger, sets: Sequence[str], delta: float) -> list[dict[str, Any]]:
+    """What everything booked tells about sets written "a+b". Nothing is composed when no set is asked for."""
+    from nabladp.release.cost import explain
+
+    if not sets:
+        return []
+    standing = ledger.guarantee()
+    return [explain(standing, members(standing.universe, text), delta) for text in sets]
+
+
+def book_external(
+    where: str | Path,
+    name: str,
+    who: str,
+    attributes: Sequence[str],
+    pure: float | None = None,
+    rho: float | None = None,
+    cdp: float | None = None,
+    note: str = "",
+) -> Entry:
+    """Book a release made elsewhere: differentially private per person at this cost, reading these attributes only."""
+    given = [kind(value) for kind, value in ((Pure, pure), (Rho, rho), (CDP, cdp)) if value is not None]
+    if len(given) != 1:
+        raise BudgetError("An external release has one cost.", fix="Give exactly one of pure, rho and cdp.")
+    (cost,) = given
+    with open_existing(where) as ledger:
+        return ledger.record_external(Guarantee.touch(ledger.universe, attributes, cost), name, who, note)
