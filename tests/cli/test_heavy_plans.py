@@ -61,7 +61,7 @@ def test_without_rows_the_cost_says_what_is_missing(desk: Any) -> None:
         ("failure = 0.1", "failur = 0.1", "PlanError", "failure"),
         ('over = ["region", "income", "health"]', "over = []", "MechanismError", "list of attributes"),
         ('over = ["region", "income", "health"]', 'over = ["regoin"]', "UnknownAttribute", "region"),
-        ('notion = "pure"', 'notion = "cdp"', "BudgetError", "cannot be bought"),
+        ('notion = "pure"', 'notion = "cdp"', "BudgetError", "does not support"),
         ("budget = { pure = 4.0 }", "budget = { pure = 0.01 }", "MechanismError", "Nothing can be certified"),
         ("lists = true", "settings = { mu = 1 }", "MechanismError", "no settings"),
     ],

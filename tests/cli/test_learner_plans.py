@@ -68,7 +68,7 @@ def test_halfspaces_without_a_number_of_rows(desk: Any) -> None:
         ("gamma_prime = 0.0", "", "MechanismError", "gamma_prime"),
         ('method = "robust"', 'method = "exact"', "MechanismError", "every feature here has two"),
         ("label_epsilon = 1.5", 'label_treatment = "none"', "MechanismError", "'response' or 'gaussian'"),
-        ("label_epsilon = 1.5", "budgets = { health = { pure = 1 } }", "BudgetError", "cannot be bought"),
+        ("label_epsilon = 1.5", "budgets = { health = { pure = 1 } }", "BudgetError", "does not support"),
         ("rows = 60", "rows = 1", "MechanismError", "one row"),
     ],
 )
