@@ -63,7 +63,7 @@ def test_without_rows_the_cost_says_what_is_missing(desk: Any) -> None:
         ('over = ["region", "income", "health"]', 'over = ["regoin"]', "UnknownAttribute", "region"),
         ('notion = "pure"', 'notion = "cdp"', "BudgetError", "does not support"),
         ("budget = { pure = 4.0 }", "budget = { pure = 0.01 }", "MechanismError", "Nothing can be certified"),
-        ("lists = true", "settings = { mu = 1 }", "MechanismError", "no settings"),
+        ("lists = true", "settings = { mu = 1 }", "MechanismError", "settings of a tree"),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_spent(desk: Any, old: str, new: str, error: str, word: str) -> None:

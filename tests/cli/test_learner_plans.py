@@ -67,9 +67,9 @@ def test_halfspaces_without_a_number_of_rows(desk: Any) -> None:
         ("gamma_prime = 0.0", "gamma_prime = 0.5", "MechanismError", "larger than γ'"),
         ("gamma_prime = 0.0", "", "MechanismError", "gamma_prime"),
         ('method = "robust"', 'method = "exact"', "MechanismError", "every feature here has two"),
-        ("label_epsilon = 1.5", 'label_treatment = "none"', "MechanismError", "'response' or 'gaussian'"),
+        ("label_epsilon = 1.5", 'label_treatment = "none"', "MechanismError", '"response", "gaussian"'),
         ("label_epsilon = 1.5", "budgets = { health = { pure = 1 } }", "BudgetError", "does not support"),
-        ("rows = 60", "rows = 1", "MechanismError", "one row"),
+        ("rows = 60", "rows = 1", "MechanismError", "At least two rows"),
     ],
 )
 def test_what_is_wrong_with_a_halfspace_is_named_and_nothing_is_spent(
