@@ -166,19 +166,19 @@ NOTES = [
     "At constant margin and for plain error (γ' = 0) a budget for the whole person costs no more than one for each "
     "attribute with private labels: averaging needs the same number of rows on both sides, whatever d is. The margin "
     "makes that easy, not the kind of privacy.",
-    "What a budget per attribute buys shows where changed answers have to be withstood (γ' = γ/2). There the noise of "
-    "one weight must be small against it. Per person it grows like √d (zCDP) or d (pure); per attribute labels can be "
-    "randomized instead, once √d/ε is more than that costs, and nothing grows with d any more: the paper's 0, at the "
-    "paper's price of 1/ε² instead of 1/ε.",
+    "A budget per attribute helps where predictions must survive changed features (γ' = γ/2): the noise of one weight "
+    "must then be small compared with γ'. Per person it grows like √d (zCDP) or d (pure); per attribute labels can be "
+    "randomized instead once √d/ε is larger than the cost of that, and nothing grows with d any more: the paper's 0, "
+    "with the paper's 1/ε² instead of 1/ε.",
     "At ε = 0.1 that point lies beyond the d measured. Both sides need the same number of rows, on the way to √d.",
     "Public labels need fewest rows of all, and fewer the more features vote.",
-    "Without margin (uniform rows) everybody needs rows in proportion to d, without privacy as well. With few features "
-    "averaging is not the best there, on neither side, so that our default method stands beside it.",
+    "Without margin (uniform rows) all learners need rows in proportion to d, also without privacy. With few features "
+    "averaging is not the best there, on neither side, so our default method is shown as well.",
     "The paper's exponents for γ and α are those of a bound for any population with the best halfspace unknown; on "
     "these tables errors fall exponentially once there are enough rows, so α hardly matters.",
     "Best of four: the best of all record-level learners and settings on the test rows of every single table, its "
-    "weights as they are or all of the same size (evened), which is free for both sides and needs fewer rows on both. "
-    "How many is not worked out. Compare it with ours, evened.",
+    "weights as they are or all of the same size (evened), which costs nothing and needs fewer rows on both sides. "
+    "Compare it with ours, evened.",
 ]
 
 

@@ -162,14 +162,14 @@ def straightness(of: Curve, what: str) -> float:
 
 
 NOTES = [
-    "Needed n: of the strings that a share α of the rows has, 95% are listed. The bound is what is certified: all of "
+    "Needed n: 95% of the strings that a share α of the rows has are listed. The bound is the certified count: all of "
     "them, in any table, with probability 95%.",
     "A line over log d explains the rows of the tree; a power of d does not, so its exponent falls the further one "
     "goes. With 16 attributes the tree is a single node, and the pure one needs more rows than the standard histogram.",
-    "The lower bound is for one string among d, ours for all strings in any table: the factor between them is what the "
-    "constants of the tree cost.",
-    "The same ε is not the same promise: with the tree a whole person pays more than one attribute does, the more the "
-    "larger d is.",
+    "The lower bound is for one string among d, ours for all strings in any table: the factor between them is due to "
+    "the constants of the tree.",
+    "The same ε is not the same promise: with the tree a person costs more than one attribute, the more the larger "
+    "d is.",
 ]
 
 
