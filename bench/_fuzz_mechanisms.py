@@ -13,14 +13,11 @@ from bench._fuzz_kind import Kind
 from bench._fuzz_privacy import SCHEMA
 from bench._fuzz_values import mutated, odd
 from nabladp.errors import NablaDPError
+from nabladp.mechanisms import MECHANISMS
 
 HELPERS = Path(__file__).resolve().parent.parent / "tests" / "helpers"
 ROWS = (0, 1, 2, 60, 500, 10**6)
 COSTLY = {"HeavyHitters", "DistributionEstimate", "PointLearner", "ThresholdLearner", "HalfspaceLearner"}
-NAMES = (
-    *("NoisyMarginals", "Projection", "MWEM", "Synthesis", "HeavyHitters", "DistributionEstimate", "PointLearner"),
-    *("ThresholdLearner", "GramMatrix", "HalfspaceLearner"),
-)
 
 
 def instances(name: str) -> list[Any]:
@@ -90,4 +87,4 @@ def _kind(name: str) -> Kind:
     return Kind(f"mechanism {name}", once, full, quick, prepared, warm=_ask_all)
 
 
-KINDS: tuple[Kind, ...] = tuple(_kind(name) for name in NAMES)
+KINDS: tuple[Kind, ...] = tuple(_kind(name) for name in MECHANISMS)

@@ -258,14 +258,14 @@ def noise_laws() -> list[Call]:
 
 
 KINDS: tuple[Kind, ...] = (
-    calls("budget values and conversions", budget_values, 150_000, 1500),
-    calls("budgets, limits, universes", budgets, 100_000, 1000),
+    calls("budget values and conversions", budget_values, 250_000, 4000),
+    calls("budgets, limits, universes", budgets, 150_000, 2500),
     calls("guarantee builders", guarantee_builders, 60_000, 800),
     calls("guarantee methods", guarantee_methods, 60_000, 800),
     calls("guarantees as JSON", guarantee_records, 60_000, 800),
-    calls("attributes", attributes, 150_000, 1500),
-    calls("schemas", schemas, 60_000, 800),
-    calls("workloads", workloads, 60_000, 800),
-    calls("noise source", noise_draws, 60_000, 800),
+    calls("attributes", attributes, 300_000, 4000),
+    calls("schemas", schemas, 80_000, 1500),
+    calls("workloads", workloads, 60_000, 1000),
+    calls("noise source", noise_draws, 50_000, 800),
     calls("laws of noise and packings", noise_laws, 30_000, 600),
 )

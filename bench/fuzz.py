@@ -20,7 +20,8 @@ import traceback
 from pathlib import Path
 
 from bench._fuzz_kind import Kind
-from bench._fuzz_worker import Job, run_jobs, tell
+from bench._fuzz_watchdog import run_jobs, tell
+from bench._fuzz_worker import Job
 
 SECONDS = {"full": 2300, "quick": 150}
 SEED = 1
@@ -29,9 +30,9 @@ BATCH = 5000
 
 
 def kinds() -> dict[str, Kind]:
-    from bench import _fuzz_files, _fuzz_flows, _fuzz_mechanisms, _fuzz_privacy, _fuzz_tables
+    from bench import _fuzz_files, _fuzz_flows, _fuzz_ledgers, _fuzz_mechanisms, _fuzz_privacy, _fuzz_tables
 
-    modules = (_fuzz_privacy, _fuzz_mechanisms, _fuzz_files, _fuzz_tables, _fuzz_flows)
+    modules = (_fuzz_privacy, _fuzz_mechanisms, _fuzz_files, _fuzz_ledgers, _fuzz_tables, _fuzz_flows)
     return {kind.name: kind for module in modules for kind in module.KINDS}
 
 

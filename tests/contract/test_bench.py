@@ -23,6 +23,7 @@ KEYS = {
         "tightness_mwem",
     },
     "faults": {"kills", "lost", "overspent", "wrong_counts"},
+    "fuzz": {"inputs", "inputs_min", "kinds", "foreign", "hung", "over_1gb", "leaks"},
     "guarantee": {"microseconds", "ratio_vs_scan"},
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
     "scale": {"time_ratio_10x", "rss_ratio_10x", "spark_over_duckdb", "driver_bytes_per_row", "counts_equal"},
@@ -134,3 +135,13 @@ def test_quick_run_prints_its_time_and_one_json_object(name: str) -> None:
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[0].startswith(f"bench {name}: about")
     assert KEYS[name] <= set(json.loads(lines[-1]))
+
+
+def test_a_slice_of_the_fuzzer_finds_nothing() -> None:
+    """A few inputs of cheap kinds and of files, in their own processes; ``python -m bench fuzz`` tries a million."""
+    for only, count in (("budget", 150), ("attributes", 200), ("certificates", 20), ("coded tables", 60)):
+        command = [sys.executable, "-m", "bench.fuzz", "--only", only, "--count", str(count)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["inputs"] >= count
+        assert [found[fault] for fault in ("foreign", "hung", "over_1gb", "leaks")] == [0, 0, 0, 0], done.stderr
