@@ -80,7 +80,7 @@ def die_at(name):
 
 @pytest.mark.parametrize(
     ("moment", "bound"),
-    [("Ledger.bind_all = die", False), ("publish.Pending.show = die", True)],
+    [("Ledger.bind_all = die", False), ("publish._make_visible = die", True)],
     ids=["before bind", "before rename"],
 )
 def test_a_release_that_was_paid_for_is_recovered(desk: Any, moment: str, bound: bool) -> None:
