@@ -12,6 +12,7 @@ from typing import Any
 
 from bench._fuzz_privacy import SCHEMA
 from bench._fuzz_values import CANARY_NUMBER, CANARY_TEXT
+from nabladp.mechanisms import MECHANISMS
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Session
@@ -109,13 +110,13 @@ class Scene:
         return scene
 
     def _release(self) -> None:
-        from bench._fuzz_mechanisms import NAMES, instances
+        from bench._fuzz_mechanisms import instances
 
         table = self.folder / "data" / "people.csv"
         session = Session(
             table, SCHEMA, BUDGET, self.folder / "ledger.db", noise=NoiseSource.seeded(1), new_ledger=True
         )
-        for name in NAMES:
+        for name in MECHANISMS:
             for number, mechanism in enumerate(instances(name)[:2]):
                 goal = self.folder / "releases" / f"{name}{number}"
                 session.release(mechanism, goal.name, goal)
