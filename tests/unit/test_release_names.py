@@ -52,7 +52,7 @@ BAD = [
     "a\nb",
     "x" * 101,
 ]
-BAD += ["a:b", "nul\0", 7, None, ("a",), *OWN_FILES, "DIGESTS.txt", "Report.HTML"]
+BAD += ["a:b", "nul\0", 7, None, ("a",), *sorted(OWN_FILES), "DIGESTS.txt", "Report.HTML"]
 
 
 @pytest.mark.parametrize("name", BAD, ids=repr)
