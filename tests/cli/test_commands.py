@@ -13,6 +13,7 @@ import pytest
 
 import nabladp
 from nabladp import Release
+from nabladp.mechanisms import ExpectedError
 
 HEAVY = ("opendp", "numba", "sklearn", "pandas", "polars", "jax", "pyspark", "altair")
 
@@ -113,7 +114,7 @@ def test_cost_that_does_not_fit(desk: Any) -> None:
 
 
 def test_cost_shows_the_error_of_any_mechanism(desk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Summed:
+    class Summed(ExpectedError):
         def to_json(self) -> dict[str, Any]:
             return {"summary": {"mean squared error": 0.0123456, "rounds": 40}, "per_query": [1.5]}
 
