@@ -15,12 +15,14 @@ import view_releases
 from report_pages import SCHEMA, people, session
 from view_releases import View, read, views
 
+from nabladp.errors import NablaDPError
 from nabladp.mechanisms import MECHANISMS, Output
 from nabladp.mechanisms.heavy_hitters import HeavyHitters
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release, Session
+from nabladp.report import report
 from nabladp.schema import Attribute, Schema
 from nabladp.views.tables import MOST_ROWS, Layout, table_view
 
@@ -127,6 +129,20 @@ def test_views_of_a_stored_release_are_the_same(released: dict[str, list[Release
             for file, content in release.files().items():
                 (place / file).write_bytes(content)
             assert without_drawn(views(Release.load(place))) == without_drawn(views(release))
+
+
+def test_a_stored_release_of_an_unknown_mechanism_is_refused_by_name(
+    released: dict[str, list[Release]], tmp_path: Path
+) -> None:
+    """Its package may be missing: nothing can be shown of values that nothing can read."""
+    release = released["NoisyMarginals"][0]
+    record = release.text.replace(b'"mechanism": "NoisyMarginals"', b'"mechanism": "Missing"', 1)
+    (tmp_path / "release.json").write_bytes(record)
+    with pytest.raises(NablaDPError, match="no mechanism 'Missing'") as caught:
+        Release.load(tmp_path)
+    assert "package" in caught.value.fix
+    with pytest.raises(NablaDPError, match="no mechanism 'Missing'"):
+        report(tmp_path)
 
 
 def without_drawn(found: list[View]) -> list[View]:
@@ -274,7 +290,7 @@ def test_a_gram_matrix_shows_every_entry_and_regressions(released: dict[str, lis
 def test_a_wide_gram_matrix_is_drawn_in_part_and_listed_whole(
     released: dict[str, list[Release]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nabladp.mechanisms.gram_matrix.view.MOST_DRAWN", 4)
+    monkeypatch.setattr("nabladp.mechanisms.gram_matrix.output.MOST_DRAWN", 4)
     found = views(released["GramMatrix"][0])
     assert len(titled(found, "agreement of columns")["rows"]) == 6
     assert len(titled(found, "all entries")["rows"]) == released["GramMatrix"][0].output.to_arrow(SCHEMA).num_rows
@@ -323,7 +339,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
 
 
 def test_thousands_of_tables_stay_small(many: Release) -> None:
-    from nabladp.report.assembly import packed
+    from nabladp.report.rendering import packed
 
     found = views(many)
     assert len(found) == 60 * 59 // 2
