@@ -1,4 +1,4 @@
-"""What mechanisms declare of their parameters: wrong values are refused by name, examples are taken, plans round-trip."""
+"""What mechanisms declare of their parameters: wrong values are refused by name, examples are taken, plans repeat."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_example_can_be_typed(name: str, declared: Parameter) -> None:
 def test_bounds_and_choices_are_kept(name: str, declared: Parameter) -> None:
     kind = declared.kind
     taken: list[Any] = []
-    refused: list[Any] = ["?", [1]]
+    refused: list[Any] = []
     if isinstance(kind, Whole):
         taken, refused = [kind.low, np.int64(kind.low)], [kind.low - 1, kind.low + 0.5, True, str(kind.low)]
         if kind.high is not None:
@@ -74,10 +74,10 @@ def test_bounds_and_choices_are_kept(name: str, declared: Parameter) -> None:
     elif isinstance(kind, Flag):
         taken, refused = [True, False], [0, 1, "true"]
     for value in taken:
+        plain = float(value) if isinstance(value, Fraction) else value
         checked = declared.checked(value)
-        assert checked == value and json.loads(json.dumps(declared.to_json(checked))) == pytest.approx(
-            float(value) if isinstance(value, Fraction) else value
-        )
+        assert checked == (pytest.approx(plain) if isinstance(plain, float) else plain)
+        assert json.loads(json.dumps(declared.to_json(checked))) == plain
     for value in refused:
         with pytest.raises(NablaDPError):
             declared.checked(value)
@@ -92,7 +92,7 @@ def test_what_a_plan_holds_makes_the_same_mechanism(mechanism: Mechanism) -> Non
         if declared.required:
             with pytest.raises(PlanError, match=f"needs a {declared.name}"):
                 type(mechanism).from_plan({key: value for key, value in body.items() if key != declared.name})
-    with pytest.raises(PlanError, match="has no option 'budgt'.*Did you mean 'budget'"):
+    with pytest.raises(PlanError, match=r"has no option 'budgt'.*Did you mean 'budget'"):
         type(mechanism).from_plan(body | {"budgt": 1})
 
 
