@@ -152,7 +152,7 @@ FORGERIES: Mapping[str, Callable[[Entries], Forged]] = {
         "budget",
         None,
         _limits(e) | {"limits": [{**x, "units": str(int(x["units"]) * 1001 // 1000)} for x in _limits(e)["limits"]]},
-        _budget_in_force(e),  # noqa: E501
+        _budget_in_force(e),
     ),
     "a budget that leaves out limits": lambda e: Forged(
         "budget", "budget", None, _limits(e, keep=1), _budget_in_force(e)
