@@ -129,3 +129,9 @@ def test_an_unknown_entry_in_a_plan_is_named() -> None:
         Budget.from_json({"per_atribute": {"cdp": 0.5}})
     with pytest.raises(BudgetError, match="table of limits"):
         Budget.from_json([])  # type: ignore[arg-type]
+
+
+def test_a_set_that_is_spelled_in_two_ways_is_refused() -> None:
+    """In the plan-file form, which the ledger keeps, one of the two limits would be lost."""
+    with pytest.raises(BudgetError, match=r"'race\+ethnicity' is limited twice"):
+        Budget(sets={"race+ethnicity": Rho(0.05), ("race", "ethnicity"): Pure(1)})
