@@ -132,6 +132,7 @@ class PandasFrame(Frame):
 
     def _array(self, column: int, start: int, rows: int) -> pa.Array:
         series = self.frame.iloc[start : start + rows, column]
+        # Only pandas' categorical type has categories; pandas is not imported here
         kind = series.dtype.categories.dtype if hasattr(series.dtype, "categories") else series.dtype
         if isinstance(kind, np.dtype) and kind.hasobject:
             return object_texts(series.to_numpy(dtype=object), series.isna().to_numpy())

@@ -198,4 +198,4 @@ def _schema(connection: Connection) -> str:
 
 def _state(error: DBAPIError) -> str:
     original: Any = error.orig
-    return str(getattr(original, "sqlstate", None) or "")
+    return str(getattr(original, "sqlstate", None) or "")  # psycopg's errors have it, other drivers' may not

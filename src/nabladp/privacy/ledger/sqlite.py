@@ -176,4 +176,4 @@ def _begin(connection: Connection) -> None:
 
 
 def _code(error: DBAPIError) -> str:
-    return str(getattr(error.orig, "sqlite_errorname", ""))
+    return str(getattr(error.orig, "sqlite_errorname", ""))  # only errors that SQLite itself raised have it

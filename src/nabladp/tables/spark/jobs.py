@@ -108,7 +108,7 @@ def readable(error: BaseException, what: str) -> BaseException:
 
 def condition(error: BaseException) -> str | None:
     """Spark's own name for the kind of error, which holds no value."""
-    ask = getattr(error, "getCondition", None)
+    ask = getattr(error, "getCondition", None)  # errors of PySpark 4 have it, those of Python do not
     try:
         found = ask() if ask is not None else None
     except Exception:  # the other side may be gone
