@@ -127,5 +127,6 @@ def test_tables_and_figures_of_the_docs_are_those_of_the_results(load) -> None: 
     assert page.tables(results) in told, "python -m bench.peers.page"
     same = results["same_number_ratios"]
     pairs = (same[f"{ours} / OpenDP Gaussian"][1] for ours in ("Projection", "Synthesis"))
-    assert "error is {:.2f} times its, Synthesis' {:.2f} times".format(*pairs) in " ".join(told.split())
+    said = "error is {:.2f} times that of OpenDP's noise, Synthesis' {:.2f} times".format(*pairs)
+    assert said in " ".join(told.split())
     assert ("part" in results) == ("The whole run has not been made yet" in told)

@@ -136,7 +136,7 @@ def test_what_is_expected_is_told() -> None:
         body["error"] == LEARNER.promise(SCHEMA, 2000).error and body["summary"]["… with probability at least"] == 0.9
     )
     assert json.dumps(body)
-    (told,) = [value for label, value in body["summary"].items() if "whole person" in label]
+    (told,) = [value for label, value in body["summary"].items() if "budget per person" in label]
     rules = SCHEMA.cells(LEARNER.features(SCHEMA))
     assert told == body["per_person_rows"] == math.ceil(math.sqrt(math.log(rules) / 0.5) / body["error"])
 

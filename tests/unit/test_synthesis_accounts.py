@@ -108,8 +108,8 @@ def test_where_nothing_depends_on_the_number_of_rows_the_claim_is_the_same() -> 
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ({"sets": {"b0+b1": Rho(1)}}, "Nothing says what 'b2' may pay"),
-        ({"budgets": {"b0": CDP(1)}}, "Nothing says what 'b1' may pay"),
+        ({"sets": {"b0+b1": Rho(1)}}, "'b2' has no budget"),
+        ({"budgets": {"b0": CDP(1)}}, "'b1' has no budget"),
         ({"budget": CDP(1), "sets": dict.fromkeys(MANY, Rho(1))}, "too many"),
         ({"budget": Rho(1e-14), "strategy": "all"}, "too small"),
         ({"budget": Rho(1e-13), "strategy": "packed", "one_way": 0}, "'b0' is too small for"),

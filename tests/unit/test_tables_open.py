@@ -116,7 +116,7 @@ def test_paths_that_lead_nowhere(tmp_path):
     fails(SourceError, "There is no file", str(tmp_path / "absent.csv"))
     fails(SourceError, "is a folder", str(tmp_path))
     fails(SourceError, "No file matches", str(tmp_path / "*.csv"))
-    fails(SourceError, "of no known kind", csv(tmp_path, GOOD, "people.doc"))
+    fails(SourceError, "unknown file type", csv(tmp_path, GOOD, "people.doc"))
     fails(SourceError, "There is no file", "x" * 5000 + ".csv")
     fails(SourceError, "There is no file", "a\0b.csv")
     for address in ("https://example.org/people.csv", "postgresql://me:CANARY*@h/d", "host=h password=CANARY"):
