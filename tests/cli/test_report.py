@@ -79,7 +79,7 @@ def test_what_cannot_be_reported_is_said(published: Any) -> None:
 
 
 def test_without_a_browser_only_html(published: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nabladp.report.browser.NAMES", ("no-such-browser",))
+    monkeypatch.setattr("nabladp.report.rendering.NAMES", ("no-such-browser",))
     monkeypatch.delenv("NABLADP_BROWSER", raising=False)
     answer = published.refused("report", "plan-release", "--pdf", "x.pdf", error="MissingPart")
     assert "NABLADP_BROWSER" in answer["fix"] and not (published.folder / "x.pdf").exists()

@@ -27,8 +27,8 @@ from nabladp.privacy import CDP, Budget, Ledger
 from nabladp.release import Session
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import Marginals, PartOfRows, check_table, column_types, open_table
-from nabladp.tables.spark import shipping
 from nabladp.tables.spark import table as spark_table
+from nabladp.tables.spark import tasks
 
 DAY, MOMENT = dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 8, 30)
 KINDS: dict[str, tuple[Attribute, pa.DataType, list[Any]]] = {
@@ -317,8 +317,8 @@ def test_errors_of_spark_and_of_kernels_hold_no_value(spark: Any, capfd: pytest.
 
 def test_executors_with_other_packages_are_told_apart(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     made, schema = numbers(spark, 10, 2)
-    true = shipping.driver_versions()
-    monkeypatch.setattr(shipping, "driver_versions", lambda: {**true, "nabladp": "99.1", "no-such-package": "1.0"})
+    true = tasks.driver_versions()
+    monkeypatch.setattr(tasks, "driver_versions", lambda: {**true, "nabladp": "99.1", "no-such-package": "1.0"})
     with pytest.raises(MissingPart) as caught:
         open_table(made, schema).marginals([("a",)])
     said = str(caught.value)
@@ -409,7 +409,7 @@ def test_a_worker_killed_in_the_middle_of_a_pass(cluster: Cluster, spark: Any, t
 
 
 def test_a_fault_that_is_ours_stays_what_it_was() -> None:
-    from nabladp.tables.spark.shipping import error_of, fault_of
+    from nabladp.tables.spark.tasks import error_of, fault_of
 
     error = error_of(fault_of(DataError("The column.", fix="Mend it.", column="a")))
     assert isinstance(error, DataError) and isinstance(error, NablaDPError)

@@ -35,9 +35,10 @@ DRAWN = ("exact/test_noise_exact", "unit/test_noise_source", "mutants/test_noise
 TESTS = {
     "privacy.units": ("unit/test_units", "unit/test_terms", "unit/test_budget", *EDGES),
     "privacy.values": (
-        "unit/test_budget",
-        "unit/test_guarantee_building",
         "unit/test_units",
+        "unit/test_guarantee",
+        "unit/test_guarantee_building",
+        "unit/test_capped",
         *EDGES,
     ),
     "privacy.conversion": ("unit/test_conversion", *EDGES),
@@ -48,7 +49,6 @@ TESTS = {
         "unit/test_capped",
         *EDGES,
     ),
-    "privacy.building": ("unit/test_guarantee", "unit/test_guarantee_building", "unit/test_capped", *EDGES),
     "privacy.graph": ("unit/test_graph", "unit/test_no_bound", *EDGES),
     "privacy.budget": ("unit/test_budget", *EDGES),
     "privacy.index": ("unit/test_index", "unit/test_worst", "unit/test_guarantee", *EDGES),
@@ -78,8 +78,12 @@ TESTS = {
     "noise.choices": DRAWN,
     "noise.source": (*DRAWN, "unit/test_row_response"),
     "noise.parameters": ("unit/test_noise_source", "mutants/test_noise_edges"),
-    "noise.laws": ("exact/test_noise_laws", "mutants/test_noise_edges"),
-    "noise.tails": ("unit/test_noise_tails", "unit/test_noise_drawn"),
+    "noise.laws": (
+        "exact/test_noise_laws",
+        "mutants/test_noise_edges",
+        "unit/test_noise_tails",
+        "unit/test_noise_drawn",
+    ),
     "noise.packings": ("exact/test_packings", "unit/test_noise_drawn"),
 }
 KILLED, TYPES, SLOW, SURVIVED, OTHER = "killed", "by types", "timed out", "survived", "not run"

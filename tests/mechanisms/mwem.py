@@ -13,8 +13,7 @@ from faults import AB, Fault, Patches, Plant, bits, black_box, scale_07
 
 from nabladp.mechanisms import Law, Mechanism
 from nabladp.mechanisms.mwem import MWEM, rounds, setup
-from nabladp.mechanisms.mwem.setup import RunSetup
-from nabladp.mechanisms.mwem.updates import update_named
+from nabladp.mechanisms.mwem.setup import RunSetup, update_named
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 from nabladp.schema import Schema

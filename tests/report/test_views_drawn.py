@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from report_pages import Watched
 from view_releases import View, read, views
 
-from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble
+from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.views.view import Series, axis_column, offset_column, value_column
 from nabladp.views.view import View as Made
 

@@ -11,9 +11,9 @@ import pytest
 
 from nabladp import CDP, MWEM, NoiseSource, Pure, Schema, Session
 from nabladp.errors import BudgetError, DomainTooLarge, MechanismError, NablaDPError, PlanError
-from nabladp.mechanisms.mwem.bound import MOST_ROUNDS, Bound
+from nabladp.mechanisms.mwem.mechanism import MOST_ROUNDS, Bound
 from nabladp.mechanisms.mwem.model import FittedDistribution
-from nabladp.mechanisms.mwem.updates import EntropicFit, PaperUpdate, gibbs
+from nabladp.mechanisms.mwem.setup import EntropicFit, PaperUpdate, gibbs
 from nabladp.noise import Packings
 from nabladp.privacy import Budget, Rho
 from nabladp.schema import Attribute

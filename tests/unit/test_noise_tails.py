@@ -12,7 +12,7 @@ from scipy import stats
 
 from nabladp.noise import NoiseSource
 from nabladp.noise.draws import Draws, rational_bounds
-from nabladp.noise.tails import NoiseWords, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
+from nabladp.noise.laws import NoiseWords, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
 
 mpmath.mp.dps = 120
 

@@ -12,7 +12,7 @@ import pytest
 from nabladp import CDP, NoiseSource, Schema, Synthesis
 from nabladp.errors import DataError
 from nabladp.mechanisms.synthesis import SyntheticModel
-from nabladp.mechanisms.synthesis import derived as module
+from nabladp.mechanisms.synthesis import output as module
 from nabladp.schema import Attribute
 from nabladp.tables import CodedTable, Encoder, open_table
 

@@ -8,7 +8,7 @@ import pytest
 from nabladp import CDP, Synthesis
 from nabladp.errors import DomainTooLarge, MechanismError, UnknownAttribute
 from nabladp.mechanisms.synthesis.inference import Measurement, fit
-from nabladp.mechanisms.synthesis.zeros import forbidden
+from nabladp.mechanisms.synthesis.workload import forbidden
 from nabladp.noise import NoiseSource
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable

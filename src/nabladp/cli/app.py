@@ -63,21 +63,21 @@ def report(
 
 
 def _printed(page: Path, pdf: Path | None, certificate: Path | None, png: Path | None) -> dict[str, Any]:
-    from nabladp.report import browser
+    from nabladp.report import rendering
 
     made: dict[str, Any] = {"pdf": None, "certificate": None, "png": []}
     if pdf is None and certificate is None and png is None:
         return made
-    browser.find_browser()  # refuses before it is waited for
+    rendering.find_browser()  # refuses before it is waited for
     with working("drawing") as tell:
         for key, place in (("pdf", pdf), ("certificate", certificate)):
             if place is not None:
                 tell(f"drawing the {key}", 0, 0)
-                browser.write_pdf(page, place, certificate=key == "certificate")
+                rendering.write_pdf(page, place, certificate=key == "certificate")
                 made[key] = str(place)
         if png is not None:
             tell("drawing charts", 0, 0)
-            made["png"] = [str(path) for path in browser.write_charts(page, png)]
+            made["png"] = [str(path) for path in rendering.write_charts(page, png)]
     return made
 
 
@@ -154,7 +154,7 @@ def run(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="nabladp", standalone_mode=False)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # wanted with NABLADP_DEBUG
+        if not hasattr(error, "format_message"):  # click's own errors have it; others are wanted with NABLADP_DEBUG
             raise
         message = " ".join(error.format_message().split())
         print_json({"error": "UsageError", "message": message, "fix": "See `nabladp --help`."})

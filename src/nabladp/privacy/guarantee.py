@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from nabladp import checks
 from nabladp.displayed import Displayed
 from nabladp.errors import GuaranteeError, shown
-from nabladp.privacy.building import capped_term, curve_term, weighted_term
 from nabladp.privacy.conversion import check_conversion, check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm, check_label, graph_term
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Term, WeightTerm, is_whole
 from nabladp.privacy.units import half_square, root_double, rounded, to_float
 from nabladp.privacy.universe import HasAttributes, Universe
-from nabladp.privacy.values import BudgetValue
+from nabladp.privacy.values import BudgetValue, capped_term, curve_term, weighted_term
 
 if TYPE_CHECKING:
     from nabladp.privacy.index import CostIndex, Total, WorstSubset

@@ -1,6 +1,6 @@
 """What a request would cost and how good it would be, before anything is spent or read.
 
-``Cost`` is the answer; ``explain`` says in sentences what a guarantee means for one set of attributes; ``scaled`` writes
+``Cost`` is the answer; ``explain`` says in sentences what a guarantee means for one set of attributes; ``scaled`` is
 the same mechanism with other budgets.
 """
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from nabladp.errors import ReleaseError
 from nabladp.release.comparison import NOTICE, Comparison, comparison_path
-from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble
+from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.schema import Schema
 from nabladp.views import Compared, Series, View
 from nabladp.views.view import count_of, format_figure, format_percent, round_digits, value_column

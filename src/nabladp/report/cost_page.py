@@ -12,8 +12,8 @@ from nabladp.release import Plan
 from nabladp.release.cost import Cost, shown
 from nabladp.release.names import refuse_published
 from nabladp.release.other_budgets import outlook
-from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.report.chapter import explorer
+from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.report.sentences import PRIOR, Sentences
 
 Tell = Callable[[str, int, int], None]

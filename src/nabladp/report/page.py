@@ -12,10 +12,10 @@ from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
 from nabladp.release.cost import figure, shown
 from nabladp.release.record import Release
-from nabladp.report.assembly import VIEW_SCRIPTS, VIEW_STYLE, assemble, packed
 from nabladp.report.chapter import Limits, blocks_of, chapter, of_schema, set_rows, shown_figure
 from nabladp.report.claims import Certificate
 from nabladp.report.formatting import one_in, power_of_ten
+from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble, packed
 from nabladp.report.sentences import PRIOR, Sentences
 from nabladp.views.view import count_of, format_figure
 

@@ -1,10 +1,8 @@
 """What is asked of a table."""
 
-from nabladp.workloads.families import Conjunctions, Marginals, Parities
-from nabladp.workloads.family import Union, Workload
-from nabladp.workloads.linear import LinearQueries, LinearQuery
+from nabladp.workloads.families import Conjunctions, Marginals, Parities, Union, Workload
+from nabladp.workloads.linear import LinearQueries, LinearQuery, as_workload
 from nabladp.workloads.marginals import marginal_sets
-from nabladp.workloads.plan import as_workload
 from nabladp.workloads.queries import GRID, Group, Queries
 from nabladp.workloads.shift import Curve, Shift
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nabladp.mechanisms.distribution_estimate.chances import Chances
-from nabladp.mechanisms.distribution_estimate.errors import EstimateError, smallest_error
+from nabladp.mechanisms.distribution_estimate.errors import Chances, EstimateError, smallest_error
 from nabladp.mechanisms.distribution_estimate.estimate import Distribution
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
 from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Settings, check_notion

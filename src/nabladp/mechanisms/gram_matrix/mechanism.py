@@ -12,8 +12,7 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.calibration import Calibration, calibrate, moved
-from nabladp.mechanisms.gram_matrix.columns import ENCODE, Encoding, SignedColumns
-from nabladp.mechanisms.gram_matrix.kernel import Disagreements
+from nabladp.mechanisms.gram_matrix.columns import ENCODE, Disagreements, Encoding, SignedColumns
 from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Name, Names

@@ -11,8 +11,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError, NablaDPError
-from nabladp.mechanisms.gram_matrix.columns import SignedColumns
-from nabladp.mechanisms.gram_matrix.kernel import Disagreements
+from nabladp.mechanisms.gram_matrix.columns import Disagreements, SignedColumns
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
 from nabladp.mechanisms.gram_matrix.view import MOST_TARGETS, entry_views, regression_view
 from nabladp.mechanisms.mechanism import Output, ReleaseContext

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.heavy_hitters.engine.finding import check, find
-from nabladp.mechanisms.heavy_hitters.expectation import HeavyHittersError
 from nabladp.mechanisms.heavy_hitters.loss import counting_loss, losses, shared_losses
-from nabladp.mechanisms.heavy_hitters.output import HeavyList
+from nabladp.mechanisms.heavy_hitters.output import HeavyHittersError, HeavyList
 from nabladp.mechanisms.heavy_hitters.output_distribution import exact_law
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.arrays import Integers
+from nabladp.arrays import Floats, Integers
 from nabladp.displayed import drawn
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import Found
-from nabladp.mechanisms.heavy_hitters.expectation import certificate
-from nabladp.mechanisms.heavy_hitters.intervals import after_passing
+from nabladp.mechanisms.heavy_hitters.planning.certificate import gaussian_tails
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.view import combination_labels, count_combinations, heavy_views
-from nabladp.mechanisms.mechanism import Output, ReleaseContext
+from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
 from nabladp.noise import half_width
+from nabladp.noise.parameters import confidence
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
 from nabladp.views.view import View
@@ -29,6 +30,126 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nabladp.tables import Counts
+
+
+# ---- intervals for counts that passed a threshold --------------------------------------------------------------------
+
+_SEEN = 30  # scales below a threshold from which on tails are computed
+
+
+def after_passing(shown: Integers, threshold: int, scale: float, n: int, level: float) -> tuple[Integers, Integers]:
+    """Bounds of f, 0 ≤ f ≤ n, from shown = f + Z > threshold, Z discrete Gaussian: right with probability ≥ ``level``
+    given that it passed.
+
+    Given that, the chance of a value as large as the one shown grows with f: f is too small where that chance is below
+    half of what is allowed, and too large where that of a value as small is.
+    """
+    confidence(level)
+    values, places = np.unique(shown, return_inverse=True)
+    allowed = (1 - level) / 2
+
+    def chance(f: Integers, start: Integers) -> Floats:
+        """Pr[f + Z ≥ start | f + Z > threshold]."""
+        scales = np.array([scale])
+        among = gaussian_tails((threshold + 1 - f)[None, :].astype(np.float64), scales)[0]
+        return np.asarray(gaussian_tails((start - f)[None, :].astype(np.float64), scales)[0] / among)
+
+    least = min(n, max(0, threshold + 1 - int(_SEEN * scale)))
+    low = _first(lambda f: chance(f, values) > allowed, len(values), least, n)
+    low[low == least] = 0  # and all below: their tails are too thin to tell apart
+    high = _first(lambda f: 1 - chance(f, values + 1) < allowed, len(values), least, n) - 1
+    return low[places], np.maximum(high, low)[places]
+
+
+def _first(holds: Callable[[Integers], NDArray[np.bool_]], many: int, least: int, n: int) -> Integers:
+    """For each, the first f in least … n from which on it holds, n + 1 if none does, by bisection."""
+    low, high = np.full(many, least, np.int64), np.full(many, n + 1, np.int64)
+    while np.any(low < high):
+        middle = (low + high) // 2
+        here = holds(middle)
+        open_ = low < high
+        high = np.where(open_ & here, middle, high)
+        low = np.where(open_ & ~here, middle + 1, low)
+    return low
+
+
+# ---- what to expect before anything is spent -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HeavyHittersError(ExpectedError):
+    """``settings`` hold the certificate; they are None where the number of rows is not known."""
+
+    settings: Settings | None
+    attributes: int
+    n: int
+    person: int | None  # the count that noise on every possible combination could certify at this budget per person
+
+    @classmethod
+    def of(cls, settings: Settings | None, sizes: tuple[int, ...], n: int, budget: float) -> HeavyHittersError:
+        if settings is None:
+            return cls(None, len(sizes), n, None)
+        strings = math.fsum(math.log(size) for size in sizes)
+        person = _per_person(settings, strings, budget)
+        if sum(node.thresholded for node in settings.tree.nodes) == 1:  # costs a person what it costs an attribute
+            person = min(person, settings.certified)
+        return cls(settings, len(sizes), n, person)
+
+    def values_written(self) -> int:
+        return 0 if self.settings is None else math.ceil(min(self.settings.expected_list, 1e6)) * (self.attributes + 4)
+
+    @property
+    def promised(self) -> bool:
+        """Whether a combination that all rows share would be found for certain."""
+        return self.settings is not None and self.settings.certified <= self.n
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"n": self.n, "attributes": self.attributes}
+        if self.settings is not None:
+            body |= {"certificate": certificate(self.settings, self.n), "per_person_certified": self.person}
+        return body | {"summary": self._summary()}
+
+    def _summary(self) -> dict[str, Any]:
+        settings = self.settings
+        if settings is None or not self.promised:
+            unknown = "until the number of rows is known (rows = … under [table])"
+            why = unknown if settings is None else "with so few rows at this budget"
+            return {"attributes": self.attributes, "promised": f"nothing {why}"}
+        return {
+            "attributes": self.attributes,
+            "every combination shared by at least … rows is found": settings.certified,
+            "… as a share of the rows": settings.certified / self.n,
+            "… and its count is within ±": settings.count_error,
+            "… all this with probability at least": 1 - settings.failure,
+            "… at the same budget per person, rows": self.person,
+            "lists of the tree, expected length at most": math.ceil(settings.expected_list),
+            "levels of the tree": len(settings.levels),
+            "memory in MB, at most": math.ceil(settings.memory / 2**20),
+        }
+
+
+def certificate(settings: Settings, n: int) -> dict[str, Any]:
+    """What is promised for any data of n rows, in plain numbers."""
+    return {
+        "certified": settings.certified if settings.certified <= n else None,
+        "count_error": settings.count_error,
+        "unlisted_below": settings.unlisted,
+        "failure": settings.failure,
+        "expected_list": settings.expected_list,
+    }
+
+
+def _per_person(settings: Settings, log_strings: float, budget: float) -> int:
+    """With the whole budget for one histogram: no empty cell above t, no cell of 2t rows below it, t by a union bound.
+
+    Laplace noise of scale 2/ε, or Gaussian of scale 1/√ρ: one person moves two cells.
+    """
+    reach = log_strings + math.log(2 / settings.failure)
+    noise = 2 / budget * reach if settings.notion == "pure" else math.sqrt(2 * reach / budget)
+    return math.ceil(2 * noise)
+
+
+# ---- the output ------------------------------------------------------------------------------------------------------
 
 LEVEL = 0.95
 

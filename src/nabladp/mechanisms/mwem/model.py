@@ -16,7 +16,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
-from nabladp.mechanisms.mwem.updates import gibbs
+from nabladp.mechanisms.mwem.setup import gibbs
 from nabladp.mechanisms.query_views import QueryRun, QueryViews, Shares, compare_queries, query_runs, shares_of
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema

@@ -1,7 +1,7 @@
 """Projection: noisy answers to many queries, moved to the nearest answers that some table could give."""
 
 from nabladp.mechanisms.projection.answers import Answer, HullNote, ProjectedAnswers
-from nabladp.mechanisms.projection.error import Bound, ProjectionError
+from nabladp.mechanisms.projection.calibration import Bound, ProjectionError
 from nabladp.mechanisms.projection.mechanism import Projection
 
 __all__ = ["Answer", "Bound", "HullNote", "ProjectedAnswers", "Projection", "ProjectionError"]

@@ -18,8 +18,7 @@ from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, WorkloadKind
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
 from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
-from nabladp.mechanisms.projection.calibration import Calibration, calibrate
-from nabladp.mechanisms.projection.error import ProjectionError, expected_error
+from nabladp.mechanisms.projection.calibration import Calibration, ProjectionError, calibrate, expected_error
 from nabladp.mechanisms.projection.relaxation import HULLS, Pieces, pieces_of, project
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee

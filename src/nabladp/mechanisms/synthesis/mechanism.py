@@ -13,16 +13,18 @@ from nabladp.mechanisms.kinds import SUPPORTED_BY, BudgetKind, Choice, Name, Nam
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
 from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.synthesis.accounts import Limits
-from nabladp.mechanisms.synthesis.checks import (
+from nabladp.mechanisms.synthesis.choosing import (
     BACK_ENDS,
     MOST_ROUNDS,
+    STRATEGIES,
     DeclaredZeros,
+    Facts,
     SetBudgets,
     WantedMarginals,
     WantedWeights,
     check_back_end,
+    choose,
 )
-from nabladp.mechanisms.synthesis.choosing import STRATEGIES, Facts, choose
 from nabladp.mechanisms.synthesis.choosing import Choice as Chosen
 from nabladp.mechanisms.synthesis.design import Design
 from nabladp.mechanisms.synthesis.expectation import SynthesisError, expect
@@ -30,7 +32,7 @@ from nabladp.mechanisms.synthesis.inference import Zeros, model_bytes
 from nabladp.mechanisms.synthesis.output import MOST_ROWS as MOST_TABLE_ROWS
 from nabladp.mechanisms.synthesis.output import SyntheticModel
 from nabladp.mechanisms.synthesis.rounds import Course, State, Truth
-from nabladp.mechanisms.synthesis.workload import Wanted, wanted
+from nabladp.mechanisms.synthesis.workload import Wanted, forbidden, wanted
 from nabladp.noise import NoiseSource
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Guarantee
@@ -40,8 +42,55 @@ from nabladp.privacy.values import CDP, BudgetValue
 from nabladp.schema import Schema
 
 if TYPE_CHECKING:
-    from nabladp.mechanisms.synthesis.estimator import Synthesizer
+    import pyarrow as pa
+
+    from nabladp.mechanisms.synthesis.output import SyntheticModel
+    from nabladp.noise import NoiseSource
     from nabladp.tables import Counts
+
+
+# ---- synthesis in the manner of SDV and scikit-learn -----------------------------------------------------------------
+
+
+class Synthesizer:
+    """``fit`` releases ``mechanism`` through ``session``; ``sample`` then draws as many tables as wanted, at no cost.
+
+    Every call of ``fit`` reserves the mechanism's whole cost in the session's ledger before it reads a row, and is
+    refused when that does not fit the budget. After fitting: ``release_`` and ``model_`` (its output).
+    """
+
+    def __init__(self, mechanism: Any, session: Any) -> None:
+        self.mechanism = mechanism
+        self.session = session
+        self._release: Any = None
+
+    def fit(self, table: Any = None) -> Synthesizer:
+        """Without a table from the session's own; with one (a data frame, an Arrow table) through the same ledger."""
+        session = self.session if table is None else self.session.with_table(table)
+        self._release = session.release(self.mechanism)
+        return self
+
+    @property
+    def release_(self) -> Any:
+        if self._release is None:
+            raise MechanismError("Nothing was fitted yet.", fix="Call fit() first; it releases through the session.")
+        return self._release
+
+    @property
+    def model_(self) -> SyntheticModel:
+        model: SyntheticModel = self.release_.output
+        return model
+
+    def sample(self, rows: int | None = None, noise: NoiseSource | None = None) -> pa.Table:
+        """A table of so many rows (default: as many as the fitted table had)."""
+        return self.model_.sample(self.model_.n if rows is None else rows, noise)
+
+    def save(self, path: Any) -> None:
+        """The fitted model as a file; ``SyntheticModel.load`` reads it."""
+        self.model_.save(path)
+
+
+# ---- the mechanism ---------------------------------------------------------------------------------------------------
 
 MOST_ROWS = 1 << 40  # distances on the grid stay whole numbers of 63 bits
 MOST_DRAWN = 10_000_000  # rows of a table that nobody asked to be larger
@@ -184,8 +233,6 @@ class Synthesis(Mechanism):
     def _zeros(self, schema: Schema, asked: Wanted) -> tuple[Zeros, ...]:
         if not self.zeros:
             return ()
-        from nabladp.mechanisms.synthesis.zeros import forbidden
-
         return forbidden(schema, asked.columns, self.zeros)
 
     def _check_model(self, asked: Wanted, zeros: Sequence[Zeros]) -> None:
@@ -262,8 +309,6 @@ class Synthesis(Mechanism):
 
     def estimator(self, session: Any) -> Synthesizer:
         """An object with ``fit(table)`` and ``sample(rows)``; its ``fit`` releases this through the session."""
-        from nabladp.mechanisms.synthesis.estimator import Synthesizer
-
         return Synthesizer(self, session)
 
     # ---- for audits -----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,10 @@ from nabladp.checks import as_path, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
 from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
-from nabladp.mechanisms.synthesis.answer import Answer
-from nabladp.mechanisms.synthesis.derived import Function, expected, functions, settled
 from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.view import (
+    Answer,
     answer_view,
     compare_answers,
     compare_drawn,
@@ -43,6 +42,78 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nabladp.tables import Counts
+
+
+# ---- derived columns of synthetic rows -------------------------------------------------------------------------------
+# In the model a derived column is one noisy column among others. Where it was measured together with all of its
+# sources, the model also tells its likeliest value for each of theirs; drawn rows get that one. All of this reads the
+# released model only.
+
+Codes = Mapping[str, NDArray[Any]]
+MOST_CELLS = 1 << 20  # of a column with its sources: beyond, it stays as the model draws it
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """The likeliest code of a derived column for every cell of its sources."""
+
+    sources: Names
+    sizes: tuple[int, ...]
+    values: NDArray[Any]
+
+    def __call__(self, codes: Codes) -> NDArray[Any]:
+        place = np.zeros(len(codes[self.sources[0]]), np.int64)
+        for name, size in zip(self.sources, self.sizes, strict=True):
+            place = place * size + codes[name]
+        return self.values[place]
+
+
+def functions(schema: Schema, model: Model, measured: Iterable[Names]) -> dict[str, Function]:
+    """One for each derived column of the model that was measured with all of its sources."""
+    tied = [frozenset(names) for names in measured]
+    found = {}
+    for name, sources in schema.derived.items():
+        together = (*sources, name)
+        if any(held.issuperset(together) for held in tied) and schema.cells(together) <= MOST_CELLS:
+            likeliest = model.marginal(together).reshape(-1, schema[name].size).argmax(axis=1)
+            found[name] = Function(sources, schema.sizes(sources), likeliest.astype(np.uint32))
+    return found
+
+
+def settled(codes: Codes, known: Mapping[str, Function], model: Model) -> dict[str, NDArray[Any]]:
+    """Drawn rows with every such column recomputed, but where that would make a combination declared impossible."""
+    found = dict(codes)
+    for name, function in known.items():
+        drawn, value = found[name], function(found).astype(found[name].dtype)
+        for zero in model.zeros:
+            if name in zero.attributes:
+                rows = found | {name: value}
+                value = np.where(zero.forbidden[tuple(rows[own] for own in zero.attributes)], drawn, value)
+        found[name] = value
+    return found
+
+
+def expected(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
+    """What a marginal of drawn rows comes out as: the model's, with such columns following from their sources."""
+    return _followed(model, known, names, plain) if set(known) & set(names) else plain
+
+
+def _followed(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
+    follow = {name: known[name] for name in names if name in known}
+    kept = [name for name in names if name not in follow]
+    base = tuple(dict.fromkeys([*kept, *(source for function in follow.values() for source in function.sources)]))
+    if math.prod(model.sizes[name] for name in base) > MOST_CELLS:
+        return plain
+    table = model.marginal(base)
+    codes = dict(zip(base, np.indices(table.shape).reshape(len(base), -1), strict=True))
+    codes |= {name: function(codes) for name, function in follow.items()}
+    places = np.ravel_multi_index([codes[name] for name in names], plain.shape)
+    followed: Floats = np.zeros(plain.size)
+    np.add.at(followed, places, table.ravel())
+    return followed.reshape(plain.shape)
+
+
+# ---- the output ------------------------------------------------------------------------------------------------------
 
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table

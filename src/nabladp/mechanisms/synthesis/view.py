@@ -1,19 +1,22 @@
-"""A synthetic table, as views and beside the truth: answers with their predicted errors, measurements, drawn rows."""
+"""The answers of a synthesis: one marginal of the workload each, with intervals; how the output is shown and compared
+with the truth.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.synthesis.answer import Answer
+from nabladp.mechanisms.cells import told_cells
 from nabladp.mechanisms.synthesis.rounds import Noisy
+from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema
 from nabladp.tables import CodedTable, alike
 from nabladp.views.compared import Compared
@@ -29,6 +32,49 @@ from nabladp.views.view import (
     round_digits,
     value_column,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# ---- answers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One marginal of the workload: counts from model and measurements together.
+
+    ``error`` is the predicted total variation distance from the truth, ``drawn`` that of the drawn table's marginal.
+    """
+
+    attributes: Names
+    counts: Floats
+    deviation: Floats  # of each count, what the model gets wrong included
+    error: float
+    drawn: float
+
+    def interval(self, level: float = LEVEL) -> tuple[Floats, Floats]:
+        """About where the true counts are: ``level`` is approximate, as what the model misses is estimated."""
+        reach = NormalDist().inv_cdf((1 + level) / 2) * self.deviation
+        return np.maximum(self.counts - reach, 0.0), self.counts + reach
+
+    def to_arrow(self, schema: Schema) -> pa.Table:
+        """One row a cell."""
+        import pyarrow as pa
+
+        low, high = self.interval()
+        return pa.table(
+            {
+                **told_cells(schema, self.attributes),
+                "count": pa.array(self.counts.ravel()),
+                "low": pa.array(low.ravel()),
+                "high": pa.array(high.ravel()),
+                "predicted_error": pa.array(np.full(self.counts.size, self.error)),
+                "predicted_error_drawn": pa.array(np.full(self.counts.size, self.drawn)),
+            }
+        )
+
+
+# ---- views for the report and the comparison -------------------------------------------------------------------------
 
 MOST_COMPARED = 40  # marginals of the drawn rows beside the truth: those where they are worst
 _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)

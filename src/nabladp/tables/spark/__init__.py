@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nabladp.tables.spark.frame import SparkFrame, is_spark
-from nabladp.tables.spark.reading import check_spark, read_spark
+from nabladp.tables.spark.reading import SparkFrame, check_spark, is_spark, read_spark
 
 __all__ = ["SparkFrame", "check_spark", "is_spark", "read_spark"]

@@ -20,9 +20,9 @@ from nabladp.tables.duck import Batches
 from nabladp.tables.encode import Encoder, Finding, code_type
 from nabladp.tables.kernels import Kernel, integer_result
 from nabladp.tables.spark import tasks
-from nabladp.tables.spark.frame import SparkFrame
 from nabladp.tables.spark.jobs import Share, Stopped, act
-from nabladp.tables.spark.shipping import Shipping, error_of
+from nabladp.tables.spark.reading import SparkFrame
+from nabladp.tables.spark.tasks import Shipping, error_of
 from nabladp.tables.table import Table
 
 if TYPE_CHECKING:

@@ -47,8 +47,8 @@ from nabladp.mechanisms.heavy_hitters.planning.search import MEMORY
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.noise import NoiseSource
+from nabladp.noise.laws import WIDEST
 from nabladp.noise.parameters import noise_scale
-from nabladp.noise.tails import WIDEST
 from nabladp.tables import Counts
 
 # ---- limits: what a run may need at most, and what is refused before any row is read ---------------------------------

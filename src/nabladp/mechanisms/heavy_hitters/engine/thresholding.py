@@ -30,7 +30,7 @@ from nabladp.arrays import Integers
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.noise import NoiseSource
 from nabladp.noise.draws import Draws
-from nabladp.noise.tails import NoiseWords, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
+from nabladp.noise.laws import NoiseWords, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
 
 Codes = NDArray[Any]
 """Numbers of candidates: int64, or Python integers where a node has more than 2⁶² candidates."""

@@ -116,8 +116,6 @@ def _padded(rows: list[list[int]]) -> Integers:
     return np.array([[*row, *[-1] * (longest - len(row))] for row in rows], dtype=np.int64)
 
 
-# ---- the certificate -------------------------------------------------------------------------------------------------
-
 # ---- tails of the integer noises, never too small --------------------------------------------------------------------
 
 _SLACK = 1e-11  # relative: the sums below are right to about 1e-13

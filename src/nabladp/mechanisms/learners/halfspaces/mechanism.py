@@ -14,31 +14,29 @@ from nabladp.mechanisms.gram_matrix.columns import ENCODE, Encoding
 from nabladp.mechanisms.kinds import MOST_MEGABYTES, BudgetKind, Budgets, Choice, Flag, Number, Share, Whole
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.halfspaces.average import Average
-from nabladp.mechanisms.learners.halfspaces.checks import (
+from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
+from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, integer_weights
+from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn, Robust
+from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
+from nabladp.mechanisms.learners.halfspaces.gram import GramFit
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel, HoldoutPlan, RightAnswers
+from nabladp.mechanisms.learners.halfspaces.response import Response
+from nabladp.mechanisms.learners.halfspaces.selection import Pick
+from nabladp.mechanisms.learners.halfspaces.task import (
     EPSILON,
     MARGIN,
     METHODS,
     MOST_RESOLUTION,
     MOST_STEPS,
     Hypotheses,
+    Method,
+    Task,
     check,
     rounding,
     share,
 )
-from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, integer_weights
-from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn
-from nabladp.mechanisms.learners.halfspaces.expectation import HalfspaceError
-from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
-from nabladp.mechanisms.learners.halfspaces.gram import GramFit
-from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers
-from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
-from nabladp.mechanisms.learners.halfspaces.response import Response
-from nabladp.mechanisms.learners.halfspaces.robust import Robust
-from nabladp.mechanisms.learners.halfspaces.selection import Pick
-from nabladp.mechanisms.learners.halfspaces.task import Method, Task
 from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner
-from nabladp.mechanisms.mechanism import Law, check_asked
+from nabladp.mechanisms.mechanism import ExpectedError, Law, check_asked
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -50,6 +48,44 @@ from nabladp.schema import Schema
 if TYPE_CHECKING:
     from nabladp.mechanisms.learners.estimator import Estimator
     from nabladp.tables import Counts
+
+
+# ---- what to expect before anything is spent -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HalfspaceError(ExpectedError):
+    """``figures`` are the method's own, by plain words."""
+
+    method: str
+    n: int
+    columns: int
+    figures: Mapping[str, Any]
+    held_out: int = 0
+    held_out_scale: float | None = None
+
+    def values_written(self) -> int:
+        return self.columns
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"method": self.method, "n": self.n, "columns": self.columns, **self._holdout()}
+        return body | {"summary": {"method": self.method, **self.figures, **self._told()}}
+
+    def _holdout(self) -> dict[str, Any]:
+        if self.held_out_scale is None:
+            return {}
+        return {"held_out": self.held_out, "held_out_scale": self.held_out_scale}
+
+    def _told(self) -> dict[str, Any]:
+        if self.held_out_scale is None or not self.held_out:
+            return {}
+        return {
+            "rows held out": self.held_out,
+            "noise in the accuracy on them": self.held_out_scale / self.held_out,
+        }
+
+
+# ---- the mechanism ---------------------------------------------------------------------------------------------------
 
 GRADIENT_STEPS = 30
 HOLDOUT_PART = 20  # where nobody says what a holdout may cost: this part of the smallest budget
@@ -87,18 +123,18 @@ class HalfspaceLearner(Learner):
     budgets: Mapping[str, BudgetValue] = field(
         default_factory=dict, metadata=parameter(Budgets("gaussian"), "Attributes with a budget other than `budget`.")
     )
-    label_epsilon: float | None = field(
-        default=None, metadata=parameter(EPSILON, "The budget of the label, in short.")
-    )
+    label_epsilon: float | None = field(default=None, metadata=parameter(EPSILON, "The budget of the label, in short."))
     feature_epsilon: float | None = field(
         default=None, metadata=parameter(EPSILON, "The budget of every feature, in short.")
     )
     encode: Mapping[str, Encoding] = field(default_factory=dict, metadata=ENCODE)
     gamma: float | None = field(
-        default=None, metadata=parameter(MARGIN, "The margin of the best halfspace, with which the learned one is compared.")
+        default=None,
+        metadata=parameter(MARGIN, "The margin of the best halfspace, with which the learned one is compared."),
     )
     gamma_prime: float | None = field(
-        default=None, metadata=parameter(MARGIN, "The smaller margin at which the error of the learned halfspace is bounded.")
+        default=None,
+        metadata=parameter(MARGIN, "The smaller margin at which the error of the learned halfspace is bounded."),
     )
     label_treatment: str | None = field(
         default=None,
@@ -279,7 +315,7 @@ class HalfspaceLearner(Learner):
     def estimator(self, session: Any) -> Estimator:
         """The scikit-learn classifier whose ``fit`` releases this through the session."""
         as_estimator(self, session)  # says what to install where scikit-learn is missing
-        from nabladp.mechanisms.learners.halfspaces.estimator import HalfspaceEstimator
+        from nabladp.mechanisms.learners.estimator import HalfspaceEstimator
 
         return HalfspaceEstimator(self, session)
 

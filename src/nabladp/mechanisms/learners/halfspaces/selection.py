@@ -28,8 +28,8 @@ from nabladp.mechanisms.learners.halfspaces.response import Response, unbiased_s
 from nabladp.mechanisms.learners.halfspaces.task import Task, curve
 from nabladp.noise import NoiseSource
 from nabladp.noise.draws import Bounds, Uniform, exp_bounds
+from nabladp.noise.laws import NoiseWords
 from nabladp.noise.parameters import selection_scale
-from nabladp.noise.tails import NoiseWords
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.tables import Kernel

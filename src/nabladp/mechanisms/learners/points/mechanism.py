@@ -13,8 +13,7 @@ from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Settings, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Share
 from nabladp.mechanisms.learners import as_estimator
-from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner
-from nabladp.mechanisms.learners.person import least_units, person_rows
+from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner, least_units, person_rows
 from nabladp.mechanisms.learners.points.model import PointModel
 from nabladp.mechanisms.learners.points.promise import PointError, Promise, best_promise
 from nabladp.mechanisms.mechanism import Law, check_asked

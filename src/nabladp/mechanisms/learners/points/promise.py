@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.distribution_estimate.chances import Chances
+from nabladp.mechanisms.distribution_estimate.errors import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
-from nabladp.mechanisms.learners.person import PERSON_LABEL
+from nabladp.mechanisms.learners.learner import PERSON_LABEL
 from nabladp.mechanisms.mechanism import ExpectedError
 
 _FALSE_SHARES = (0.5, 0.3, 0.1, 0.03, 0.01)  # of the failure probability, for accepting a point that is in no row

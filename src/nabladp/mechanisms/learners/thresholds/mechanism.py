@@ -18,8 +18,7 @@ from nabladp.mechanisms.heavy_hitters.mechanism import lists_cost
 from nabladp.mechanisms.heavy_hitters.settings import NOTION, Notion, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Share
 from nabladp.mechanisms.learners import as_estimator
-from nabladp.mechanisms.learners.learner import LABEL, Learner
-from nabladp.mechanisms.learners.person import PERSON_LABEL, least_units, person_rows
+from nabladp.mechanisms.learners.learner import LABEL, PERSON_LABEL, Learner, least_units, person_rows
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, DesignKind
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel

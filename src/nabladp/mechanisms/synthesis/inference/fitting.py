@@ -108,8 +108,6 @@ def _potentials(found: Any, tree: JunctionTree) -> list[tuple[Names, Floats]]:
     ]
 
 
-# ---- the fit ---------------------------------------------------------------------------------------------------------
-
 # ---- minimising: limited-memory BFGS ---------------------------------------------------------------------------------
 
 Value = Callable[[Floats], tuple[float, Floats]]
