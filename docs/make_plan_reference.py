@@ -19,7 +19,7 @@ from nabladp.schema import Attribute
 from nabladp.schema.rules import KINDS
 from nabladp.tables.spark import reading
 from nabladp.workloads import LinearQuery
-from nabladp.workloads.plan import FAMILIES
+from nabladp.workloads.linear import FAMILIES
 
 TARGET = Path(__file__).with_name("plan-reference.md")
 HEAD = """\
