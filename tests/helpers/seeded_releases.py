@@ -1,8 +1,8 @@
 """``python tests/helpers/seeded_releases.py ROOT [OTHER_ROOT]``: are the seeded outputs of two versions the same?
 
-For every instance of every mechanism in ROOT/tests/mechanisms: digests of the parameters, the guarantee, the expected
-error and the output under a fixed seed. With one root they are printed as JSON; with two, the differences are, and the
-exit code says whether there are any.
+For every instance of every mechanism in ROOT/tests/mechanisms: digests of the parameters, the guarantee, the figures of
+the expected error (not the words of its summary) and the output under a fixed seed. With one root they are printed as
+JSON; with two, the differences are, and the exit code says whether there are any.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def digests(root: Path) -> dict[str, str]:
 
 
 def _plain(error: Any) -> Any:
-    return [_plain(part) for part in error] if isinstance(error, tuple) else error.to_json()
+    if isinstance(error, tuple):
+        return [_plain(part) for part in error]
+    summary = error.to_json().get("summary", {})
+    figures = {name: value for name, value in error.to_json().items() if name != "summary"}
+    return figures | {"summary": [value for value in summary.values() if not isinstance(value, str)]}
 
 
 def _digest(value: Any) -> str:
