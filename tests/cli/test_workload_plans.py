@@ -39,7 +39,8 @@ rows = 40
 
 def test_both_mechanisms_from_cost_to_files(desk: Any) -> None:
     desk.plan(text=PLAN)
-    cost = desk.priced("Expected error of answers", "Expected error of model", "rounds", "at the same budget per person")
+    heads = ("Expected error of answers", "Expected error of model", "rounds", "at the same budget per person")
+    cost = desk.priced(*heads)
     assert cost["expected_error"]["model"]["rounds"] == 3
     assert (
         cost["expected_error"]["answers"]["per_attribute"]["scale"]
