@@ -146,6 +146,7 @@ KIND = "nabladp release"
 RECORD, VALUES = "release.json", "values.parquet"
 TABLE = re.compile(r"[a-z]+\.parquet")  # the values, and what else an output offers
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+MOST_TABLE = 1 << 35  # bytes of a published table
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 DIGESTS = "digests.txt"  # digest, ledger entry and place of every record of a published folder
 
@@ -345,6 +346,8 @@ def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
         if path.exists():
             if not path.is_file():  # a pipe would never end
                 raise ReleaseError(f"{name} is not a regular file.", fix="Fetch it again.")
+            if path.stat().st_size > MOST_TABLE:
+                raise ReleaseError(f"{name} is too large: the limit is {MOST_TABLE:,} bytes.", fix="Fetch it again.")
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != expected:
                     raise ReleaseError(f"{name} is not the file that {RECORD} names.", fix="Fetch both again.")
