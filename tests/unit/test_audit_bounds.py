@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from nabladp.audit.verdict import (
+from nabladp.audit.scores import (
     at_least,
     at_most,
     best_bet,
