@@ -99,12 +99,12 @@ def test_numbers_are_taken_as_they_are_or_refused() -> None:
         ("x", "A selection scale", parameters.selection_scale),
         (2, "The probability to keep a code", lambda value: parameters.keep_probability(value, 2)),
         (-1, "A size must be at least 0 and at most", parameters.shape),
-        ((1 << 48) + 1, "A size must be at least 0 and at most", parameters.shape),
+        ((1 << 28) + 1, "A size must be at least 0 and at most", parameters.shape),
     ):
         with pytest.raises(MechanismError) as error:
             read(value)
         assert str(error.value).startswith(told)
-    assert parameters.shape(1 << 48) == (1 << 48,)
+    assert parameters.shape(1 << 28) == (1 << 28,)
     with pytest.raises(MechanismError, match=r"at least 3\."):
         parameters.whole_number(2, "A number", 3)
 

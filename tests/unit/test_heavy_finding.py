@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.noise import NoiseSource
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable, open_table
+from nabladp.tables import CodedTable, Counts, open_table
 
 SILENT = 0.02  # a noise scale at which no noise but 0 will ever be seen
 
@@ -417,8 +418,12 @@ def test_one_row_is_found_or_refused() -> None:
 
 @pytest.mark.parametrize("notion", ["pure", "cdp"])
 def test_a_table_without_rows_has_only_false_strings(notion: str) -> None:
-    class Empty:
-        n, schema = 0, schema_of((3, 4))
+    class Empty(Counts):
+        n = 0
+        schema = schema_of((3, 4))
+
+        def fold(self, kernel: Any, progress: Any = None) -> Any:
+            raise AssertionError("there is nothing to read")
 
     settings = settings_of(notion, Tree.build((3, 4), 1, 2, 1), 1, 1, 4.0)
     lengths = [len(find(Empty(), ["a0", "a1"], settings, NoiseSource.seeded(i)).counts) for i in range(50)]

@@ -132,7 +132,7 @@ def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Inte
         checked = integer_array(weights, "Weights")
         valid = checked.ndim == 1 and checked.size > 0 and int(checked.min()) >= 0 and bool(checked.any())
     else:
-        checked = list(members(weights, "Weights", "Give a list of whole numbers."))
+        checked = list(members(weights, "Weights", "Give a list of whole numbers.", error=MechanismError))
         whole = (isinstance(w, (int, np.integer)) and not isinstance(w, bool) for w in checked)
         valid = all(whole) and any(checked) and min(checked) >= 0
     if not valid:
