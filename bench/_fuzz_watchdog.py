@@ -117,7 +117,7 @@ def _stopped(worker: Worker, tally: Tally) -> Job | None:
     fault, job = worker.fault(), worker.job
     if fault is None or job is None:
         return None
-    number = int(worker.progress[1]) if worker.progress[0] else job.first
+    number = max(int(worker.progress[1]), job.first) if worker.progress[0] else job.first
     detail = f"the worker ended with {worker.process.exitcode}" if fault == "foreign" else "stopped"
     tally.add(Finding(fault, job.kind, number, detail))
     tried = number - job.first + 1

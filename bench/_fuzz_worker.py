@@ -139,17 +139,18 @@ def work(pipe: Connection, progress: Any, kinds: Callable[[], dict[str, Kind]], 
         if job.kind not in scenes:
             place.mkdir(exist_ok=True)
             scenes[job.kind] = kind.prepare(place)
-            _warm_up(kind, scenes[job.kind], heard)
+            _warm_up(kind, scenes[job.kind], heard, progress)
         for found in _worked(kind, scenes[job.kind], job, progress, seed, heard):
             pipe.send(found)
         progress[0] = 0.0
         pipe.send(_leaking_files(kind, place, job))
 
 
-def _warm_up(kind: Kind, scene: Any, heard: Heard) -> None:
+def _warm_up(kind: Kind, scene: Any, heard: Heard, progress: Any) -> None:
     """Libraries load and loops compile before time and memory are watched."""
     with heard.listening():
         kind.warm(scene)
+        progress[2], progress[1], progress[0] = time.process_time(), -1, time.monotonic()  # none of these may hang
         for number in range(-3, 0):
             list(try_input(kind, scene, number, 0, heard))
 

@@ -207,6 +207,10 @@ def test_no_path_makes_a_reader_wait(tmp_path: Path, load: Callable[[Any], Any])
         refused(lambda path=path: load(path))  # type: ignore[misc]
 
 
+def test_a_query_with_a_zero_byte_is_refused() -> None:
+    refused(lambda: open_table("select age, sick from read_csv('\0')", SCHEMA))
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".json", ".csv.gz"])
 def test_a_table_is_not_read_from_a_pipe(tmp_path: Path, suffix: str) -> None:
     pipe = tmp_path / f"people{suffix}"
