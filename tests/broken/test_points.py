@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
+from nabladp.mechanisms import Auditable
 from nabladp.mechanisms.heavy_hitters.settings import Level, Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.mechanisms.learners.points import PointLearner
@@ -69,11 +70,14 @@ def test_thirty_percent_less_noise(learner: PointLearner) -> None:
     assert refuted(replace(learner, settings=quieter), guarantee=claim)
 
 
-class Looks:
+class Looks(Auditable):
     """A learner that counts its point once more, with noise, and does not say so."""
 
     def __init__(self, learner: PointLearner) -> None:
         self.learner = learner
+
+    def guarantee(self, schema: Any, n: int) -> Any:
+        raise AssertionError("the claim is handed in")
 
     def distribution(self, counts: Any) -> Law:
         law = self.learner.distribution(counts)

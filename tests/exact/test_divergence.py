@@ -14,7 +14,7 @@ import pytest
 from nabladp.audit import AuditRow, ExactAudit, exact, exact_audit
 from nabladp.audit.exact import Divergences, _orders, divergence_curve
 from nabladp.errors import AuditError, MechanismError
-from nabladp.mechanisms import Branch, Law
+from nabladp.mechanisms import Auditable, Branch, Law
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import gaussian_log_pmf
 from nabladp.privacy import Guarantee, Pure, Rho
@@ -261,7 +261,7 @@ def test_a_branch_must_lead_somewhere(which: list[Any]) -> None:
 
 
 @dataclass(frozen=True)
-class AskThenTell:
+class AskThenTell(Auditable):
     """Tells by randomized response whether anyone has the first bit, then, as the answer was, one of two other bits.
 
     With ``slip``, the second question is answered truthfully after a yes: only the law that follows is wrong.

@@ -12,6 +12,7 @@ import pytest
 
 from nabladp.audit import exact_audit
 from nabladp.errors import AuditError
+from nabladp.mechanisms import Auditable
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.learners.halfspaces import gradient as steps
 from nabladp.mechanisms.learners.halfspaces.exact import Robust
@@ -199,7 +200,7 @@ def test_a_row_is_rounded_to_the_grid_within_what_is_allowed_for() -> None:
         assert (np.abs(found * signs - exact) <= 0.5 + 1e-6).all()
 
 
-class Chosen:
+class Chosen(Auditable):
     """The pick of method="robust" among candidates that are given, as a mechanism."""
 
     def __init__(self, learner: HalfspaceLearner, schema: Schema) -> None:

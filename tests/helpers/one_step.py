@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.mechanisms import Law
+from nabladp.mechanisms import Auditable, Law
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent
 from nabladp.mechanisms.learners.halfspaces.descent import WEIGHT_GRID, Descent, HingeSums, Vectors
 from nabladp.mechanisms.learners.halfspaces.gram import Whitening, longest_step
@@ -32,7 +32,7 @@ def scaled(learner: HalfspaceLearner, schema: Schema, sizes: Sequence[int], shri
 
 
 @dataclass
-class OneStep:
+class OneStep(Auditable):
     learner: HalfspaceLearner
     schema: Schema
     whitening: Whitening

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from faults import AB, Fault, Patches, Plant, bits, black_box, scale_07
 
-from nabladp.mechanisms import Law, Mechanism
+from nabladp.mechanisms import Auditable, Law, Mechanism
 from nabladp.mechanisms.mwem import MWEM, rounds, setup
 from nabladp.mechanisms.mwem.setup import RunSetup, update_named
 from nabladp.noise import NoiseSource
@@ -63,7 +63,7 @@ def equal_rounds_once(patches: Patches) -> None:
 
 
 @dataclass(frozen=True)
-class JointPick:
+class JointPick(Auditable):
     """The pick of one round of MWEM by itself, with the claim that its price rests on (PROOF.md, bounded range).
 
     Where every score moves by e at most, the log ratio of a set of picks, disjoint in their attributes, has range 2·e
