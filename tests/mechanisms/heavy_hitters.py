@@ -55,7 +55,7 @@ def papers_constants(patches: Patches) -> None:
 
 def only_candidates_that_occur(patches: Patches) -> None:
     """Strings in no row are never listed: it saves so much time."""
-    patches.set(finding, "let_through", lambda level, rule, noise: [np.empty(0, np.int64) for _ in level])
+    patches.set(finding, "draw_survivors", lambda level, rule, noise: [np.empty(0, np.int64) for _ in level])
 
 
 def without_false_ones(patches: Patches) -> None:
