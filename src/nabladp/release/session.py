@@ -59,6 +59,7 @@ class Session:
         if ledger is None:
             raise BudgetError("A session needs a ledger.", fix='Give a file, for instance ledger="ledger.db".')
         _check_kinds(schema, budget, noise)
+        expect(new_ledger, bool, "'new_ledger'", "Write new_ledger=True to create the ledger.")
         self.schema = schema
         self.noise = noise or NoiseSource()
         check_delta(delta)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
-from nabladp.checks import as_path, read_file
+from nabladp.checks import as_path, is_whole, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
 from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
@@ -303,6 +303,8 @@ class SyntheticModel(Output):
         quality, sets = data["quality"], tuple(tuple(names) for names in data["workload"])
         weights = tuple(float(weight) for weight in data["weights"])
         sizes = [schema.cells(names) for names in sets]  # refuses unknown names
+        if not is_whole(data["n"], 1) or not is_whole(data["rows"], 0):
+            raise MechanismError("The numbers of rows make no sense.", fix="Read them from a release.")
         if not sizes or len(weights) != len(sets) or not all(0 < weight < math.inf for weight in weights):
             raise MechanismError("The weights are not those of the workload.", fix="Read them from a release.")
         return cls(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -207,7 +208,12 @@ class Transaction:
         return self._all(query.where(entries.c.kind == "failed", ends.c.seq.is_(None)))
 
     def page(self, after: int) -> list[Row]:
-        return self._all(_rows().where(entries.c.seq > after).order_by(entries.c.seq).limit(PAGE))
+        """The entries that follow this number. A damaged file may hand out the same ones without end."""
+        rows = self._all(_rows().where(entries.c.seq > after).order_by(entries.c.seq).limit(PAGE))
+        numbers = [after, *(row.seq for row in rows)]
+        if not all(isinstance(number, int) for number in numbers) or any(a >= b for a, b in pairwise(numbers)):
+            raise broken(self._database.label)
+        return rows
 
     def walk(self) -> Iterator[Row]:
         """Every entry in order, a page at a time."""
