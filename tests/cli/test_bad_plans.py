@@ -88,10 +88,10 @@ TYPOS: dict[str, tuple[Change, str, str, str]] = {
     "empty set": (('["health"]]', "[]]"), "MechanismError", "at least one", "empty"),
     "twice in a set": (('["health"]]', '["age", "age"]]'), "MechanismError", "twice", "once"),
     "set twice": (('["health"]]', '["income", "region"]]'), "MechanismError", "twice", ""),
-    "folder name": (('name = "pairs"', 'name = "../pairs"'), "PlanError", "no folder name", "letters"),
-    "hidden folder": (('name = "pairs"', 'name = "."'), "PlanError", "no folder name", "letters"),
-    "line break in a name": (('name = "pairs"', 'name = "a\\nb"'), "PlanError", "no folder name", "letters"),
-    "longest name": (('name = "pairs"', f'name = "{"x" * 300}"'), "PlanError", "no folder name", "letters"),
+    "folder name": (('name = "pairs"', 'name = "../pairs"'), "PlanError", "not a valid folder name", "letters"),
+    "hidden folder": (('name = "pairs"', 'name = "."'), "PlanError", "not a valid folder name", "letters"),
+    "line break in a name": (('name = "pairs"', 'name = "a\\nb"'), "PlanError", "not a valid folder name", "letters"),
+    "longest name": (('name = "pairs"', f'name = "{"x" * 300}"'), "PlanError", "not a valid folder name", "letters"),
     "folder of another type": (("[[release]]", "[report]\nfolder = 5\n[[release]]"), "PlanError", "'folder'", ""),
     "delta": (("[[release]]", "[report]\ndelta = 0\n[[release]]"), "BudgetError", "delta", "1e-6"),
     "delta of another type": (("[[release]]", '[report]\ndelta = "x"\n[[release]]'), "BudgetError", "delta", "1e-6"),
@@ -151,7 +151,7 @@ def test_a_plan_that_is_no_plan(desk: Any) -> None:
 
 def test_a_plan_is_no_table_to_check(desk: Any) -> None:
     answer = desk.refused("check", "plan.toml", error="SourceError")
-    assert "no table" in answer["message"] and "--schema" in answer["fix"] and "nabladp cost" in answer["fix"]
+    assert "not a table" in answer["message"] and "--schema" in answer["fix"] and "nabladp cost" in answer["fix"]
 
 
 def test_names_are_given_once(desk: Any) -> None:

@@ -49,19 +49,20 @@ def _toml(value: Any) -> str:
 def read(path: str | Path) -> str:
     where = as_path(path, "The schema")
     told = str(where)
+    named = shown(told if len(told) <= 80 else f"…{told[-79:]}")  # a path's end names the file
     try:
-        return read_file(where, f"The schema {shown(told)}").decode("utf-8")
+        return read_file(where, f"The schema {named}").decode("utf-8")
     except FileNotFoundError:
         fix = "Check the path, or draft a schema with `nabladp init`."
-        raise SourceError(f"There is no schema file {shown(told)}.", fix=fix, path=told) from None
+        raise SourceError(f"There is no schema file {named}.", fix=fix, path=told) from None
     except UnicodeDecodeError:
-        raise SchemaError(f"The schema {shown(told)} is not UTF-8 text.", fix="Save it as UTF-8.", path=told) from None
+        raise SchemaError(f"The schema {named} is not UTF-8 text.", fix="Save it as UTF-8.", path=told) from None
     except SourceError:
         raise
     except OSError as error:
         reason = error.strerror or "unreadable"
         fix = "Give the path of a readable TOML file."
-        raise SourceError(f"The schema {shown(told)} cannot be read: {reason}.", fix=fix, path=told) from None
+        raise SourceError(f"The schema {named} cannot be read: {reason}.", fix=fix, path=told) from None
 
 
 def write(path: str | Path, text: str) -> None:
