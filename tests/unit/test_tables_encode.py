@@ -136,9 +136,9 @@ def test_refusals_name_column_rule_and_fix():
     refused(AGE, [2, None], "empty values")
     refused(AGE, [9], 'unknown = "other" or "clamp"')
     refused(AGE, [2.5], "Not all are whole numbers")
-    refused(AGE_CLAMP, ["2", "CANARY-7"], "no integer and so cannot be clamped")
-    refused(AGE_CLAMP, [2.5], "no integer")
-    refused(PAY_CLAMP, ["CANARY-7"], "no number and so cannot be clamped")
+    refused(AGE_CLAMP, ["2", "CANARY-7"], "that are not integers and cannot be clamped")
+    refused(AGE_CLAMP, [2.5], "not integers")
+    refused(PAY_CLAMP, ["CANARY-7"], "that are not numbers and cannot be clamped")
     refused(Attribute("job", "categorical", values=("a",)), ["CANARY-7"], 'unknown = "other"')
     refused(Attribute("flag", "boolean"), ["CANARY-7"], 'Declare it "categorical"')
 

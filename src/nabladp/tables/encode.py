@@ -265,7 +265,7 @@ def _apply_rules(attribute: Attribute, raw: NDArray[np.int64]) -> list[Finding]:
         raw[outside] = attribute.other_code
     elif attribute.unknown == "clamp":
         if (raw == FOREIGN).any():
-            what = "integer" if attribute.kind == "integer" else "number"
+            what = "integers" if attribute.kind == "integer" else "numbers"
             fix = 'Write unknown = "other" for it in the schema, or mend them before.'
             faults.append(Finding(attribute.name, f"holds values that are not {what} and cannot be clamped", fix))
         raw[raw == BELOW] = 0
