@@ -138,6 +138,8 @@ def test_the_module_is_what_one_calls() -> None:
 def test_exact_audit_gives_up_in_time() -> None:
     tiny = Schema((Attribute("a", "boolean"), Attribute("b", "boolean")))
     with pytest.raises(AuditError, match="too long"):
+        exact_audit(NoisyMarginals(CDP(1), k=1), tiny, seconds=1e-9)
+    with pytest.raises(AuditError, match="seconds above zero"):
         exact_audit(NoisyMarginals(CDP(1), k=1), tiny, seconds=0)
 
 

@@ -247,7 +247,9 @@ def exact_audit(
     """
     check_asked(mechanism, schema, guarantee, n)
     if not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise AuditError("The time of an audit is a number of seconds.", fix="Leave it out for as long as it takes.")
+        raise AuditError(
+            "The time of an audit is a number of seconds above zero.", fix="Leave it out for as long as it takes."
+        )
     until = time.monotonic() + seconds
     claim = guarantee if guarantee is not None else mechanism.guarantee(schema, n)
     universe = Universe.of(schema)
