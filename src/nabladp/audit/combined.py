@@ -259,7 +259,7 @@ def _exactly(
         for most, n in _INSTANCES:
             try:
                 small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
-                left = until - time.monotonic()
+                left = max(1e-9, until - time.monotonic())  # with none left it "took too long"
                 found = exact_audit(
                     mechanism, small, n, derive=derive, guarantee=guarantee, seconds=left, progress=progress
                 )
