@@ -207,7 +207,7 @@ def test_no_set_of_attributes_loses_more_than_claimed(name: str, monkeypatch: py
 
 def test_real_models_are_fitted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "nabladp.mechanisms.synthesis.output_distribution.told", lambda counts, n: np.clip(counts, 0, n)
+        "nabladp.mechanisms.synthesis.output_distribution.learned_counts", lambda counts, n: np.clip(counts, 0, n)
     )
     audit = exact_audit(Synthesis(CDP(3), (("a", "b"), ("b",)), **PACKED, rounds=2, selection=0.3), bits(2), 1)
     assert audit.passed and audit.tightest.tightness > 0.4

@@ -200,8 +200,6 @@ def _family(masks: Sequence[int] | Integers, width: int) -> tuple[int, Integers]
     width = whole_number(width, "The number of attributes", 1, WIDEST)
     highest = (1 << width) - 1
     listed = checks.members(masks, "The masks", "Give a whole number for each set.")
-    if not listed:
-        raise MechanismError("There are no sets to choose from.", fix="Give at least one.")
     return width, np.array([whole_number(m, "The mask of a set", 1, highest) for m in listed], np.int64)
 
 
