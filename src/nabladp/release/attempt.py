@@ -85,7 +85,7 @@ class Watched(Counts):
 
 @contextmanager
 def noting(faults: list[BaseException]) -> Iterator[None]:
-    """Keeps the error with which reading failed, by which it is told from an error of the mechanism."""
+    """Record the error with which reading failed, to distinguish it from an error of the mechanism."""
     try:
         yield
     except _UNREADABLE as error:

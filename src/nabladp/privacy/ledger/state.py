@@ -18,6 +18,7 @@ breaks a rule stops every use, whoever put it there. A writer takes the totals o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -47,22 +48,22 @@ from nabladp.privacy.values import Approx, limit_units
 _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
-class Past:
+class Past(ABC):
     """The earlier entries that a new one can refer to."""
 
-    def entry(self, seq: int) -> Entry | None:
-        raise NotImplementedError
+    @abstractmethod
+    def entry(self, seq: int) -> Entry | None: ...
 
+    @abstractmethod
     def end_of(self, seq: int) -> Entry | None:
         """The entry that bound or voided this one, or recorded its failure."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_name(self, name: str) -> bool:
         """Whether a reservation or external release of this name exists."""
-        raise NotImplementedError
 
-    def entries(self) -> Iterable[Entry]:
-        raise NotImplementedError
+    @abstractmethod
+    def entries(self) -> Iterable[Entry]: ...
 
 
 @dataclass(frozen=True)

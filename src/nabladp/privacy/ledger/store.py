@@ -4,6 +4,7 @@ database was busy or went away for a while."""
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -73,7 +74,7 @@ Index("entry_kinds", entries.c.kind, entries.c.seq)
 TABLES = frozenset(_tables.tables)
 
 
-class Database:
+class Database(ABC):
     """What differs between a SQLite file and a PostgreSQL server.
 
     Both promise the same: one writer at a time, a commit that has reached the disk, rows that cannot be changed. Labels
@@ -86,27 +87,30 @@ class Database:
 
     def check(self, *, write: bool, create: bool) -> None:
         """Refuse at once what can be seen without a connection."""
+        return
 
     def exists(self) -> bool:
         """Whether there is something to connect to."""
         return True
 
-    def engine(self, *, patience: float, create: bool = False, read_only: bool = False) -> Engine:
-        raise NotImplementedError
+    @abstractmethod
+    def engine(self, *, patience: float, create: bool = False, read_only: bool = False) -> Engine: ...
 
     def lock_creation(self, connection: Connection) -> None:
         """Keep others from creating the same ledger."""
+        return
 
     def lock_tables(self, connection: Connection) -> None:
         """Keep every writer out of the tables."""
+        return
 
+    @abstractmethod
     def guard(self, connection: Connection) -> None:
         """Make the triggers, by which the database itself refuses to change the past."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unguard(self, connection: Connection) -> list[str]:
         """Remove the triggers of every format; answers with the statements that give users their rights anew."""
-        raise NotImplementedError
 
     def may_void(self, connection: Connection) -> bool:
         """Whether this user may take away the cost of a reservation."""
@@ -120,15 +124,15 @@ class Database:
         """Settings without which a commit may not survive a power cut."""
         return []
 
-    def busy(self, error: DBAPIError) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def busy(self, error: DBAPIError) -> bool: ...
 
     def lost(self, error: DBAPIError) -> bool:
         """Whether the connection broke, or the server is not there just now."""
         return False
 
-    def explain(self, error: DBAPIError) -> NablaDPError:
-        raise NotImplementedError
+    @abstractmethod
+    def explain(self, error: DBAPIError) -> NablaDPError: ...
 
 
 class Transaction:

@@ -272,7 +272,7 @@ def _scores(
 
 
 # ---- all halfspaces of up to 7 coordinates: every function once ------------------------------------------------------
-# A function is told by its Chow parameters, the sums of f(z)·z over the cube, and two coordinates are interchangeable
+# A function is determined by its Chow parameters, the sums of f(z)·z over the cube. Two coordinates are interchangeable
 # if and only if their Chow parameters are equal in size. Up to order and signs of coordinates a function has weights
 # that never rise and are at least 0; integers will do, and of odd sum: were it even, all |⟨w, z⟩| would be at least 2,
 # so that one weight could be made smaller by 1. So integer weights are searched by growing sum for functions not met
