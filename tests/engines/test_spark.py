@@ -224,6 +224,37 @@ def test_codes_are_kept_from_the_second_pass_on_and_forgotten_with_the_table(
     assert kept(spark) == before
 
 
+def test_garbage_collected_in_the_middle_of_a_command_blocks_nothing(spark: Any, frame: Any) -> None:  # noqa: F811
+    """Python may collect a table at any moment, also while this thread waits for an answer of Java."""
+    tables = [open_table(frame, SCHEMA)]
+    for _ in range(2):
+        tables[0].marginals([("day",)])
+    before = kept(spark)
+
+    class Collecting:
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def readline(self) -> Any:
+            tables.clear()
+            gc.collect()
+            return self._stream.readline()
+
+    def ask() -> None:
+        java = spark.sparkContext._jvm.java.lang.Math
+        java.abs(-1)  # a thread gets its connection with its first command
+        connection = spark.sparkContext._gateway._gateway_client.get_thread_connection()
+        connection.stream = Collecting(connection.stream)
+        answers.append(java.abs(-7))
+
+    answers: list[int] = []
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert answers == [7]
+    assert settled(10, lambda: kept(spark) == before - 1)
+
+
 def test_rows_never_come_to_the_driver(frame: Any) -> None:
     table = open_table(frame, SCHEMA)
     for rows in (table.raw_batches, lambda: table._batches(("ok",))):

@@ -58,7 +58,7 @@ def released(folder: Path) -> Any:
         ({"spark": "parquet", "pth": "x"}, "Did you mean 'path'?"),
         ({"spark": "parquet", "path": 3}, "'path' of a Spark source has the wrong type"),
         ({"spark": "parquet", "path": "x", "url": "y"}, "no entry 'url'"),
-        ({"spark": "parquet", "path": "x", "conf": {"executor.memory": "1g"}}, "no setting of Spark"),
+        ({"spark": "parquet", "path": "x", "conf": {"executor.memory": "1g"}}, "is not a Spark setting"),
         ({"spark": "parquet", "path": "x", "conf": "spark.x=1"}, "in braces"),
         ({"spark": "jdbc", "url": "jdbc:x"}, "needs 'table'"),
         ({"spark": "jdbc", "url": "jdbc:x", "table": "t", "password": "CANARY"}, "password_env"),

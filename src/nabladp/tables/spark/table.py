@@ -6,7 +6,9 @@ import math
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from threading import Event
+from functools import cache
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,15 +76,30 @@ class Keeper:
         shipping = Shipping()
         frame = shipping(self._source.columns(chosen), tasks.Keep(Encoder(self._schema, chosen)))
         frame.persist(StorageLevel.MEMORY_AND_DISK)  # what is lost or pushed out is read from disk, or made again
-        self._forget = weakref.finalize(self, _forget, frame, shipping)
+        start_forgetting()
+        self._forget = weakref.finalize(self, _to_forget.put, (frame, shipping))
         self._forget.atexit = False  # the session ends then anyway
         return frame
 
 
-def _forget(frame: DataFrame, shipping: Shipping) -> None:
-    with suppress(Exception):  # the session may be over
-        frame.unpersist()
-    shipping.close()
+# A finaliser may run in the middle of a command to Java, whenever Python collects garbage. A second command on that
+# thread's connection would read the first one's answer, and both would wait for ever: commands go out from a thread
+# that does nothing else.
+_to_forget: SimpleQueue[tuple[DataFrame, Shipping]] = SimpleQueue()  # its put may interrupt itself
+
+
+@cache
+def start_forgetting() -> None:
+    Thread(target=_forget_all, name="nabladp-spark-forget", daemon=True).start()
+
+
+def _forget_all() -> None:
+    while True:
+        frame, shipping = _to_forget.get()
+        with suppress(Exception):  # the session may be over
+            frame.unpersist()
+        shipping.close()
+        del frame, shipping
 
 
 def free_memory(context: Any) -> int:
