@@ -22,7 +22,7 @@ from bench._fuzz_kind import Kind
 from bench._fuzz_values import CANARIES
 from nabladp.errors import NablaDPError
 
-LONGEST = 10.0  # seconds of the processor that an input may take; on the clock three times as many
+LONGEST = 10.0  # seconds that an input may take
 MOST_BYTES = 1 << 30  # memory an input may add
 BATCH_SECONDS = 2.0
 _PAGE = resource.getpagesize()
@@ -150,7 +150,7 @@ def _warm_up(kind: Kind, scene: Any, heard: Heard, progress: Any) -> None:
     """Libraries load and loops compile before time and memory are watched."""
     with heard.listening():
         kind.warm(scene)
-        progress[2], progress[1], progress[0] = time.process_time(), -1, time.monotonic()  # none of these may hang
+        progress[1], progress[0] = -1, time.monotonic()  # none of these may hang
         for number in range(-3, 0):
             list(try_input(kind, scene, number, 0, heard))
 
@@ -161,7 +161,6 @@ def _worked(kind: Kind, scene: Any, job: Job, progress: Any, seed: int, heard: H
     ends, number = time.monotonic() + BATCH_SECONDS, job.first
     with heard.listening():
         for number in range(job.first, job.first + job.count):
-            progress[2] = time.process_time()
             progress[0], progress[1] = time.monotonic(), number
             yield from try_input(kind, scene, number, seed, heard)
             if _peak() - base > MOST_BYTES:
