@@ -17,7 +17,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nabladp.errors import NablaDPError, SourceError, WrongType, shown
+from nabladp.errors import NablaDPError, SourceError, WrongType, quote
 
 T = TypeVar("T")
 Error = type[NablaDPError]
@@ -29,7 +29,7 @@ MOST_TEXT = 1 << 24  # bytes of a file that somebody wrote
 def expect(value: Any, kind: type[T] | tuple[type[T], ...], what: str, fix: str, error: Error = WrongType) -> T:
     """``what`` begins the sentence: "The schema"."""
     if not isinstance(value, kind):
-        raise error(f"{what} cannot be {shown(value)}.", fix=fix)
+        raise error(f"{what} cannot be {quote(value)}.", fix=fix)
     return value
 
 
@@ -40,7 +40,7 @@ def members(value: Any, what: str, fix: str, most: int = MOST_LISTED, error: Err
     try:
         several = iter(value)
     except TypeError:
-        raise error(f"{what} must be a list, not {shown(value)}.", fix=fix) from None
+        raise error(f"{what} must be a list, not {quote(value)}.", fix=fix) from None
     listed = tuple(islice(several, most + 1))
     if len(listed) > most:
         raise error(f"{what} has more than {most:,} members.", fix="Give fewer.")
@@ -53,7 +53,7 @@ def names(
     listed: tuple[str, ...] = members(value, what, fix, error=error)
     if not set(map(type, listed)) <= {str} and not all(isinstance(name, str) for name in listed):
         strange = next(name for name in listed if not isinstance(name, str))
-        raise error(f"{what} holds {shown(strange)}, which is not a name.", fix=fix)
+        raise error(f"{what} holds {quote(strange)}, which is not a name.", fix=fix)
     return listed
 
 
@@ -102,7 +102,7 @@ def as_fraction(value: Any) -> Fraction:
 def as_path(value: Any, what: str) -> Path:
     """``what`` begins the sentence: "The plan"."""
     if not isinstance(value, (str, Path)):
-        raise WrongType(f"{what} is given by its path, not by {shown(value)}.", fix="Give the path of a file.")
+        raise WrongType(f"{what} is given by its path, not by {quote(value)}.", fix="Give the path of a file.")
     path = Path(value)
     text = str(path)
     if "\0" in text or not _encodes(text):

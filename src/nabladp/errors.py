@@ -32,7 +32,7 @@ class NablaDPError(Exception):
         return {"error": type(self).__name__, "message": self.message, "fix": self.fix, **self.fields}
 
 
-def shown(value: object, most: int = 80) -> str:
+def quote(value: object, most: int = 80) -> str:
     """Something given as an error repeats it: names and numbers where they are short, anything else by its kind."""
     if isinstance(value, str):
         return repr(str(value)) if len(value) <= most else f"{str(value)[:most]!r}…"
@@ -68,8 +68,8 @@ class UnknownAttribute(NablaDPError, KeyError):
         known = [text for text in known if isinstance(text, str)]
         near = nearest(name, known)
         fix = suggestion(name, known, f"Known attributes: {_listing(known)}.")
-        told = name if isinstance(name, str) else shown(name)
-        return cls(f"There is no attribute {shown(name)}.", fix=fix, attribute=told, nearest=near)
+        told = name if isinstance(name, str) else quote(name)
+        return cls(f"There is no attribute {quote(name)}.", fix=fix, attribute=told, nearest=near)
 
 
 class DataError(NablaDPError, ValueError):
@@ -146,8 +146,8 @@ def suggestion(word: object, known: Iterable[str], otherwise: str) -> str:
 
 
 def _listing(names: list[str], most: int = 12) -> str:
-    shown = ", ".join(repr(n) for n in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+    quoted = ", ".join(repr(n) for n in names[:most])
+    return quoted + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 class MissingPart(NablaDPError, ImportError):

@@ -37,7 +37,7 @@ from nabladp import (
 )
 from nabladp.audit import exact_audit, statistical_audit
 from nabladp.checks import MOST_TEXT, members, names, parse_toml, read_file
-from nabladp.errors import NablaDPError, OutOfRange, PlanError, SchemaError, SourceError, WrongType, interrupted, shown
+from nabladp.errors import NablaDPError, OutOfRange, PlanError, SchemaError, SourceError, WrongType, interrupted, quote
 from nabladp.noise import half_width, laplace_log_pmf
 from nabladp.privacy import Limit, Universe, epsilon_from_rho
 from nabladp.report import Certificate, report
@@ -156,8 +156,8 @@ def test_names_are_listed_lazily() -> None:
 
 
 def test_what_an_error_repeats_is_short() -> None:
-    assert shown("age") == "'age'" and shown(5) == "5" and shown(None) == "None"
-    assert len(shown("x" * 10**6)) < 100 and shown(10**5000) == "an int" and shown(DEEP) == "a list"
+    assert quote("age") == "'age'" and quote(5) == "5" and quote(None) == "None"
+    assert len(quote("x" * 10**6)) < 100 and quote(10**5000) == "an int" and quote(DEEP) == "a list"
 
 
 @pytest.mark.parametrize(

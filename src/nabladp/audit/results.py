@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nabladp.checks import expect, is_whole
-from nabladp.errors import AuditError, shown
+from nabladp.errors import AuditError, quote
 from nabladp.mechanisms import Auditable
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
@@ -102,7 +102,7 @@ def check_asked(mechanism: Any, schema: Any, guarantee: Any, rows: Any = None) -
     """What every audit is given."""
     if not isinstance(mechanism, Auditable):
         raise AuditError(
-            f"An audit is of a mechanism, not of {shown(mechanism)}.",
+            f"An audit is of a mechanism, not of {quote(mechanism)}.",
             fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1). A class of your own inherits "
             "nabladp.mechanisms.Auditable.",
         )

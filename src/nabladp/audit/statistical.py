@@ -35,7 +35,7 @@ from nabladp.audit.scores import (
     separation,
 )
 from nabladp.checks import is_above_zero, is_share, is_whole, members
-from nabladp.errors import AuditError, GuaranteeError, MechanismError, shown
+from nabladp.errors import AuditError, GuaranteeError, MechanismError, quote
 from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -267,7 +267,7 @@ def check_options(beta: float, runs: int | None, seconds: float) -> None:
     if not is_share(beta):
         raise AuditError("beta is a probability between 0 and 1.", fix="The usual one is 0.01.")
     if runs is not None and not is_whole(runs, 4 * _PILOT):
-        raise AuditError(f"{shown(runs)} runs are too few.", fix="Give thousands, or a time in seconds.")
+        raise AuditError(f"{quote(runs)} runs are too few.", fix="Give thousands, or a time in seconds.")
     if not is_above_zero(seconds):
         raise AuditError("'seconds' must be positive and finite.", fix="Give, for instance, seconds = 40.")
 

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 from nabladp import checks
-from nabladp.errors import BudgetError, MechanismError, shown, suggestion
+from nabladp.errors import BudgetError, MechanismError, quote, suggestion
 from nabladp.mechanisms.parameters import Kind, Parameter
 from nabladp.privacy.units import exact
 from nabladp.privacy.values import BudgetValue, as_value
@@ -119,7 +119,7 @@ class Choice(Kind):
 
     def checked(self, value: Any, declared: Parameter) -> str:
         if not isinstance(value, str) or value not in self.words:
-            detail = f", not {shown(value)}" if isinstance(value, str) else ""
+            detail = f", not {quote(value)}" if isinstance(value, str) else ""
             error = declared.wrong(detail)
             error.fix = suggestion(value, self.words, error.fix)
             raise error
@@ -160,7 +160,7 @@ class Names(Kind):
         name, times = Counter(listed).most_common(1)[0]
         if times > 1:
             raise MechanismError(
-                f"{declared.name!r} names {shown(name)} twice.", fix="Name each attribute once.", attribute=name
+                f"{declared.name!r} names {quote(name)} twice.", fix="Name each attribute once.", attribute=name
             )
         return listed
 

@@ -17,7 +17,7 @@ from dataclasses import MISSING, Field, dataclass
 from typing import Any, Final, Literal
 
 from nabladp import checks
-from nabladp.errors import MechanismError, PlanError, shown, suggestion
+from nabladp.errors import MechanismError, PlanError, quote, suggestion
 
 _KEY = "nabladp.parameter"
 _REQUIRED: Final = object()
@@ -110,7 +110,7 @@ def plan_options(owner: str, declared: Sequence[Parameter], options: Any) -> Map
     for name in checks.expect(options, Mapping, f"The options of {owner}", "Give them as a table.", PlanError):
         if name not in known:
             fix = suggestion(name, known, f"Options: {', '.join(known)}.")
-            raise PlanError(f"{owner} has no option {shown(name)}.", fix=fix)
+            raise PlanError(f"{owner} has no option {quote(name)}.", fix=fix)
     for each in declared:
         if each.required and each.name not in options:
             raise PlanError(

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabladp.errors import NablaDPError, PlanError, shown, suggestion
+from nabladp.errors import NablaDPError, PlanError, quote, suggestion
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -37,7 +37,7 @@ def mechanism_class(name: str) -> type[Mechanism]:
     if not isinstance(name, str) or name not in offered:
         known = (*MECHANISMS, *offered)
         fix = suggestion(name, known, f"Mechanisms: {', '.join(known)}. Others need the package that offers them.")
-        raise PlanError(f"There is no mechanism {shown(name)}.", fix=fix)
+        raise PlanError(f"There is no mechanism {quote(name)}.", fix=fix)
     if len(offered[name]) > 1:
         packages = ", ".join(sorted(map(_package, offered[name])))
         raise PlanError(f"Several packages offer a mechanism {name!r}: {packages}.", fix="Uninstall all but one.")

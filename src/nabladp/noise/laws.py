@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.errors import MechanismError, shown
+from nabladp.errors import MechanismError, quote
 from nabladp.noise.choices import uniform_subset
 from nabladp.noise.draws import BLOCK, Bounds, Draws, Uniform, Words, collect, exp_bounds
 from nabladp.noise.parameters import MOST_DRAWN, Real, exact_number, keep_probability, noise_scale, whole_number
@@ -133,7 +133,7 @@ def _window(lowest: int, highest: int) -> Floats:
 
 def _known(kind: str) -> str:
     if not isinstance(kind, str) or kind not in ("gaussian", "laplace"):
-        raise MechanismError("Unknown kind of noise.", fix='Use "gaussian" or "laplace".', kind=shown(kind))
+        raise MechanismError("Unknown kind of noise.", fix='Use "gaussian" or "laplace".', kind=quote(kind))
     return kind
 
 

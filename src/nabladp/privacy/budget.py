@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nabladp import checks
-from nabladp.errors import BudgetError, UnknownAttribute, shown, suggestion
+from nabladp.errors import BudgetError, UnknownAttribute, quote, suggestion
 from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, limit_units
 
@@ -28,11 +28,11 @@ class Limit:
     @classmethod
     def of(cls, name: str, attributes: Iterable[str], value: BudgetValue) -> Limit:
         checks.expect(name, str, "The name of a limit", "Give it as text.")
-        typed = as_value(value, f"The limit {shown(name)}")
+        typed = as_value(value, f"The limit {quote(name)}")
         units = limit_units(typed)
         if units < 1:
             raise BudgetError(
-                f"The limit {shown(name)} is too small to be counted.", fix="Leave out what must not be released."
+                f"The limit {quote(name)} is too small to be counted.", fix="Leave out what must not be released."
             )
         return cls(name, frozenset(checks.names(attributes)), typed, typed.pure, units)
 
@@ -119,7 +119,7 @@ class Budget:
         for name in data:
             if name not in known:
                 fix = suggestion(name, known, f"Known entries: {', '.join(known)}.")
-                raise BudgetError(f"A budget has no entry {shown(name)}.", fix=fix)
+                raise BudgetError(f"A budget has no entry {quote(name)}.", fix=fix)
         return cls(**data)
 
     def __hash__(self) -> int:
@@ -134,7 +134,7 @@ def _values(given: Any, what: str) -> dict[Any, BudgetValue]:
 
 
 def _shown_key(name: Any) -> str:
-    return "+".join(map(shown, name)) if isinstance(name, tuple) else shown(name)
+    return "+".join(map(quote, name)) if isinstance(name, tuple) else quote(name)
 
 
 def _read_units(text: Any) -> int:
@@ -158,7 +158,7 @@ def _check_spelled_once(sets: Iterable[SetName]) -> None:
     seen: set[str] = set()
     for text in (key if isinstance(key, str) else "+".join(key) for key in sets):
         if text in seen:
-            raise BudgetError(f"The set {shown(text)} is limited twice.", fix="Keep one of the two limits.")
+            raise BudgetError(f"The set {quote(text)} is limited twice.", fix="Keep one of the two limits.")
         seen.add(text)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from nabladp.checks import is_number, is_share
-from nabladp.errors import BudgetError, shown
+from nabladp.errors import BudgetError, quote
 
 CONVERSIONS = ("tight", "paper")
 _SLACK = 1e-12  # relative: covers the rounding of the few floating-point operations below
@@ -34,7 +34,7 @@ def epsilon_from_rho(rho: float, delta: float, conversion: str = "tight") -> flo
 def check_conversion(conversion: str, known: tuple[str, ...] = (*CONVERSIONS, "discrete_gaussian")) -> None:
     if not isinstance(conversion, str) or conversion not in known:
         raise BudgetError(
-            f"There is no conversion {shown(conversion)}.",
+            f"There is no conversion {quote(conversion)}.",
             fix="Use 'tight' or 'paper'; a guarantee also knows 'discrete_gaussian'.",
         )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nabladp import checks
 from nabladp.displayed import Displayed
-from nabladp.errors import GuaranteeError, shown
+from nabladp.errors import GuaranteeError, quote
 from nabladp.privacy.conversion import check_conversion, check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm, check_label, graph_term
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Term, WeightTerm, is_whole
@@ -295,7 +295,7 @@ class Guarantee(Displayed):
     def epsilon_between(self, one: Mapping[str, Any], other: Mapping[str, Any], notion: str = "cdp") -> float:
         """The paper's ε(x, x') for two records: √(2ρ) for ``"cdp"``, the max-divergence bound for ``"pure"``."""
         if not isinstance(notion, str) or notion not in ("cdp", "pure"):
-            raise GuaranteeError(f"There is no notion {shown(notion)}.", fix="Use 'cdp' or 'pure'.")
+            raise GuaranteeError(f"There is no notion {quote(notion)}.", fix="Use 'cdp' or 'pure'.")
         for record in (one, other):
             checks.mapping(record, "A record", "Write {'age': 30, 'sex': 'f'}.")
         if set(one) != set(other):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.checks import is_whole
-from nabladp.errors import GuaranteeError, shown
+from nabladp.errors import GuaranteeError, quote
 from nabladp.privacy.terms import Cost, Term, WeightTerm
 from nabladp.privacy.units import root_double, to_float
 from nabladp.privacy.universe import Universe
@@ -171,7 +171,7 @@ def _worst_subset(index: CostIndex, size: int, most: int | None) -> WorstSubset:
     names = index.universe.protected
     if not is_whole(size, 1, len(names)):
         raise GuaranteeError(
-            f"There is no set of {shown(size)} protected attributes.", fix=f"Choose from 1 to {len(names)}."
+            f"There is no set of {quote(size)} protected attributes.", fix=f"Choose from 1 to {len(names)}."
         )
     size = int(size)
     if math.comb(len(names), size) <= (MOST_SUBSETS if most is None else most):

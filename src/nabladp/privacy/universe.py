@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from nabladp import checks
-from nabladp.errors import GuaranteeError, UnknownAttribute, shown
+from nabladp.errors import GuaranteeError, UnknownAttribute, quote
 
 _ATTRIBUTES = "The attributes of a guarantee"
 _FIX = 'Give a Schema, or a list of names such as ["age", "sex"].'
@@ -104,4 +104,4 @@ class Universe:
 def _derived(given: Any) -> dict[str, tuple[str, ...]]:
     held = checks.mapping(given, "The derived attributes", 'Write {"age_band": ("age",)}.')
     checks.names(held, "The derived attributes", _FIX)
-    return {name: checks.names(sources, f"The sources of {shown(name)}", _FIX) for name, sources in held.items()}
+    return {name: checks.names(sources, f"The sources of {quote(name)}", _FIX) for name, sources in held.items()}

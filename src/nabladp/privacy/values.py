@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from nabladp import checks
-from nabladp.errors import BudgetError, GuaranteeError, shown
+from nabladp.errors import BudgetError, GuaranteeError, quote
 from nabladp.privacy.conversion import rho_for
 from nabladp.privacy.terms import CappedTerm, CurveTerm, WeightTerm, is_whole, sorted_caps, sorted_weights
 from nabladp.privacy.units import Number, exact, root_double, units_down, units_up
@@ -214,7 +214,7 @@ def _costs(on: Iterable[str] | str | Mapping[str, BudgetValue], cost: BudgetValu
     if isinstance(on, Mapping):
         if cost is not None:
             raise GuaranteeError("Costs are given twice.", fix="Give a mapping, or names and one cost.")
-        return {name: as_value(value, f"the cost of {shown(name)}") for name, value in on.items()}
+        return {name: as_value(value, f"the cost of {quote(name)}") for name, value in on.items()}
     value = as_value(cost, "the cost")
     return dict.fromkeys(checks.name_or_names(on, "'on'"), value)
 

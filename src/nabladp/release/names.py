@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import NablaDPError, ReleaseError, shown
+from nabladp.errors import NablaDPError, ReleaseError, quote
 from nabladp.release.record import DIGESTS, RECORD, VALUES
 
 PAGE = "report.html"
@@ -21,7 +21,7 @@ def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -
     for number, name in enumerate(names, 1):
         if not is_folder_name(name):
             raise kind(
-                f"The name of release number {number} is not a valid folder name: {shown(name)}.",
+                f"The name of release number {number} is not a valid folder name: {quote(name)}.",
                 fix=f"Use letters and digits, at most {MOST_LETTERS}, and no path.",
             )
         folder = _folded(name)

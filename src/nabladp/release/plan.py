@@ -12,7 +12,7 @@ from typing import Any
 
 from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file
 from nabladp.displayed import Stage
-from nabladp.errors import NablaDPError, PlanError, SourceError, shown, suggestion
+from nabladp.errors import NablaDPError, PlanError, SourceError, quote, suggestion
 from nabladp.mechanisms import Mechanism, mechanism_class
 from nabladp.mechanisms.mechanism import MOST_ROWS
 from nabladp.noise import NoiseSource
@@ -60,14 +60,14 @@ class Plan:
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         where = as_path(path, "The plan")
-        told = shown(where.name)
+        told = quote(where.name)
         try:
             text = read_file(where, f"The plan {told}").decode("utf-8")
         except SourceError:
             raise
         except OSError:
             raise SourceError(
-                f"There is no readable plan {shown(str(path))}.", fix="Give the path of a plan.toml."
+                f"There is no readable plan {quote(str(path))}.", fix="Give the path of a plan.toml."
             ) from None
         except UnicodeDecodeError:
             raise PlanError(f"{told} is not UTF-8 text.", fix="Save it as UTF-8.") from None
@@ -102,8 +102,8 @@ class Plan:
     def cost(self) -> Cost:
         """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
         standing = self._standing() if self.has_ledger() else self._unspent()
-        shown = {"adversaries": self.adversaries, "delta": self.delta}
-        return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **shown)
+        options = {"adversaries": self.adversaries, "delta": self.delta}
+        return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **options)
 
     def has_ledger(self) -> bool:
         return Ledger.exists(self.ledger)
@@ -243,10 +243,10 @@ def _adversaries(data: Mapping[str, Any], schema: Schema) -> dict[str, tuple[str
                 "An [[adversary]] needs a name and attributes.", fix='Write attributes = ["income", "health"].'
             )
         if name in found:
-            raise PlanError(f"Two adversaries have the name {shown(name)}.", fix="Give each [[adversary]] its own.")
+            raise PlanError(f"Two adversaries have the name {quote(name)}.", fix="Give each [[adversary]] its own.")
         if not all(isinstance(attribute, str) for attribute in attributes):
             raise PlanError(
-                f"The attributes of the adversary {shown(name)} are names.",
+                f"The attributes of the adversary {quote(name)} are names.",
                 fix='Write attributes = ["income", "health"].',
             )
         Universe.of(schema).sources(attributes)
@@ -292,7 +292,7 @@ def _known(part: Mapping[str, Any], section: str) -> None:
         if name not in _KEYS[section]:
             where = f"[{section}]" if section else "A plan"
             fix = suggestion(name, _KEYS[section], f"Known: {', '.join(_KEYS[section])}.")
-            raise PlanError(f"{where} has no entry {shown(name)}.", fix=fix)
+            raise PlanError(f"{where} has no entry {quote(name)}.", fix=fix)
 
 
 def _source(folder: Path, table: Mapping[str, Any]) -> str | Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from nabladp.checks import as_path, expect, mapping, members, names
 from nabladp.displayed import Stage
-from nabladp.errors import BudgetError, DataError, LedgerError, MechanismError, ReleaseError, shown
+from nabladp.errors import BudgetError, DataError, LedgerError, MechanismError, ReleaseError, quote
 from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
@@ -98,8 +98,8 @@ class Session:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
         named = [(f"{type(m).__name__} {i}", _mechanism(m)) for i, m in enumerate(mechanisms, 1)]
         rows, standing = self.table.known_rows, self.ledger.spent()
-        shown = {"adversaries": self.adversaries, "delta": self.delta}
-        return request_cost(named, self.schema, rows, self.rows_per_person, standing, **shown)
+        options = {"adversaries": self.adversaries, "delta": self.delta}
+        return request_cost(named, self.schema, rows, self.rows_per_person, standing, **options)
 
     def left(self) -> dict[str, float]:
         """What is left of every limit, in its own measure."""
@@ -273,7 +273,7 @@ def _mechanism(value: Any) -> Mechanism:
     asked = ("reads", "guarantee", "expected_error", "run", "to_json")
     if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in asked):
         raise MechanismError(
-            f"A release is made by a mechanism, not by {shown(value)}.",
+            f"A release is made by a mechanism, not by {quote(value)}.",
             fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1).",
         )
     mechanism: Mechanism = value

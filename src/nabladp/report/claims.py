@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, read_file
-from nabladp.errors import GuaranteeError, SourceError, shown
+from nabladp.errors import GuaranteeError, SourceError, quote
 from nabladp.privacy import Guarantee
 from nabladp.privacy.conversion import check_delta
 from nabladp.release.cost import DELTA
@@ -122,12 +122,12 @@ class Certificate:
     def load(cls, where: str | Path) -> Certificate:
         path = as_path(where, "The certificate")
         try:
-            data = json.loads(read_file(path, f"The certificate {shown(path.name)}", MOST_BYTES))
+            data = json.loads(read_file(path, f"The certificate {quote(path.name)}", MOST_BYTES))
         except SourceError:
             raise
         except (OSError, ValueError, RecursionError):
             raise GuaranteeError(
-                f"Cannot read {shown(path.name)} as JSON.", fix="Give a file that Certificate.save wrote."
+                f"Cannot read {quote(path.name)} as JSON.", fix="Give a file that Certificate.save wrote."
             ) from None
         return cls.from_json(data)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nabladp.arrays import Floats
 from nabladp.checks import is_whole
-from nabladp.errors import OutOfRange, shown
+from nabladp.errors import OutOfRange, quote
 from nabladp.schema.rules import KINDS, Declaration, bin_label, check, number_label, refuse_unknown_keys
 
 __all__ = ["KINDS", "Attribute"]
@@ -82,7 +82,7 @@ class Attribute(Declaration):
         """The text of one code; cheap for integer ranges of any width."""
         if not is_whole(code, 0, self.size - 1):
             raise OutOfRange(
-                f"Attribute {self.name!r} has codes 0 to {self.size - 1}, not {shown(code)}.", fix="Give one of these."
+                f"Attribute {self.name!r} has codes 0 to {self.size - 1}, not {quote(code)}.", fix="Give one of these."
             )
         if code == self.null_code:
             return NULL_LABEL

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, expect, mapping, parse_toml, read_file
-from nabladp.errors import SchemaError, SourceError, shown
+from nabladp.errors import SchemaError, SourceError, quote
 from nabladp.schema.rules import MARKER, nearest
 
 # ---- schema files ----------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ def entries(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The attribute blocks of a parsed file."""
     for key in mapping(data, "A schema", f"Give a table with a list 'attribute'. {_SHAPE}"):
         if not isinstance(key, str) or key != "attribute":
-            raise SchemaError(f"A schema has no key {shown(key)}.", fix=nearest(key, ("attribute",)), key=shown(key))
+            raise SchemaError(f"A schema has no key {quote(key)}.", fix=nearest(key, ("attribute",)), key=quote(key))
     blocks = data.get("attribute", [])
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         raise SchemaError("'attribute' must be a list of blocks.", fix=f"Write [[attribute]]. {_SHAPE}")
@@ -49,7 +49,7 @@ def _toml(value: Any) -> str:
 def read(path: str | Path) -> str:
     where = as_path(path, "The schema")
     told = str(where)
-    named = shown(told if len(told) <= 80 else f"…{told[-79:]}")  # a path's end names the file
+    named = quote(told if len(told) <= 80 else f"…{told[-79:]}")  # a path's end names the file
     try:
         return read_file(where, f"The schema {named}").decode("utf-8")
     except FileNotFoundError:

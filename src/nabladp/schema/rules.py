@@ -10,7 +10,7 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
-from nabladp.errors import SchemaError, shown, suggestion
+from nabladp.errors import SchemaError, quote, suggestion
 
 KINDS = ("categorical", "ordered", "integer", "real", "boolean")
 MARKER = "FILL IN"
@@ -44,8 +44,8 @@ class Declaration:
 
 
 def refusal(name: object, rule: str, fix: str) -> SchemaError:
-    told = name if isinstance(name, str) else shown(name)
-    return SchemaError(f"Attribute {shown(name)}: {rule}.", fix=fix, attribute=told, rule=rule)
+    told = name if isinstance(name, str) else quote(name)
+    return SchemaError(f"Attribute {quote(name)}: {rule}.", fix=fix, attribute=told, rule=rule)
 
 
 def nearest(word: object, known: Sequence[str]) -> str:
@@ -68,7 +68,7 @@ def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
         raise SchemaError("An attribute is described by a table.", fix='Write name = "age", kind = "integer", ….')
     for key, value in data.items():
         if key not in known:
-            raise refusal(data.get("name", "?"), f"there is no key {shown(key)}", nearest(key, known))
+            raise refusal(data.get("name", "?"), f"there is no key {quote(key)}", nearest(key, known))
         if _is_marked(value):
             raise refusal(data.get("name", "?"), f"{key!r} is still marked {MARKER}", _FILL_IN)
 
@@ -98,7 +98,7 @@ def check(attribute: Declaration) -> dict[str, Any]:
     if not isinstance(attribute.kind, str) or attribute.kind not in KINDS:
         given = attribute.kind
         named = given is not None and not (isinstance(given, str) and given == "")
-        rule = f"there is no kind {shown(given)}" if named else "it has no kind"
+        rule = f"there is no kind {quote(given)}" if named else "it has no kind"
         raise refusal(name, rule, nearest(attribute.kind, KINDS))
     _check_fields_fit_kind(attribute)
     normal: dict[str, Any] = {"derived_from": _names(name, attribute.derived_from)}
@@ -215,7 +215,7 @@ def _edges(name: str, edges: Any) -> tuple[float, ...]:
 def _decode(name: str, decode: Any, edges: tuple[float, ...]) -> str | tuple[float, ...]:
     if isinstance(decode, str):
         if decode not in DECODES:
-            raise refusal(name, f"there is no decode {shown(decode)}", nearest(decode, DECODES))
+            raise refusal(name, f"there is no decode {quote(decode)}", nearest(decode, DECODES))
         return decode
     if not _is_list(decode) or not all(_is_number(number) for number in decode):
         raise refusal(name, "'decode' must be a word or a list of numbers", f"Write one of {', '.join(DECODES)}.")
@@ -231,10 +231,10 @@ def _check_missing_and_unknown(attribute: Declaration) -> None:
     name, numeric = attribute.name, attribute.kind in ("integer", "real")
     if not isinstance(attribute.null, str) or attribute.null not in ("refuse", "category"):
         known = ("refuse", "category")
-        raise refusal(name, f"there is no null rule {shown(attribute.null)}", nearest(attribute.null, known))
+        raise refusal(name, f"there is no null rule {quote(attribute.null)}", nearest(attribute.null, known))
     if not isinstance(attribute.unknown, str) or attribute.unknown not in ("refuse", "other", "clamp"):
         rules = ("refuse", "other", "clamp") if numeric else ("refuse", "other")
-        raise refusal(name, f"there is no unknown rule {shown(attribute.unknown)}", nearest(attribute.unknown, rules))
+        raise refusal(name, f"there is no unknown rule {quote(attribute.unknown)}", nearest(attribute.unknown, rules))
     if attribute.unknown == "clamp" and not numeric:
         raise refusal(name, "only integers and reals can be clamped", 'Write unknown = "other" or "refuse".')
     if not isinstance(attribute.other, str) or not attribute.other:

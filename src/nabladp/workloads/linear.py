@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.checks import members, name_or_names
-from nabladp.errors import MechanismError, shown
+from nabladp.errors import MechanismError, quote
 from nabladp.schema import Schema
 from nabladp.workloads.families import Conjunctions, Family, Marginals, Parities, Union, Workload, no_workload
 from nabladp.workloads.marginals import refuse_too_wide
@@ -142,7 +142,7 @@ def _family(given: Any) -> Family:
         raise no_workload()
     kind = given.get("queries")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        said = "'queries' is missing" if kind is None else f"there are no queries {shown(kind)}"
+        said = "'queries' is missing" if kind is None else f"there are no queries {quote(kind)}"
         raise MechanismError(f"A workload must say what it asks: {said}.", fix=nearest(kind, FAMILIES))
     family: Family = made(FAMILIES[kind], {n: v for n, v in given.items() if n != "queries"}, f"{kind!r}")
     return family

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from nabladp.checks import expect, members, name_or_names
-from nabladp.errors import DomainTooLarge, MechanismError, shown
+from nabladp.errors import DomainTooLarge, MechanismError, quote
 from nabladp.schema import Schema
 from nabladp.workloads.options import names_once
 
@@ -54,7 +54,7 @@ def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
     schema.sizes(names)
     if not 1 <= k <= len(names):
         raise MechanismError(
-            f"There are no {shown(k)}-way combinations of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
+            f"There are no {quote(k)}-way combinations of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
         )
     if (count := math.comb(len(names), k)) > MOST_SETS:
         raise DomainTooLarge(

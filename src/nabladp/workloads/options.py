@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from nabladp.checks import is_number, members, names
-from nabladp.errors import MechanismError, shown, suggestion
+from nabladp.errors import MechanismError, quote, suggestion
 
 _LARGEST = 1e12  # products and ratios of weights then neither overflow nor vanish
 
@@ -21,7 +21,7 @@ def made(kind: type[Any], given: Any, what: str) -> Any:
     known = [field.name for field in fields(kind)]
     for name in given:
         if name not in known:
-            raise MechanismError(f"{what} has no option {shown(name)}.", fix=nearest(name, known))
+            raise MechanismError(f"{what} has no option {quote(name)}.", fix=nearest(name, known))
     for field in fields(kind):
         if field.default is MISSING and field.name not in given:
             raise MechanismError(f"{what} lacks the option {field.name!r}.", fix=f"Options: {', '.join(known)}.")
@@ -49,7 +49,7 @@ def names_once(value: Any) -> tuple[str, ...]:
     listed = names(value, "'over'", fix, MechanismError)
     name, times = Counter(listed).most_common(1)[0]
     if times > 1:
-        raise MechanismError(f"'over' names {shown(name)} twice.", fix="Name each attribute once.", attribute=name)
+        raise MechanismError(f"'over' names {quote(name)} twice.", fix="Name each attribute once.", attribute=name)
     return listed
 
 
