@@ -14,7 +14,7 @@ Integers = NDArray[np.int64]
 
 
 @cache
-def compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def compile_loop(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A loop over rows or cells, compiled when first used (importing nabladp must not load the compiler), and cached on
     disk where a folder can be written."""
     from numba import njit

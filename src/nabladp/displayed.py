@@ -33,7 +33,7 @@ class Displayed:
         return _HTML[self.displayed_as](self)
 
 
-def drawn(name: str, *arguments: Any) -> Any:
+def draw_plot(name: str, *arguments: Any) -> Any:
     """The plot that is registered under this name. Needs ``nabladp[plot]``."""
     return _PLOTS[name](*arguments)
 

@@ -64,7 +64,7 @@ class UnknownAttribute(NablaDPError, KeyError):
     """A name that the schema does not have; suggests the nearest one it does."""
 
     @classmethod
-    def named(cls, name: object, known: Iterable[str]) -> UnknownAttribute:
+    def with_suggestion(cls, name: object, known: Iterable[str]) -> UnknownAttribute:
         known = [text for text in known if isinstance(text, str)]
         near = nearest(name, known)
         fix = suggestion(name, known, f"Known attributes: {_listing(known)}.")

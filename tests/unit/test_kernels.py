@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabladp.arrays import compiled
+from nabladp.arrays import compile_loop
 from nabladp.mechanisms.heavy_hitters.engine import numbering
 from nabladp.mechanisms.learners.halfspaces import descent
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, distance_to_flip
@@ -105,14 +105,14 @@ def test_what_uses_a_loop_finds_the_same_without_the_compiler(
         seen.append(kernel.__name__)
         return kernel
 
-    monkeypatch.setattr(importlib.import_module(f"nabladp.{USERS[use]}"), "compiled", plain)
+    monkeypatch.setattr(importlib.import_module(f"nabladp.{USERS[use]}"), "compile_loop", plain)
     assert same(fast, use()) and seen
 
 
 def agree(kernel: Callable[..., Any], *given: Any) -> None:
     """The same of everything given is changed in the same way."""
     fast, plain = ([np.array(x) if isinstance(x, np.ndarray) else x for x in given] for _ in range(2))
-    compiled(kernel)(*fast)
+    compile_loop(kernel)(*fast)
     with np.errstate(over="ignore"):
         kernel(*plain)
     changed = [not np.array_equal(x, y) for x, y in zip(plain, given, strict=True)]
@@ -135,7 +135,7 @@ def test_cells_are_hashed_and_found_again_alike() -> None:
     listed, shift = np.unique(numbers(1 << 40, 12)), np.uint64(64 - 5)
     places, table = np.zeros(32, np.uint64), np.zeros(32, np.uint32)
     agree(numbering.build_hash_table, listed, shift, places, table)
-    compiled(numbering.build_hash_table)(listed, shift, places, table)
+    compile_loop(numbering.build_hash_table)(listed, shift, places, table)
     cells = np.concatenate([listed, numbers(1 << 40, 20)])
     agree(numbering.search, cells, shift, places, table, np.full(len(cells), 99, np.uint32))
 
@@ -144,7 +144,7 @@ def test_rows_are_mixed_and_thrown_alike() -> None:
     mixed = np.ones(50, np.uint64)
     for from_one in (True, False):
         agree(numbering.mix, mixed, numbers(3), from_one)
-    compiled(numbering.mix)(mixed, numbers(1000), False)
+    compile_loop(numbering.mix)(mixed, numbers(1000), False)
     kept = np.random.default_rng(2).integers(0, 256, (2, 4)).astype(np.uint8)
     agree(numbering.throw, mixed, np.uint64(64 - 5), kept, np.zeros(50, np.uint32))
 

@@ -15,7 +15,7 @@ from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit
 from nabladp.checks import members, name_or_names
-from nabladp.displayed import drawn
+from nabladp.displayed import draw_plot
 from nabladp.errors import AuditError, NablaDPError
 from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
@@ -186,7 +186,7 @@ class Audit:
 
     def plot(self) -> altair.LayerChart:
         """Claimed against found, a line for each set. Needs ``nabladp[plot]``."""
-        chart: altair.LayerChart = drawn("audit", self)
+        chart: altair.LayerChart = draw_plot("audit", self)
         return chart
 
 

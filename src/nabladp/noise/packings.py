@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp import checks
-from nabladp.arrays import Floats, Integers, compiled
+from nabladp.arrays import Floats, Integers, compile_loop
 from nabladp.errors import MechanismError
 from nabladp.noise.choices import select_exponential
 from nabladp.noise.draws import Draws
@@ -44,7 +44,7 @@ class Packings:
         self.width, self.masks = _family(masks, width)
         self._sets, self._group, self._first = _by_lowest_attribute(self.masks, self.width)
         wanted = 1 << self.count if self.count <= self.width else 0
-        states: NDArray[np.int32] = compiled(_reach)(self._sets, self._first, self.width, wanted)
+        states: NDArray[np.int32] = compile_loop(_reach)(self._sets, self._first, self.width, wanted)
         if not states[-1]:
             largest = largest_packing(self.masks, self.width)
             raise MechanismError(
@@ -140,7 +140,7 @@ class Packings:
             per_set += np.log(np.bincount(self._group, np.exp(weights - per_set[self._group])))
         table = np.full((len(self._visited) + 1, self.count + 1), -np.inf)
         table[:, 0] = 0.0
-        compiled(_fill)(self._sets, self._first, per_set, self._visited, self._states, self._row, table, soft)
+        compile_loop(_fill)(self._sets, self._first, per_set, self._visited, self._states, self._row, table, soft)
         return table
 
     def _walk(self, weights: Floats, table: Floats, choose: Choose) -> tuple[int, ...]:
@@ -193,7 +193,7 @@ def largest_packing(masks: Sequence[int] | Integers, width: int) -> int:
     width, family = _family(masks, width)
     sets, _, first = _by_lowest_attribute(family, width)
     every_count = (2 << width) - 1
-    return int(compiled(_reach)(sets, first, width, every_count)[-1]).bit_length() - 1
+    return int(compile_loop(_reach)(sets, first, width, every_count)[-1]).bit_length() - 1
 
 
 def _family(masks: Sequence[int] | Integers, width: int) -> tuple[int, Integers]:
@@ -303,7 +303,7 @@ class AnyPackings:
         self.masks, self.weights = given[self._order], np.asarray(weights, np.float64)[self._order]
         self._first = np.searchsorted(lowest[self._order], np.arange(width + 1)).astype(np.int64)
         self.table = np.zeros(1 << width)
-        compiled(_fill_any)(self.masks, self.weights, self._first, self.table)
+        compile_loop(_fill_any)(self.masks, self.weights, self._first, self.table)
 
     def draw(self, draws: Draws) -> tuple[int, ...]:
         """The sorted indices of a packing."""

@@ -40,7 +40,7 @@ class Universe:
             raise GuaranteeError("An attribute is named twice.", fix="Give every attribute one name.")
         for name in (*self.public, *(s for sources in self.derived.values() for s in sources)):
             if name not in self.roots:
-                raise UnknownAttribute.named(name, self.roots)
+                raise UnknownAttribute.with_suggestion(name, self.roots)
         for name, sources in self.derived.items():
             if not sources or name in self.roots:  # a column derived from nothing would cost nothing
                 raise GuaranteeError(
@@ -82,7 +82,7 @@ class Universe:
             elif name in self.derived:
                 found.update(self.derived[name])
             else:
-                raise UnknownAttribute.named(name, (*self.roots, *self.derived))
+                raise UnknownAttribute.with_suggestion(name, (*self.roots, *self.derived))
         return frozenset(found)
 
     def __hash__(self) -> int:

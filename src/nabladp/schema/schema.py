@@ -51,7 +51,7 @@ class Schema(Displayed):
 
     def __getitem__(self, name: str) -> Attribute:
         if name not in self:
-            raise UnknownAttribute.named(name, self.names)
+            raise UnknownAttribute.with_suggestion(name, self.names)
         return self._by_name[name]
 
     def __contains__(self, name: object) -> bool:

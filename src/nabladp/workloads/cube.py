@@ -55,7 +55,7 @@ class Cube:
 
     def records(self, cells: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """The codes of some records, by column."""
-        return dict(zip(self.names, unravelled(cells, self.sizes), strict=True))
+        return dict(zip(self.names, unravel(cells, self.sizes), strict=True))
 
     def uniform(self) -> Floats:
         return np.full(self.cells, 1 / self.cells)
@@ -79,7 +79,7 @@ class Cube:
         return slots, mix
 
 
-def unravelled(cells: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray[np.int64]]:
+def unravel(cells: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray[np.int64]]:
     """The codes of each column; as numpy's own, for any number of columns."""
     codes, rest = [], np.asarray(cells, dtype=np.int64)
     for size in reversed(sizes):

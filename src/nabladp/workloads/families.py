@@ -40,7 +40,7 @@ class Workload(ABC):
         """In the form of a plan file."""
 
     @abstractmethod
-    def named(self) -> tuple[str, ...]:
+    def explicit_names(self) -> tuple[str, ...]:
         """The attributes that it names itself; it may ask about others too."""
 
 
@@ -110,8 +110,8 @@ class Union(Workload):
     def to_json(self) -> list[Any]:
         return [part.to_json() for part in self.parts]
 
-    def named(self) -> tuple[str, ...]:
-        return tuple(name for part in self.parts for name in part.named())
+    def explicit_names(self) -> tuple[str, ...]:
+        return tuple(name for part in self.parts for name in part.explicit_names())
 
 
 def no_workload() -> MechanismError:
@@ -170,7 +170,7 @@ class Marginals(Family):
             for chosen, own in zip(sets, weights, strict=True)
         ]
 
-    def named(self) -> tuple[str, ...]:
+    def explicit_names(self) -> tuple[str, ...]:
         return (*(self.over or ()), *(name for chosen in self.sets or () for name in chosen))
 
     def curve(self, schema: Schema) -> Curve | None:
@@ -214,7 +214,7 @@ class Conjunctions(Family):
             groups.append(Group(chosen, len(asked), self.weight, touch(chosen, amounts), cells=asked))
         return groups
 
-    def named(self) -> tuple[str, ...]:
+    def explicit_names(self) -> tuple[str, ...]:
         return self.over or ()
 
     def curve(self, schema: Schema) -> Curve | None:
@@ -255,7 +255,7 @@ class Parities(Family):
             groups.append(Group(chosen, 1, self.weight, touch(chosen, amounts), odd, texts=(text,)))
         return groups
 
-    def named(self) -> tuple[str, ...]:
+    def explicit_names(self) -> tuple[str, ...]:
         return self.over or ()
 
     def curve(self, schema: Schema) -> Curve | None:

@@ -113,7 +113,7 @@ class LinearQueries(Family):
             groups.append(Group(attributes, len(values), weight * self.weight, shift, values, grid, texts))
         return groups
 
-    def named(self) -> tuple[str, ...]:
+    def explicit_names(self) -> tuple[str, ...]:
         return tuple(name for query in self.each for name in query.attributes)
 
     def to_json(self) -> dict[str, Any]:

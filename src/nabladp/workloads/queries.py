@@ -144,8 +144,8 @@ class Queries:
         """
         moved = self._moved_by(attributes)
         if self.curve is not None:
-            return self.curve.squared(moved)
-        return math.fsum(group.shift.squared(moved) for group in self.groups)
+            return self.curve.squared_distance(moved)
+        return math.fsum(group.shift.squared_distance(moved) for group in self.groups)
 
     def _moved_by(self, attributes: Collection[str]) -> frozenset[str]:
         attributes = name_or_names(attributes)

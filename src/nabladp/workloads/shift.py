@@ -25,7 +25,7 @@ class Shift:
     shape: str
     amounts: tuple[tuple[str, Fraction], ...]  # attributes that move nothing are left out
 
-    def squared(self, attributes: Iterable[str]) -> float:
+    def squared_distance(self, attributes: Iterable[str]) -> float:
         chosen = frozenset(attributes)
         met = [amount for name, amount in self.amounts if name in chosen]
         if not met:
@@ -47,7 +47,7 @@ class Curve:
     attributes: tuple[str, ...]
     table: tuple[Fraction, ...]
 
-    def squared(self, attributes: Iterable[str]) -> float:
+    def squared_distance(self, attributes: Iterable[str]) -> float:
         return float(self.table[len(frozenset(attributes).intersection(self.attributes))])
 
     def __add__(self, other: Curve) -> Curve:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
-from nabladp.displayed import drawn
+from nabladp.displayed import draw_plot
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.distribution_estimate.errors import SquaredError
 from nabladp.mechanisms.heavy_hitters.view import (
@@ -97,7 +97,7 @@ class Distribution(Output):
 
     def plot(self, schema: Schema) -> alt.Chart:
         """The most probable combinations as bars."""
-        chart: alt.Chart = drawn("probabilities", self, schema)
+        chart: alt.Chart = draw_plot("probabilities", self, schema)
         return chart
 
     # ---- keeping --------------------------------------------------------------------------------------------------

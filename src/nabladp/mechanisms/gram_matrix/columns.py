@@ -135,7 +135,7 @@ class SignedColumns:
             elif name in self.places:
                 found.extend(self.places[name])
             else:
-                raise UnknownAttribute.named(name, (*self.places, *self.names))
+                raise UnknownAttribute.with_suggestion(name, (*self.places, *self.names))
         return found
 
     @cached_property

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.displayed import drawn
+from nabladp.displayed import draw_plot
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import Found
 from nabladp.mechanisms.heavy_hitters.planning.certificate import gaussian_tails
@@ -320,5 +320,5 @@ class HeavyList(Output):
 
     def plot(self, schema: Schema) -> alt.LayerChart:
         """The most frequent combinations as bars with their intervals, and a line at the certified count."""
-        chart: alt.LayerChart = drawn("combinations", self, schema)
+        chart: alt.LayerChart = draw_plot("combinations", self, schema)
         return chart

@@ -67,9 +67,9 @@ class Calibration:
         names = set(self.queries.names) if among is None else set(among)
         curve = self.queries.curve
         if self.together and curve is not None:
-            return curve.squared(names) / self.scales[0] ** 2
+            return curve.squared_distance(names) / self.scales[0] ** 2
         pairs = zip(self.queries.groups, self.scales, strict=True)
-        return math.fsum(group.shift.squared(names) * (group.grid / scale) ** 2 for group, scale in pairs)
+        return math.fsum(group.shift.squared_distance(names) * (group.grid / scale) ** 2 for group, scale in pairs)
 
 
 def calibrate(
@@ -236,14 +236,14 @@ def _per_person(calibration: Calibration, rho: float) -> tuple[float, float]:
     queries, universe = calibration.queries, calibration.universe
     protected = [name for name in queries.names if universe.sources(name) - universe.public] or list(queries.names)
     if calibration.together and queries.curve is not None:
-        squared = queries.curve.squared(protected) / (2 * rho)
-        return math.sqrt(squared), queries.curve.squared(queries.names) / squared
+        squared = queries.curve.squared_distance(protected) / (2 * rho)
+        return math.sqrt(squared), queries.curve.squared_distance(queries.names) / squared
     weights = [float(exact(group.weight)) ** 2 for group in queries.groups]
-    shifts = [group.shift.squared(protected) for group in queries.groups]
+    shifts = [group.shift.squared_distance(protected) for group in queries.groups]
     squared = math.fsum(w * shift for w, shift in zip(weights, shifts, strict=True)) / (2 * rho)  # for weight 1
     if not squared:
         return float(calibration.count_scales.max()), calibration.diameter_squared()
-    whole = math.fsum(w * g.shift.squared(queries.names) for w, g in zip(weights, queries.groups, strict=True))
+    whole = math.fsum(w * g.shift.squared_distance(queries.names) for w, g in zip(weights, queries.groups, strict=True))
     return math.sqrt(squared / min(weights)), whole / squared
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
 from nabladp.workloads import Queries
-from nabladp.workloads.cube import Cube, unravelled
+from nabladp.workloads.cube import Cube, unravel
 
 # ---- the nearest mixture of a few corners ----------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class Hull:
     def _made(self, records: Integers) -> Any:
         from scipy.sparse import csc_array
 
-        codes = np.array(unravelled(records, self.sizes)).reshape(len(self.sizes), -1)
+        codes = np.array(unravel(records, self.sizes)).reshape(len(self.sizes), -1)
         cells = (self._strides @ codes + self._starts[:, None]).T  # one cell of every set for each record
         ends = np.arange(0, cells.size + 1, cells.shape[1])
         inside = csc_array((np.ones(cells.size), cells.ravel(), ends), shape=(self._values.shape[1], len(cells)))

@@ -138,7 +138,7 @@ class Projection(Mechanism):
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """T all first values against all second ones, once with everything else at its first value and once at its
         second: the worst pairs for marginals, and for unsigned conjunctions on bits."""
-        others = [name for name in self.workload.named() if name not in attributes]
+        others = [name for name in self.workload.explicit_names() if name not in attributes]
         changed = dict.fromkeys(attributes, 1)
         rest = dict.fromkeys(others, 1)
         return [({}, changed), *([(rest, rest | changed)] if rest else [])]

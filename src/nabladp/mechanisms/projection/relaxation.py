@@ -183,7 +183,8 @@ def _promised(inside: Queries, metric: Floats, records: int) -> float:
     """What the theorem promises for the squared error, in units of the noise."""
     firsts = inside.starts[:-1]
     apart = math.fsum(
-        g.shift.squared(g.attributes) * float(metric[i]) ** 2 for g, i in zip(inside.groups, firsts, strict=True)
+        g.shift.squared_distance(g.attributes) * float(metric[i]) ** 2
+        for g, i in zip(inside.groups, firsts, strict=True)
     )
     return min(len(metric), math.sqrt(2 * apart * math.log(max(records, 1))))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nabladp.arrays import Integers, compiled
+from nabladp.arrays import Integers, compile_loop
 from nabladp.mechanisms.heavy_hitters.engine import numbering
 from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Counted, count_each_cell, filter_by_hash
 from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Frequent as Frequent
@@ -76,7 +76,7 @@ class Tally(Kernel):
         self.add(total, columns_of(batch))
 
     def add(self, total: Integers, columns: Mapping[str, Numbers]) -> None:
-        rows, tally = Batch(columns, self.shared), compiled(numbering.tally)
+        rows, tally = Batch(columns, self.shared), compile_loop(numbering.tally)
         for window, part in zip(self.windows, self.split(total), strict=True):
             some = rows.inside(window.bucket) if window.bucket else rows
             tally(window.product.cells(some), np.uint64(window.start), part)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.arrays import Integers, compiled
+from nabladp.arrays import Integers, compile_loop
 
 # ---- the loops over rows, compiled -----------------------------------------------------------------------------------
 
@@ -202,10 +202,10 @@ class Product:
         for i in range(start, len(axes), 4):
             four = numbers[i : i + 4]
             if len(four) == 4 and four[0].dtype == four[1].dtype == four[2].dtype == four[3].dtype:
-                compiled(append_four)(cells, *four, axes[i : i + 4])
+                compile_loop(append_four)(cells, *four, axes[i : i + 4])
             else:
                 for one, axis in zip(four, axes[i : i + 4], strict=True):
-                    compiled(append)(cells, one, axis)
+                    compile_loop(append)(cells, one, axis)
         return cells
 
 
@@ -255,7 +255,7 @@ class Listed(_Strings):
         else:
             bits = max(4, (2 * self.axis).bit_length())  # at most half full
             table, slots = np.zeros(1 << bits, np.uint32), np.zeros(1 << bits, np.uint64)
-            compiled(build_hash_table)(self.listed.astype(np.uint64), np.uint64(64 - bits), slots, table)
+            compile_loop(build_hash_table)(self.listed.astype(np.uint64), np.uint64(64 - bits), slots, table)
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "slots", slots)
 
@@ -267,10 +267,10 @@ class Listed(_Strings):
         cells = self.product.cells(batch)
         found = np.empty(len(cells), self.table.dtype)
         if self.slots is None:
-            compiled(look_up)(cells, self.table, found)
+            compile_loop(look_up)(cells, self.table, found)
         else:
             shift = np.uint64(65 - len(self.slots).bit_length())
-            compiled(search)(cells, shift, self.slots, self.table, found)
+            compile_loop(search)(cells, shift, self.slots, self.table, found)
         return found
 
 
@@ -335,9 +335,9 @@ class Buckets:
         numbers = batch.numbers(self.parts[0])
         mixed = np.ones(len(numbers), np.uint64)
         for i, part in enumerate(self.parts):
-            compiled(mix)(mixed, batch.numbers(part) if i else numbers, part.first == 1)
+            compile_loop(mix)(mixed, batch.numbers(part) if i else numbers, part.first == 1)
         found = np.empty(len(mixed), np.uint32)
-        compiled(throw)(mixed, np.uint64(64 - self.bits), self.kept, found)
+        compile_loop(throw)(mixed, np.uint64(64 - self.bits), self.kept, found)
         return found
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nabladp.arrays import Floats, Integers, compiled
+from nabladp.arrays import Floats, Integers, compile_loop
 from nabladp.errors import AuditError, BudgetError
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import GramMatrix, SignedColumns
@@ -63,7 +63,7 @@ class Vectors:
         vectors = self.whitening.matrix.astype(self.real) @ signs  # whole numbers, exact in any order
         labels = 2.0 * batch.column(self.label).to_numpy() - 1
         found = np.empty(vectors.shape, dtype=self.whole)
-        compiled(_cut)(vectors, labels, float(self.whitening.radius), found)
+        compile_loop(_cut)(vectors, labels, float(self.whitening.radius), found)
         return found
 
 
@@ -123,7 +123,7 @@ class Rows:
 def hinge_sums(vectors: NDArray[Any], weights: Integers, radius: int) -> Integers:
     """Σ r·v over rows v, 0 ≤ r ≤ LEVELS whole and smaller the farther ⟨w, v⟩ is above half of the margin."""
     total = np.zeros(len(vectors), dtype=np.int64)
-    compiled(_add)(vectors, weights.astype(np.float64), 1 / (radius * WEIGHT_GRID), LEVELS, total)
+    compile_loop(_add)(vectors, weights.astype(np.float64), 1 / (radius * WEIGHT_GRID), LEVELS, total)
     return total
 
 

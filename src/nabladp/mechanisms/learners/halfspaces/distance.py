@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.arrays import Integers, compiled
+from nabladp.arrays import Integers, compile_loop
 from nabladp.errors import MechanismError
 from nabladp.privacy.units import exact
 
@@ -107,7 +107,7 @@ class Halfspace:
 
         def part(start: int, end: int) -> None:
             steps = columns, values, gains, thresholds, len(sides[0][0])
-            compiled(_distances)(rows, signs, found, start, end, *steps)
+            compile_loop(_distances)(rows, signs, found, start, end, *steps)
 
         count = max(1, min(os.cpu_count() or 1, rows.size // _WORTH_A_THREAD))
         edges = np.linspace(0, len(rows), count + 1).astype(int).tolist()
@@ -143,7 +143,7 @@ def distance_to_flip(x: ArrayLike, y: ArrayLike, w: ArrayLike | Halfspace, inter
         return w.distance(x, y)
     halfspace = Halfspace.signs(w, intercept)
     rows = table_of(x, len(halfspace.tables))
-    if rows.dtype.kind != "i" or not compiled(_only_signs)(rows.ravel(order="K")):
+    if rows.dtype.kind != "i" or not compile_loop(_only_signs)(rows.ravel(order="K")):
         raise MechanismError("Features must be −1 or +1.", fix="Give codes and a Halfspace for anything else.")
     return halfspace._distance(rows, y, -1, 2)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.arrays import Integers, compiled
+from nabladp.arrays import Integers, compile_loop
 from nabladp.errors import DomainTooLarge, MechanismError
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace, whole
 
@@ -89,7 +89,7 @@ class SignOrbits:
         free = self.coordinates
         shape = len(self.representatives), free + 1, 1 << int(self._supports.max())
         found = np.full(shape, _ENDLESS, np.int8)
-        compiled(_tabulate)(self.representatives, self._supports, 0 if self.intercept else free, found)
+        compile_loop(_tabulate)(self.representatives, self._supports, 0 if self.intercept else free, found)
         return found
 
     def fold(self, table: ArrayLike) -> Integers:
@@ -109,14 +109,14 @@ class SignOrbits:
         within_memory(self.count, memory, kind.itemsize)
         if (total * loss.width) << (2 * self.coordinates) >= 1 << 63:
             raise DomainTooLarge("There are too many rows for scores of 64 bits.", fix="Use fewer features.")
-        compiled(_transform)(cells)
+        compile_loop(_transform)(cells)
         spectra = loss.scores(np.where(self._distances == _ENDLESS, loss.outer, self._distances))
         for own, support in zip(spectra, self._supports.tolist(), strict=True):
             for part in own:
-                compiled(_transform)(part[: 1 << support])
+                compile_loop(_transform)(part[: 1 << support])
         found = np.empty(self.count, kind)
         starts = np.array(self._starts)
-        compiled(_scores)(self.representatives, self._supports, self.intercept, cells, spectra, starts, found)
+        compile_loop(_scores)(self.representatives, self._supports, self.intercept, cells, spectra, starts, found)
         return found
 
     def weights(self, index: int) -> Integers:

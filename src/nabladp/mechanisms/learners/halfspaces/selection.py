@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.arrays import Integers, compiled
+from nabladp.arrays import Integers, compile_loop
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace
 from nabladp.mechanisms.learners.halfspaces.erm import Promise, row_scores
@@ -48,7 +48,7 @@ def select_low(scores: ArrayLike, rate: Fraction, noise: NoiseSource) -> int:
     lowest = int(values.min())
     shift = max(0, math.floor(_FLAT / rate).bit_length() - 1)
     last = min((int(values.max()) - lowest) >> shift, math.ceil(_FAR / (rate * (1 << shift))))
-    tally = compiled(_tally)(values, lowest, shift, last)
+    tally = compile_loop(_tally)(values, lowest, shift, last)
     filled = np.flatnonzero(tally)
     heights = [exp_bounds(rate * (int(b) << shift))(_PRECISION)[1] for b in filled]
     weights = [int(tally[b]) * height for b, height in zip(filled, heights, strict=True)]
@@ -57,7 +57,7 @@ def select_low(scores: ArrayLike, rate: Fraction, noise: NoiseSource) -> int:
         chosen = noise.select(weights)
         bucket = int(filled[chosen])
         member = int(noise.uniform_integers(int(tally[bucket]), 1)[0])
-        index = int(compiled(_member)(values, lowest, shift, last, bucket, member))
+        index = int(compile_loop(_member)(values, lowest, shift, last, bucket, member))
         kept = _share(exp_bounds(rate * (int(values[index]) - lowest)), heights[chosen])
         if Uniform(bits, int(bits.words(1)[0])).below(kept):
             return index

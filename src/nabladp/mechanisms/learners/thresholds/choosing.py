@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.arrays import Integers, compiled
+from nabladp.arrays import Integers, compile_loop
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.tables import Kernel
 
@@ -65,7 +65,7 @@ def reached(columns: Sequence[NDArray[np.integer]], thresholds: Codes) -> Intege
     """For every row, how many of the thresholds, which are in order, it is at or above."""
     rows = np.stack(columns, axis=1).astype(np.uint32)
     rank = np.empty(len(rows), np.int64)
-    compiled(_reached)(rows, thresholds, rank)
+    compile_loop(_reached)(rows, thresholds, rank)
     return rank
 
 

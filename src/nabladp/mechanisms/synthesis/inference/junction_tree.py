@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.arrays import Floats, compiled
+from nabladp.arrays import Floats, compile_loop
 from nabladp.errors import DomainTooLarge, UnknownAttribute
 
 # ---- triangulation: greedy elimination -------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ class Graph:
     def _indices(self, clique: Sequence[str]) -> list[int]:
         for name in clique:
             if name not in self._index:
-                raise UnknownAttribute.named(name, self.names)
+                raise UnknownAttribute.with_suggestion(name, self.names)
         return [self._index[name] for name in clique]
 
     def _add(self, near: Bits, cliques: Iterable[Sequence[str]]) -> None:
@@ -62,7 +62,7 @@ class Graph:
 
     def _both(self, near: Bits) -> list[tuple[Bits, float]]:
         """By two rules, neither of which is always the better one."""
-        return [compiled(_eliminate)(self._sizes, near.copy(), own) for own in (True, False)]
+        return [compile_loop(_eliminate)(self._sizes, near.copy(), own) for own in (True, False)]
 
 
 def _eliminate(sizes: Floats, near: Bits, own: bool) -> tuple[Bits, float]:

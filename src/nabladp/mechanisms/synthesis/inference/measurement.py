@@ -42,7 +42,7 @@ def check(sizes: Mapping[str, int], measurements: Iterable[Measurement], zeros: 
     for names, shape in tables:
         for name in names:
             if name not in sizes:
-                raise UnknownAttribute.named(name, sizes)
+                raise UnknownAttribute.with_suggestion(name, sizes)
         if shape != tuple(sizes[name] for name in names) or len(set(names)) < len(names):
             raise MechanismError(
                 f"The table of {'+'.join(names)} does not have one axis for each attribute.",

@@ -179,7 +179,7 @@ class Answers:
     def marginals(self, sets: Sequence[Names]) -> list[Floats]:
         for name in {name for names in sets for name in names}:
             if name not in self.tree.sizes:
-                raise UnknownAttribute.named(name, self.tree.sizes)
+                raise UnknownAttribute.with_suggestion(name, self.tree.sizes)
         homes = {names: self.tree.home(names) for names in sets}
         across = [names for names in sets if len(names) == 2 and homes[names] is None]
         pairs = all_pairs(self.tree, self.beliefs, across) if len(across) > self._many(across) else {}
