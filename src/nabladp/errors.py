@@ -22,8 +22,8 @@ class NablaDPError(Exception):
 
     def __str__(self) -> str:
         note, commands = self.fields.get("note", ""), self.fields.get("commands", ())  # how a failed release stands
-        said = (self.message, self.fix, note, *(f"`{command}`" for command in commands))
-        return " ".join(text for text in said if text)
+        parts = (self.message, self.fix, note, *(f"`{command}`" for command in commands))
+        return " ".join(text for text in parts if text)
 
     def __reduce__(self) -> Any:  # keyword-only fields survive pickling between processes
         return _rebuild, (type(self), self.message, self.fix, self.fields)
@@ -42,6 +42,12 @@ def quote(value: object, most: int = 80) -> str:
         return repr(int(value))
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def quote_path(path: object, most: int = 80) -> str:
+    """A path as an error repeats it. A long one keeps its end, which names the file."""
+    text = str(path)
+    return quote(text if len(text) <= most else f"…{text[1 - most :]}", most)
 
 
 def _rebuild(kind: type[NablaDPError], message: str, fix: str, fields: dict[str, Any]) -> NablaDPError:
@@ -68,8 +74,8 @@ class UnknownAttribute(NablaDPError, KeyError):
         known = [text for text in known if isinstance(text, str)]
         near = nearest(name, known)
         fix = suggestion(name, known, f"Known attributes: {_listing(known)}.")
-        told = name if isinstance(name, str) else quote(name)
-        return cls(f"There is no attribute {quote(name)}.", fix=fix, attribute=told, nearest=near)
+        attribute = name if isinstance(name, str) else quote(name)
+        return cls(f"There is no attribute {quote(name)}.", fix=fix, attribute=attribute, nearest=near)
 
 
 class DataError(NablaDPError, ValueError):
@@ -120,7 +126,7 @@ class AuditError(NablaDPError, ValueError):
     """An audit cannot be carried out on this mechanism or instance."""
 
 
-def interrupted(error: BaseException) -> bool:
+def is_interrupt(error: BaseException) -> bool:
     """Whether this comes of Ctrl-C. A library that is interrupted while it loads, and the parser of arguments, turn it
     into errors of their own."""
     known: set[int] = set()

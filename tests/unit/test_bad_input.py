@@ -37,7 +37,17 @@ from nabladp import (
 )
 from nabladp.audit import exact_audit, statistical_audit
 from nabladp.checks import MOST_TEXT, members, names, parse_toml, read_file
-from nabladp.errors import NablaDPError, OutOfRange, PlanError, SchemaError, SourceError, WrongType, interrupted, quote
+from nabladp.errors import (
+    NablaDPError,
+    OutOfRange,
+    PlanError,
+    SchemaError,
+    SourceError,
+    WrongType,
+    is_interrupt,
+    quote,
+    quote_path,
+)
 from nabladp.noise import half_width, laplace_log_pmf
 from nabladp.privacy import Limit, Universe, epsilon_from_rho
 from nabladp.report import Certificate, report
@@ -158,6 +168,30 @@ def test_names_are_listed_lazily() -> None:
 def test_what_an_error_repeats_is_short() -> None:
     assert quote("age") == "'age'" and quote(5) == "5" and quote(None) == "None"
     assert len(quote("x" * 10**6)) < 100 and quote(10**5000) == "an int" and quote(DEEP) == "a list"
+
+
+@pytest.mark.parametrize(
+    "open_path",
+    [
+        Plan.load,
+        Schema.load,
+        Release.load,
+        report,
+        lambda path: open_table(str(path), Schema((Attribute("a", "boolean"),))),
+        lambda path: open_table(str(path.with_name("[0-9]" + path.name)), Schema((Attribute("a", "boolean"),))),
+    ],
+)
+def test_a_long_path_keeps_its_end_which_names_the_file(open_path: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path.joinpath(*["folder"] * 20, "absent.csv")
+    with pytest.raises(NablaDPError) as caught:
+        open_path(path)
+    assert "'…" in caught.value.message and "folder/" in caught.value.message
+    assert "absent.csv'" in caught.value.message and str(path) not in caught.value.message
+
+
+def test_a_quoted_path_holds_no_more_than_its_last_characters() -> None:
+    assert quote_path(Path("a/b.csv")) == "'a/b.csv'" and quote_path("x" * 80) == repr("x" * 80)
+    assert quote_path("x" * 80 + "y") == repr("…" + "x" * 78 + "y")
 
 
 @pytest.mark.parametrize(
@@ -374,8 +408,8 @@ def test_ctrl_c_is_seen_through_the_errors_of_others() -> None:
         except KeyboardInterrupt as stopped:
             raise ImportError("a library that was loading") from stopped
     except ImportError as error:
-        assert interrupted(error)
-    assert not interrupted(ImportError("missing"))
+        assert is_interrupt(error)
+    assert not is_interrupt(ImportError("missing"))
 
 
 def test_ledgers_refuse_wrong_kinds(tmp_path: Path) -> None:

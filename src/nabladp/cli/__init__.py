@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from nabladp.errors import interrupted
+from nabladp.errors import is_interrupt
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:  # before any command began
         code = 130
     except SystemExit as ended:
-        if not interrupted(ended):
+        if not is_interrupt(ended):
             raise
         code = 130
     sys.exit(code)

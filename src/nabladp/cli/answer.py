@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nabladp.errors import NablaDPError, interrupted
+from nabladp.errors import NablaDPError, is_interrupt
 
 if TYPE_CHECKING:
     from nabladp.release import Release
@@ -106,7 +106,7 @@ def answering(as_json: bool, afterwards: str = "") -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if interrupted(error):
+        if is_interrupt(error):
             _fail({"error": "Interrupted", "message": "Interrupted.", **_left_behind(error, afterwards)}, as_json, 130)
         if os.environ.get("NABLADP_DEBUG") == "1":
             raise

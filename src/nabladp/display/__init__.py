@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 def show(source: Release | Sequence[Release] | str | Path, height: int = 720) -> Frame:
     """The report of a release, of several, or of a published folder, as a notebook shows it."""
-    from nabladp.display.notebook import framed
+    from nabladp.display.notebook import frame_report
 
-    return framed(source, height)
+    return frame_report(source, height)
 
 
 def _guarantee(value: Any) -> str:

@@ -14,6 +14,7 @@ from nabladp.privacy.units import rounded
 from nabladp.release.record import Release
 from nabladp.report import report
 from nabladp.schema import Attribute, Schema
+from nabladp.views.view import format_figure
 
 # ---- small pieces of HTML --------------------------------------------------------------------------------------------
 # Names come from files. They are shown as they are: no markup, no mathematics (notebooks typeset what stands between
@@ -28,18 +29,18 @@ def fragment(*parts: str) -> str:
 
 
 def heading(text: str, detail: str = "") -> str:
-    return f"<p><strong>{_shown(text)}</strong>{f' {_shown(detail)}' if detail else ''}</p>"
+    return f"<p><strong>{_escape(text)}</strong>{f' {_escape(detail)}' if detail else ''}</p>"
 
 
 def line(text: str) -> str:
-    return f"<p>{_shown(text)}</p>"
+    return f"<p>{_escape(text)}</p>"
 
 
 def stamp(text: str | None) -> str:
     """What must not be missed."""
     if not text:
         return ""
-    return f'<p style="background:#b3261e;color:#fff;padding:.4em .8em;font-weight:bold">{_shown(text)}</p>'
+    return f'<p style="background:#b3261e;color:#fff;padding:.4em .8em;font-weight:bold">{_escape(text)}</p>'
 
 
 def table(
@@ -53,7 +54,7 @@ def table(
     if last is not None:
         body.append(_row(last, texts, "th"))
     head = "".join(
-        f'<th scope="col" style="text-align:{_side(i, texts)}">{_shown(text)}</th>' for i, text in enumerate(heads)
+        f'<th scope="col" style="text-align:{_side(i, texts)}">{_escape(text)}</th>' for i, text in enumerate(heads)
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
 
@@ -61,7 +62,9 @@ def table(
 def _row(cells: Sequence[str], texts: int, tag: str = "td") -> str:
     return (
         "<tr>"
-        + "".join(f'<{tag} style="text-align:{_side(i, texts)}">{_shown(cell)}</{tag}>' for i, cell in enumerate(cells))
+        + "".join(
+            f'<{tag} style="text-align:{_side(i, texts)}">{_escape(cell)}</{tag}>' for i, cell in enumerate(cells)
+        )
         + "</tr>"
     )
 
@@ -70,7 +73,7 @@ def _side(column: int, texts: int) -> str:
     return "left" if column < texts else "right"
 
 
-def _shown(text: str) -> str:
+def _escape(text: str) -> str:
     return f"<bdi>{escape(str(text), quote=True)}</bdi>"
 
 
@@ -83,9 +86,11 @@ _SHOWN = 6  # values of an attribute
 
 def guarantee_html(guarantee: Guarantee) -> str:
     universe = guarantee.universe
-    told = [line(f"Public, so not protected: {', '.join(sorted(universe.public))}.")] if universe.public else []
-    told += [line(f"{name} counts as {' and '.join(sources)}.") for name, sources in list(universe.derived.items())[:8]]
-    return fragment(heading("What can be learned"), figures_table(guarantee), *told)
+    notes = [line(f"Public, so not protected: {', '.join(sorted(universe.public))}.")] if universe.public else []
+    notes += [
+        line(f"{name} counts as {' and '.join(sources)}.") for name, sources in list(universe.derived.items())[:8]
+    ]
+    return fragment(heading("What can be learned"), figures_table(guarantee), *notes)
 
 
 def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: float = DELTA) -> str:
@@ -105,10 +110,10 @@ def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: 
 def ledger_html(ledger: LedgerView) -> str:
     rows = []
     for spending in ledger.spent():
-        told = spending.to_json()
-        spent = "no bound" if told["spent"] is None else rounded(told["spent"], 4, up=True)
-        left = f"{rounded(told['left'], 4, up=False)}{' (exceeded)' if told['exceeded'] else ''}"
-        rows.append([told["limit"], told["measure"], rounded(told["allowed"], 4, up=False), spent, left])
+        facts = spending.to_json()
+        spent = "no bound" if facts["spent"] is None else rounded(facts["spent"], 4, up=True)
+        left = f"{rounded(facts['left'], 4, up=False)}{' (exceeded)' if facts['exceeded'] else ''}"
+        rows.append([facts["limit"], facts["measure"], rounded(facts["allowed"], 4, up=False), spent, left])
     head = ledger.head
     waiting = ledger.unfinished()
     return fragment(
@@ -147,26 +152,25 @@ def release_html(release: Release) -> str:
         stamp(release.stamp),
         heading(release.name, f"{release.mechanism} of {release.n:,} rows, ledger entry {entry['entry']}"),
         figures_table(release.guarantee, release.adversaries, release.delta),
-        _predicted(release.expected_error),
+        _error_table(release.expected_error),
         line("nabladp.display.show(release) draws what was released."),
     )
 
 
-def _predicted(error: Any) -> str:
+def _error_table(error: Any) -> str:
     if isinstance(error, Mapping):
-        rows = [[str(label), _worded(value)] for label, value in error.get("summary", {}).items()]
+        rows = [[str(label), format_figure(value)] for label, value in error.get("summary", {}).items()]
         return table(["predicted error", ""], rows)
     rows = [
-        [" + ".join(part["attributes"]), f"{part['cells']:,}", _worded(part["scale"]), f"± {part['half_width']:,}"]
+        [
+            " + ".join(part["attributes"]),
+            f"{part['cells']:,}",
+            format_figure(part["scale"]),
+            f"± {part['half_width']:,}",
+        ]
         for part in error
     ]
     return table(["marginal", "cells", "noise scale", "95% of counts within"], rows)
-
-
-def _worded(value: Any) -> str:
-    if value is None or isinstance(value, bool | str):
-        return "no bound" if value is None else str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,6 +190,6 @@ class Frame:
         )
 
 
-def framed(source: Release | Sequence[Release] | str | Path, height: int = 720) -> Frame:
+def frame_report(source: Release | Sequence[Release] | str | Path, height: int = 720) -> Frame:
     """The report of a release, of several, or of a published folder, as a notebook shows it."""
     return Frame(report(source), int(height))

@@ -54,15 +54,15 @@ def audit_plot(audits: Sequence[tuple[str, Audit]]) -> alt.LayerChart:
 
 
 def _line(name: str, row: SetVerdict, named: bool) -> dict[str, Any]:
-    told = row.to_json()
+    facts = row.to_json()
     label = " + ".join(row.attributes)
     return {
         "set": f"{name}: {label}" if named else label,
-        "measure": told["measure"],
+        "measure": facts["measure"],
         "claimed": _number(row.claimed),
         "at least": row.lower,
-        "exact over claimed": _number(told["exact_over_claimed"]),
-        "runs": told["runs"],
+        "exact over claimed": _number(facts["exact_over_claimed"]),
+        "runs": facts["runs"],
         "verdict": row.verdict,
         "found": _share(row.statistical.tightness if row.statistical is not None and row.claimed else row.lower),
         "exact": _share(row.exact.tightness if row.exact is not None and row.claimed else None),
@@ -82,17 +82,19 @@ def _number(value: float | None) -> float | None:
 
 def combination_bars(output: HeavyList, schema: Schema) -> alt.LayerChart:
     """Most frequent first. The line is the certified count; a combination's values are in its tooltip."""
-    altair, found = _altair(), output.heaviest(_BARS)
-    low, high = found.interval()
-    numbers = {"count": found.counts.tolist(), "low": low.tolist(), "high": high.tolist()}
-    base, bar = _bars(_rows(found.names, found.codes, schema, numbers), "count", "rows (noisy count, 95% interval)")
+    altair, heaviest = _altair(), output.heaviest(_BARS)
+    low, high = heaviest.interval()
+    numbers = {"count": heaviest.counts.tolist(), "low": low.tolist(), "high": high.tolist()}
+    base, bar = _bars(
+        _rows(heaviest.names, heaviest.codes, schema, numbers), "count", "rows (noisy count, 95% interval)"
+    )
     chart: alt.LayerChart = bar + base.mark_rule(color=_INK, strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
-    if found.certified is not None:
-        row = {"certified": found.certified, "label": f"certified: {found.certified:,}"}
+    if heaviest.certified is not None:
+        row = {"certified": heaviest.certified, "label": f"certified: {heaviest.certified:,}"}
         line = altair.Chart(altair.InlineData(values=[row])).encode(x="certified:Q")
         label = line.mark_text(color=_VERMILION, baseline="bottom").encode(text="label:N", y=altair.value(-4))
         chart += line.mark_rule(color=_VERMILION, strokeDash=[4, 3]) + label
-    chart = chart.properties(title=_title("Frequent combinations", found.names))
+    chart = chart.properties(title=_title("Frequent combinations", heaviest.names))
     return chart
 
 
@@ -116,9 +118,9 @@ def _bars(rows: list[Row], measure: str, axis: str) -> tuple[alt.Chart, alt.Char
     """What all marks share, and the bars."""
     altair = _altair()
     order = [row["combination"] for row in rows]
-    told = [altair.Tooltip("values:N"), *(f"{name}:Q" for name in (rows[0] if rows else ()) if name not in _WORDS)]
+    tips = [altair.Tooltip("values:N"), *(f"{name}:Q" for name in (rows[0] if rows else ()) if name not in _WORDS)]
     base = altair.Chart(altair.InlineData(values=rows)).encode(
-        y=altair.Y("combination:N", sort=order, title=None), tooltip=told
+        y=altair.Y("combination:N", sort=order, title=None), tooltip=tips
     )
     return base, base.mark_bar(color=_BLUE).encode(x=altair.X(f"{measure}:Q", title=axis))
 
@@ -133,7 +135,7 @@ _WORDS = ("combination", "values")
 
 def _rows(names: Sequence[str], codes: Codes, schema: Schema, numbers: Mapping[str, list[Any]]) -> list[Row]:
     return [
-        {"combination": _label(names, codes, row, schema), "values": _told(names, codes, row, schema)}
+        {"combination": _label(names, codes, row, schema), "values": _describe_values(names, codes, row, schema)}
         | {name: column[row] for name, column in numbers.items()}
         for row in range(len(codes))
     ]
@@ -142,19 +144,19 @@ def _rows(names: Sequence[str], codes: Codes, schema: Schema, numbers: Mapping[s
 def _label(names: Sequence[str], codes: Codes, row: int, schema: Schema) -> str:
     if len(names) > _NAMED:
         return f"combination {row + 1}"
-    return _worded(names, codes[row], range(len(names)), schema)
+    return _join_labels(names, codes[row], range(len(names)), schema)
 
 
-def _told(names: Sequence[str], codes: Codes, row: int, schema: Schema) -> str:
+def _describe_values(names: Sequence[str], codes: Codes, row: int, schema: Schema) -> str:
     """All values, or where there are many those that are not as in the most frequent combination, the first one."""
     if len(names) <= _LISTED:
-        return _worded(names, codes[row], range(len(names)), schema)
+        return _join_labels(names, codes[row], range(len(names)), schema)
     if row == 0:
         return "the most frequent one; the others say where they differ from it"
-    other = np.flatnonzero(codes[row] != codes[0]).tolist()
-    more = f", and {len(other) - _LISTED:,} others" if len(other) > _LISTED else ""
-    return f"as the first, but {_worded(names, codes[row], other[:_LISTED], schema)}{more}"
+    different = np.flatnonzero(codes[row] != codes[0]).tolist()
+    more = f", and {len(different) - _LISTED:,} others" if len(different) > _LISTED else ""
+    return f"as the first, but {_join_labels(names, codes[row], different[:_LISTED], schema)}{more}"
 
 
-def _worded(names: Sequence[str], codes: Codes, chosen: Sequence[int], schema: Schema) -> str:
+def _join_labels(names: Sequence[str], codes: Codes, chosen: Sequence[int], schema: Schema) -> str:
     return ", ".join(f"{names[i]} {schema[names[i]].label(int(codes[i]))}" for i in chosen)

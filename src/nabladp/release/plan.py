@@ -12,7 +12,7 @@ from typing import Any
 
 from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file
 from nabladp.displayed import Stage
-from nabladp.errors import NablaDPError, PlanError, SourceError, quote, suggestion
+from nabladp.errors import NablaDPError, PlanError, SourceError, quote, quote_path, suggestion
 from nabladp.mechanisms import Mechanism, mechanism_class
 from nabladp.mechanisms.mechanism import MOST_ROWS
 from nabladp.noise import NoiseSource
@@ -67,7 +67,7 @@ class Plan:
             raise
         except OSError:
             raise SourceError(
-                f"There is no readable plan {quote(str(path))}.", fix="Give the path of a plan.toml."
+                f"There is no readable plan {quote_path(path)}.", fix="Give the path of a plan.toml."
             ) from None
         except UnicodeDecodeError:
             raise PlanError(f"{told} is not UTF-8 text.", fix="Save it as UTF-8.") from None

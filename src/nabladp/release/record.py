@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nabladp import __version__
 from nabladp.checks import as_path, is_number, is_share, is_whole, read_file
 from nabladp.displayed import Displayed
-from nabladp.errors import NablaDPError, ReleaseError, SourceError, quote
+from nabladp.errors import NablaDPError, ReleaseError, SourceError, quote_path
 from nabladp.mechanisms import Output, mechanism_class
 from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.privacy import Guarantee
@@ -287,7 +287,7 @@ class Release(Displayed):
             raise
         except OSError:
             raise ReleaseError(
-                f"There is no readable release at {quote(str(where))}.", fix="Give its folder."
+                f"There is no readable release at {quote_path(where)}.", fix="Give its folder."
             ) from None
         except _UNREADABLE as error:
             if isinstance(error, NablaDPError):

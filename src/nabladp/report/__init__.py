@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nabladp.checks import as_path, expect, members
 from nabladp.displayed import Stage
-from nabladp.errors import ReleaseError, quote
+from nabladp.errors import ReleaseError, quote_path
 from nabladp.privacy import Guarantee
 from nabladp.report.claims import Certificate, Claim
 
@@ -125,7 +125,7 @@ def _suggested(folder: Path) -> str:
 def folder_of(where: Path) -> Path:
     """A published folder; any file in it stands for it."""
     if not os.path.exists(where):
-        raise ReleaseError(f"There is no file or folder {quote(str(where))}.", fix="Give the folder of a release.")
+        raise ReleaseError(f"There is no file or folder {quote_path(where)}.", fix="Give the folder of a release.")
     return where if where.is_dir() else where.parent
 
 

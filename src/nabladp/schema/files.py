@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, expect, mapping, parse_toml, read_file
-from nabladp.errors import SchemaError, SourceError, quote
+from nabladp.errors import SchemaError, SourceError, quote, quote_path
 from nabladp.schema.rules import MARKER, nearest
 
 # ---- schema files ----------------------------------------------------------------------------------------------------
@@ -48,27 +48,26 @@ def _toml(value: Any) -> str:
 
 def read(path: str | Path) -> str:
     where = as_path(path, "The schema")
-    told = str(where)
-    named = quote(told if len(told) <= 80 else f"…{told[-79:]}")  # a path's end names the file
+    text, named = str(where), quote_path(where)
     try:
         return read_file(where, f"The schema {named}").decode("utf-8")
     except FileNotFoundError:
         fix = "Check the path, or draft a schema with `nabladp init`."
-        raise SourceError(f"There is no schema file {named}.", fix=fix, path=told) from None
+        raise SourceError(f"There is no schema file {named}.", fix=fix, path=text) from None
     except UnicodeDecodeError:
-        raise SchemaError(f"The schema {named} is not UTF-8 text.", fix="Save it as UTF-8.", path=told) from None
+        raise SchemaError(f"The schema {named} is not UTF-8 text.", fix="Save it as UTF-8.", path=text) from None
     except SourceError:
         raise
     except OSError as error:
         reason = error.strerror or "unreadable"
         fix = "Give the path of a readable TOML file."
-        raise SourceError(f"The schema {named} cannot be read: {reason}.", fix=fix, path=told) from None
+        raise SourceError(f"The schema {named} cannot be read: {reason}.", fix=fix, path=text) from None
 
 
 def write(path: str | Path, text: str) -> None:
     """All or nothing: a file that exists is replaced only by a complete one."""
     target = as_path(path, "The schema")
-    told = str(target)
+    name = str(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         try:
@@ -79,7 +78,7 @@ def write(path: str | Path, text: str) -> None:
     except OSError as error:
         reason = error.strerror or "no reason given"
         fix = "Choose a folder that can be written to."
-        raise SourceError(f"The schema {told!r} cannot be written: {reason}.", fix=fix, path=told) from None
+        raise SourceError(f"The schema {name!r} cannot be written: {reason}.", fix=fix, path=name) from None
 
 
 # ---- a first schema for a table --------------------------------------------------------------------------------------

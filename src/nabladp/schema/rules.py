@@ -44,8 +44,8 @@ class Declaration:
 
 
 def refusal(name: object, rule: str, fix: str) -> SchemaError:
-    told = name if isinstance(name, str) else quote(name)
-    return SchemaError(f"Attribute {quote(name)}: {rule}.", fix=fix, attribute=told, rule=rule)
+    text = name if isinstance(name, str) else quote(name)
+    return SchemaError(f"Attribute {quote(name)}: {rule}.", fix=fix, attribute=text, rule=rule)
 
 
 def nearest(word: object, known: Sequence[str]) -> str:
@@ -145,9 +145,9 @@ def _null_values(attribute: Declaration, values: tuple[str | int | float, ...]) 
         raise refusal(name, "'null_values' must be a list", 'Write null_values = ["?"].')
     if given and attribute.null != "category":
         raise refusal(name, "'null_values' needs null = 'category'", 'Write null = "category", or remove them.')
-    found: list[str | int | float] = []
+    markers: list[str | int | float] = []
     for value in given:
-        if isinstance(value, bool) or not isinstance(value, (str, int, float)) or value in ("", *found):
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)) or value in ("", *markers):
             raise refusal(name, "'null_values' are different texts or numbers", "Remove the one that is not.")
         if isinstance(value, float) and not math.isfinite(value):
             raise refusal(name, "'null_values' must be finite", "Remove the one that is not.")
@@ -155,9 +155,9 @@ def _null_values(attribute: Declaration, values: tuple[str | int | float, ...]) 
             raise refusal(
                 name, "a value is declared both as a value and as missing", "Remove it from one of the lists."
             )
-        found.append(value)
+        markers.append(value)
     texts_only = bool(values) and isinstance(values[0], str)
-    return tuple(value if texts_only else _as_number(value) for value in found)
+    return tuple(value if texts_only else _as_number(value) for value in markers)
 
 
 def _as_number(value: str | int | float) -> str | int | float:

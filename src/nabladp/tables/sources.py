@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nabladp.errors import SourceError, quote
+from nabladp.errors import SourceError, quote_path
 from nabladp.tables import duck
 from nabladp.tables.duck import Batches
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
@@ -324,9 +324,11 @@ def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[S
     if glob.has_magic(text):
         found = _matches(text)
         if not found:
-            raise SourceError(f"No file matches {quote(text)}.", fix="Check the pattern and the folder.", path=text)
+            raise SourceError(
+                f"No file matches {quote_path(text)}.", fix="Check the pattern and the folder.", path=text
+            )
         return tuple(scan_file(Path(name), expected) for name in found)
-    raise SourceError(f"There is no file {quote(text)}.", fix="Check the path.", path=text)
+    raise SourceError(f"There is no file {quote_path(text)}.", fix="Check the path.", path=text)
 
 
 def _matches(pattern: str) -> list[str]:

@@ -42,16 +42,16 @@ class Cube:
 
     def answers(self, mass: Floats) -> Floats:
         """Every query's value under a mass for each record."""
-        held = _sum_up(mass.copy(), self._head)
-        held = _sum_up(held.reshape(self._shape).T.ravel(), self._tail)
-        return np.asarray(self._mix @ held[self._turned_slots])
+        sums = _sum_up(mass.copy(), self._head)
+        sums = _sum_up(sums.reshape(self._shape).T.ravel(), self._tail)
+        return np.asarray(self._mix @ sums[self._turned_slots])
 
     def scores(self, coefficients: Floats) -> Floats:
         """Σ over queries of coefficient times value, for each record: the transpose of :meth:`answers`."""
-        held = np.zeros(self.cells)
-        held[self._turned_slots] = self._mix_back @ coefficients
-        held = _spread_out(held, self._tail)
-        return _spread_out(held.reshape(self._shape[::-1]).T.ravel(), self._head)
+        scores = np.zeros(self.cells)
+        scores[self._turned_slots] = self._mix_back @ coefficients
+        scores = _spread_out(scores, self._tail)
+        return _spread_out(scores.reshape(self._shape[::-1]).T.ravel(), self._head)
 
     def records(self, cells: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """The codes of some records, by column."""
@@ -65,13 +65,13 @@ class Cube:
         from scipy.sparse import block_diag, coo_array, csr_array
 
         stride = dict(zip(self.names, np.cumprod([1, *self.sizes[:0:-1]])[::-1].tolist(), strict=True))
-        places, blocks = [], []
+        cells, blocks = [], []
         for chosen in self.queries.sets:
             sizes = self.queries.schema.sizes(chosen)
             codes = np.indices(sizes).reshape(len(sizes), -1)
-            places.append(sum(code * stride[name] for code, name in zip(codes, chosen, strict=True)))
+            cells.append(sum(code * stride[name] for code, name in zip(codes, chosen, strict=True)))
             blocks.append(_undo(sizes))
-        slots, column = np.unique(np.concatenate(places), return_inverse=True)
+        slots, column = np.unique(np.concatenate(cells), return_inverse=True)
         merge = coo_array((np.ones(len(column)), (np.arange(len(column)), column)), shape=(len(column), len(slots)))
         scaled = csr_array(self.queries.matrix / self.queries.grids[:, None])
         mix = csr_array(scaled @ (block_diag(blocks, format="csr") @ merge.tocsr()))
@@ -93,21 +93,21 @@ def _axes(sizes: tuple[int, ...], inner: int) -> list[tuple[int, int, int]]:
     return [(math.prod(sizes[:axis]), size, math.prod(sizes[axis + 1 :]) * inner) for axis, size in enumerate(sizes)]
 
 
-def _sum_up(held: Floats, axes: list[tuple[int, int, int]]) -> Floats:
+def _sum_up(table: Floats, axes: list[tuple[int, int, int]]) -> Floats:
     """Along each axis, slot 0 becomes the sum of all slots, in place."""
     for before, size, behind in axes:
-        view = held.reshape(before, size, behind)
+        view = table.reshape(before, size, behind)
         for slot in range(1, size):
             view[:, 0] += view[:, slot]
-    return held
+    return table
 
 
-def _spread_out(held: Floats, axes: list[tuple[int, int, int]]) -> Floats:
+def _spread_out(table: Floats, axes: list[tuple[int, int, int]]) -> Floats:
     """Along each axis, slot 0 is added to all others, in place: the transpose of summing up."""
     for before, size, behind in axes:
-        view = held.reshape(before, size, behind)
+        view = table.reshape(before, size, behind)
         view[:, 1:] += view[:, :1]
-    return held
+    return table
 
 
 @lru_cache(maxsize=256)

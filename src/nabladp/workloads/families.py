@@ -19,7 +19,7 @@ from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.schema import Schema
 from nabladp.workloads.marginals import Sets, marginal_sets
-from nabladp.workloads.options import checked_k, checked_weight, listing
+from nabladp.workloads.options import check_k, check_weight, listing
 from nabladp.workloads.queries import Group, Queries, refuse_too_many
 from nabladp.workloads.shift import Curve, coverage, flips, touch
 
@@ -65,7 +65,7 @@ class Family(Workload):
         return Union((self,)) + other
 
     def __rmul__(self: Self, factor: float) -> Self:
-        return replace(self, weight=self.weight * checked_weight(factor))  # type: ignore[type-var]
+        return replace(self, weight=self.weight * check_weight(factor))  # type: ignore[type-var]
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"queries": self.kind}
@@ -148,13 +148,13 @@ class Marginals(Family):
             raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either k or sets.")
         if self.sets is not None and self.over is not None:
             raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
-        _put(self, over=_over(self.over), weight=checked_weight(self.weight))
+        _set_fields(self, over=_over(self.over), weight=check_weight(self.weight))
         if self.sets is None:
-            _put(self, k=checked_k(self.k))
+            _set_fields(self, k=check_k(self.k))
         else:
-            _put(self, sets=_listed(self.sets))
+            _set_fields(self, sets=_parse_sets(self.sets))
         if self.weights is not None:
-            _put(self, weights=tuple(checked_weight(weight) for weight in listing(self.weights, "'weights'")))
+            _set_fields(self, weights=tuple(check_weight(weight) for weight in listing(self.weights, "'weights'")))
             if self.sets is None or len(self.weights) != len(self.sets):
                 raise MechanismError(
                     "'weights' has one number for each listed set.", fix="Use 'weight' for all at once."
@@ -174,9 +174,9 @@ class Marginals(Family):
         return (*(self.over or ()), *(name for chosen in self.sets or () for name in chosen))
 
     def curve(self, schema: Schema) -> Curve | None:
-        if self.k is None or (found := _free(schema, self.over)) is None:
+        if self.k is None or (split := _free(schema, self.over)) is None:
             return None
-        free, fixed = found
+        free, fixed = split
         return coverage(free, self.k, 2, fixed)
 
 
@@ -196,7 +196,7 @@ class Conjunctions(Family):
     kind = "conjunctions"
 
     def __post_init__(self) -> None:
-        _put(self, k=checked_k(self.k), over=_over(self.over), weight=checked_weight(self.weight))
+        _set_fields(self, k=check_k(self.k), over=_over(self.over), weight=check_weight(self.weight))
         if not isinstance(self.signed, bool):
             raise MechanismError("'signed' is true or false.", fix="Leave it out for unsigned conjunctions.")
 
@@ -210,8 +210,8 @@ class Conjunctions(Family):
         amounts = _amounts(sizes, _unsigned_move)
         groups = []
         for chosen in sets:
-            asked = cells(tuple(sizes[name] for name in chosen))
-            groups.append(Group(chosen, len(asked), self.weight, touch(chosen, amounts), cells=asked))
+            combinations = cells(tuple(sizes[name] for name in chosen))
+            groups.append(Group(chosen, len(combinations), self.weight, touch(chosen, amounts), cells=combinations))
         return groups
 
     def explicit_names(self) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ class Parities(Family):
     kind = "parities"
 
     def __post_init__(self) -> None:
-        _put(self, k=checked_k(self.k), over=_over(self.over), weight=checked_weight(self.weight))
+        _set_fields(self, k=check_k(self.k), over=_over(self.over), weight=check_weight(self.weight))
 
     def groups(self, schema: Schema) -> list[Group]:
         sizes = _sizes(schema)
@@ -259,13 +259,13 @@ class Parities(Family):
         return self.over or ()
 
     def curve(self, schema: Schema) -> Curve | None:
-        if (found := _free(schema, self.over)) is None:
+        if (split := _free(schema, self.over)) is None:
             return None
-        free, fixed = found
+        free, fixed = split
         return flips(free, self.k, fixed)
 
 
-def _put(family: Family, **values: Any) -> None:
+def _set_fields(family: Family, **values: Any) -> None:
     for name, value in values.items():
         object.__setattr__(family, name, value)
 
@@ -274,7 +274,7 @@ def _over(names: Any) -> tuple[str, ...] | None:
     return None if names is None else checks.names(listing(names, "'over'"), "'over'", error=MechanismError)
 
 
-def _listed(sets: Any) -> Sets:
+def _parse_sets(sets: Any) -> Sets:
     return tuple(checks.name_or_names(s, "A set", MechanismError) for s in listing(sets, "'sets'"))
 
 

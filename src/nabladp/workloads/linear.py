@@ -14,9 +14,9 @@ from nabladp.errors import MechanismError, quote
 from nabladp.schema import Schema
 from nabladp.workloads.families import Conjunctions, Family, Marginals, Parities, Union, Workload, no_workload
 from nabladp.workloads.marginals import refuse_too_wide
-from nabladp.workloads.options import checked_weight, listing, made, nearest
+from nabladp.workloads.options import check_weight, from_options, listing, nearest
 from nabladp.workloads.queries import GRID, Group
-from nabladp.workloads.shift import measured
+from nabladp.workloads.shift import shift_of_values
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LinearQuery:
     def __post_init__(self) -> None:
         names = name_or_names(self.attributes, "'attributes'", MechanismError)
         object.__setattr__(self, "attributes", names)
-        object.__setattr__(self, "weight", checked_weight(self.weight))
+        object.__setattr__(self, "weight", check_weight(self.weight))
         if not isinstance(self.name, str):
             raise MechanismError("A query's name is a text.", fix='Write name = "share of the old".')
         object.__setattr__(self, "values", tuple(self._numbers().ravel().tolist()))
@@ -43,29 +43,29 @@ class LinearQuery:
         except (TypeError, ValueError):
             values = None
         if values is None:
-            raise MechanismError(f"The values of {self._told} are not numbers.", fix="Give one for each combination.")
+            raise MechanismError(f"The values of {self._label} are not numbers.", fix="Give one for each combination.")
         if not np.all((values >= 0) & (values <= 1)):  # also refuses NaN
             raise MechanismError(
-                f"A value of {self._told} lies outside [0, 1].",
+                f"A value of {self._label} lies outside [0, 1].",
                 fix="Shift the values and divide them by their largest.",
                 query=self.name,
             )
         return values
 
     @property
-    def _told(self) -> str:
+    def _label(self) -> str:
         return f"the query {self.name!r}" if self.name else f"a query on {'+'.join(map(str, self.attributes))}"
 
     def numerators(self, schema: Schema) -> tuple[NDArray[np.int64], int]:
         """The values as whole numbers over a grid: 1 where all are 0 or 1."""
         cells = schema.cells(self.attributes)  # refuses unknown names
         if not self.attributes or len(set(self.attributes)) != len(self.attributes):
-            raise MechanismError(f"Each attribute of {self._told} must be named once.", fix="List what it depends on.")
+            raise MechanismError(f"Each attribute of {self._label} must be named once.", fix="List what it depends on.")
         refuse_too_wide(self.attributes)
         values = np.array(self.values)
         if cells != len(values):
             raise MechanismError(
-                f"There are {len(values):,} values for the {cells:,} combinations of {self._told}.",
+                f"There are {len(values):,} values for the {cells:,} combinations of {self._label}.",
                 fix="Give one value for every combination, the last attribute fastest.",
             )
         grid = 1 if np.all(values % 1 == 0) else GRID
@@ -91,13 +91,13 @@ class LinearQueries(Family):
 
     def __post_init__(self) -> None:
         given = [
-            q if isinstance(q, LinearQuery) else made(LinearQuery, q, "A linear query")
+            q if isinstance(q, LinearQuery) else from_options(LinearQuery, q, "A linear query")
             for q in listing(self.each, "'each'")
         ]
         if not given:
             raise MechanismError("The workload is empty.", fix="List at least one query.")
         object.__setattr__(self, "each", tuple(given))
-        object.__setattr__(self, "weight", checked_weight(self.weight))
+        object.__setattr__(self, "weight", check_weight(self.weight))
 
     def groups(self, schema: Schema) -> list[Group]:
         kept: dict[tuple[Any, ...], list[tuple[NDArray[np.int64], str]]] = {}
@@ -108,7 +108,7 @@ class LinearQueries(Family):
         groups = []
         for (attributes, weight, grid), together in kept.items():
             values = np.stack([values for values, _ in together])
-            shift = measured(attributes, schema.sizes(attributes), values, grid)
+            shift = shift_of_values(attributes, schema.sizes(attributes), values, grid)
             texts = tuple(text for _, text in together)
             groups.append(Group(attributes, len(values), weight * self.weight, shift, values, grid, texts))
         return groups
@@ -142,7 +142,7 @@ def _family(given: Any) -> Family:
         raise no_workload()
     kind = given.get("queries")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        said = "'queries' is missing" if kind is None else f"there are no queries {quote(kind)}"
-        raise MechanismError(f"A workload must say what it asks: {said}.", fix=nearest(kind, FAMILIES))
-    family: Family = made(FAMILIES[kind], {n: v for n, v in given.items() if n != "queries"}, f"{kind!r}")
+        reason = "'queries' is missing" if kind is None else f"there are no queries {quote(kind)}"
+        raise MechanismError(f"A workload must say what it asks: {reason}.", fix=nearest(kind, FAMILIES))
+    family: Family = from_options(FAMILIES[kind], {n: v for n, v in given.items() if n != "queries"}, f"{kind!r}")
     return family

@@ -28,25 +28,25 @@ def marginal_sets(
         raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
     if k is not None and (not isinstance(k, int) or isinstance(k, bool)):
         raise MechanismError("k must be a whole number.", fix="For all pairs write k = 2.")
-    found = _listed(schema, sets) if sets is not None else _all_of_size(schema, k or 0, over)
-    _check_size(schema, found)
-    return found
+    chosen = _check_sets(schema, sets) if sets is not None else _all_of_size(schema, k or 0, over)
+    _check_size(schema, chosen)
+    return chosen
 
 
-def _listed(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
+def _check_sets(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
     listed = members(sets, "'sets'", 'Write [["age", "sex"], ["income"]].', error=MechanismError)
-    found = tuple(name_or_names(chosen, "A marginal", MechanismError) for chosen in listed)
-    if not found:
+    marginals = tuple(name_or_names(chosen, "A marginal", MechanismError) for chosen in listed)
+    if not marginals:
         raise MechanismError("No marginal is asked for.", fix="List at least one set of attributes.")
-    for chosen in found:
+    for chosen in marginals:
         if not chosen:
             raise MechanismError("A marginal needs at least one attribute.", fix="Remove the empty set.")
         schema.sizes(chosen)  # refuses unknown names
         if len(set(chosen)) != len(chosen):
             raise MechanismError(f"{'+'.join(chosen)} names an attribute twice.", fix="Name each attribute once.")
-    if len({frozenset(chosen) for chosen in found}) != len(found):
+    if len({frozenset(chosen) for chosen in marginals}) != len(marginals):
         raise MechanismError("A marginal is asked for twice.", fix="Ask once, and raise its weight instead.")
-    return found
+    return marginals
 
 
 def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:

@@ -14,7 +14,7 @@ from nabladp.errors import MechanismError, quote, suggestion
 _LARGEST = 1e12  # products and ratios of weights then neither overflow nor vanish
 
 
-def made(kind: type[Any], given: Any, what: str) -> Any:
+def from_options(kind: type[Any], given: Any, what: str) -> Any:
     """A dataclass from its options; a misspelt one gets the nearest suggested."""
     if not isinstance(given, Mapping):
         raise MechanismError(f"{what} is written as a table.", fix="Write { attributes = […], values = […] }.")
@@ -53,14 +53,14 @@ def names_once(value: Any) -> tuple[str, ...]:
     return listed
 
 
-def checked_weight(weight: Any) -> float:
+def check_weight(weight: Any) -> float:
     number: Any = weight
     if not is_number(weight) or not 1 / _LARGEST <= number <= _LARGEST:
         raise MechanismError("A weight is a number between 1e-12 and 1e12.", fix="Leave out what is unwanted.")
     return int(number) if isinstance(weight, Integral) else float(number)
 
 
-def checked_k(k: Any) -> int:
+def check_k(k: Any) -> int:
     if isinstance(k, bool) or not isinstance(k, Integral) or int(k) < 1:
         raise MechanismError("k must be a whole number of at least 1.", fix="For all pairs write k = 2.")
     return int(k)

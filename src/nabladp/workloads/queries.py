@@ -142,12 +142,12 @@ class Queries:
 
         A derived column in T stands for its sources, and all that is derived from them moves with them.
         """
-        moved = self._moved_by(attributes)
+        affected = self._affected_columns(attributes)
         if self.curve is not None:
-            return self.curve.squared_distance(moved)
-        return math.fsum(group.shift.squared_distance(moved) for group in self.groups)
+            return self.curve.squared_distance(affected)
+        return math.fsum(group.shift.squared_distance(affected) for group in self.groups)
 
-    def _moved_by(self, attributes: Collection[str]) -> frozenset[str]:
+    def _affected_columns(self, attributes: Collection[str]) -> frozenset[str]:
         attributes = name_or_names(attributes)
         self.schema.sizes(attributes)  # refuses unknown names, which would seem to move nothing
         derived = self.schema.derived

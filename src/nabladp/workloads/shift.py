@@ -27,12 +27,12 @@ class Shift:
 
     def squared_distance(self, attributes: Iterable[str]) -> float:
         chosen = frozenset(attributes)
-        met = [amount for name, amount in self.amounts if name in chosen]
-        if not met:
+        amounts = [amount for name, amount in self.amounts if name in chosen]
+        if not amounts:
             return 0.0
         if self.shape == "touch":
-            return float(max(met))
-        return math.fsum(math.sqrt(amount) for amount in met) ** 2
+            return float(max(amounts))
+        return math.fsum(math.sqrt(amount) for amount in amounts) ** 2
 
     @property
     def most(self) -> Fraction:
@@ -82,7 +82,7 @@ def flips(attributes: Sequence[str], k: int, fixed: int = 0) -> Curve:
     return Curve(tuple(attributes), tuple(Fraction(most) for most in itertools.accumulate(odd, max)))
 
 
-def measured(attributes: Sequence[str], sizes: Sequence[int], values: NDArray[np.int64], grid: int) -> Shift:
+def shift_of_values(attributes: Sequence[str], sizes: Sequence[int], values: NDArray[np.int64], grid: int) -> Shift:
     """Queries given by their values: every pair of cells is compared, unless there are very many.
 
     Two bounds hold: the whole set's distance for each attribute that matters, or the single attributes' distances,
@@ -92,18 +92,18 @@ def measured(attributes: Sequence[str], sizes: Sequence[int], values: NDArray[np
     cells = values.shape[1]
     if cells > MOST_COMPARED:
         spans = [int(span) for span in values.max(axis=1) - values.min(axis=1)]
-        whole = sum(span * span for span in spans)
-        free = [name for name, size in zip(attributes, sizes, strict=True) if size > 1 and whole]
-        return Shift("touch", tuple((name, Fraction(whole, grid * grid)) for name in free))
+        joint_change = sum(span * span for span in spans)
+        free = [name for name, size in zip(attributes, sizes, strict=True) if size > 1 and joint_change]
+        return Shift("touch", tuple((name, Fraction(joint_change, grid * grid)) for name in free))
     shaped = values.reshape(len(values), *sizes)
     single = [_largest_change(np.moveaxis(shaped, axis + 1, -1)) for axis in range(len(sizes))]
-    whole = _largest_change(values)
-    amounts = [(name, one) for name, one in zip(attributes, single, strict=True) if one]
-    added_up = math.fsum(math.sqrt(one) for _, one in amounts) ** 2
+    joint_change = _largest_change(values)
+    amounts = [(name, change) for name, change in zip(attributes, single, strict=True) if change]
+    added_up = math.fsum(math.sqrt(change) for _, change in amounts) ** 2
     costliest = max(single)
-    if costliest < whole and costliest * added_up <= whole * whole * (1 + 1e-9):
-        return Shift("linear", tuple((name, Fraction(one, grid * grid)) for name, one in amounts))
-    return Shift("touch", tuple((name, Fraction(whole, grid * grid)) for name, _ in amounts))
+    if costliest < joint_change and costliest * added_up <= joint_change * joint_change * (1 + 1e-9):
+        return Shift("linear", tuple((name, Fraction(change, grid * grid)) for name, change in amounts))
+    return Shift("touch", tuple((name, Fraction(joint_change, grid * grid)) for name, _ in amounts))
 
 
 def _largest_change(values: NDArray[np.int64]) -> int:
