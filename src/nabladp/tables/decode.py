@@ -14,7 +14,7 @@ from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
 from nabladp.tables.encode import as_array
 
-_AT_ONCE = 1 << 18  # rows whose places are worked out together
+_AT_ONCE = 1 << 18  # rows whose positions in their bins are computed together
 
 
 def decode(
@@ -28,17 +28,19 @@ def decode(
     is drawn here. The code of null becomes null. The code of other becomes its label where values are text, and null
     where they are numbers or truth values, among which nothing stands for "another one".
     """
-    places = {} if within is None else within
+    positions = {} if within is None else within
     expect(schema, Schema, "The schema", 'Load it with Schema.load("schema.toml").')
     mapping(codes, "The codes", "Give an array of codes for each attribute.")
     for name in codes:
         schema[name]  # refuses an unknown name
     chosen = [attribute for attribute in schema if attribute.name in codes]
-    columns = [_checked(attribute, codes[attribute.name]) for attribute in chosen]
+    columns = [_check_codes(attribute, codes[attribute.name]) for attribute in chosen]
     if len({len(column) for column in columns}) > 1:
         raise DataError("The arrays of codes have different lengths.", fix="Give one code for each row.")
     arrays = [
-        _anywhere(attribute, column, places[attribute.name]) if attribute.name in places else _values(attribute, column)
+        _uniform_values(attribute, column, positions[attribute.name])
+        if attribute.name in positions
+        else _values(attribute, column)
         for attribute, column in zip(chosen, columns, strict=True)
     ]
     return pa.table(arrays, names=[attribute.name for attribute in chosen])
@@ -51,11 +53,11 @@ def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:
     if attribute.low is not None or attribute.decode == "uniform":
         values = column.to_numpy(zero_copy_only=False).astype(np.float64)  # null becomes NaN
         if attribute.low is not None:
-            found = values - attribute.low
+            indices = values - attribute.low
         else:
-            found = np.searchsorted(attribute.edges, values, side="right") - 1.0
+            indices = np.searchsorted(attribute.edges, values, side="right") - 1.0
         known = ~np.isnan(values)
-        return np.where(known, np.minimum(found, attribute.ordered_size - 1), attribute.ordered_size).astype(np.int64)
+        return np.where(known, np.minimum(indices, attribute.ordered_size - 1), attribute.ordered_size).astype(np.int64)
     import pyarrow.compute as pc
 
     codes: NDArray[np.integer] = pc.index_in(column, value_set=_meanings(attribute)).to_numpy(zero_copy_only=False)
@@ -71,7 +73,7 @@ def alike(attribute: Attribute) -> NDArray[np.integer]:
     return recode(attribute, _meanings(attribute))
 
 
-def _checked(attribute: Attribute, given: NDArray[Any]) -> NDArray[np.integer]:
+def _check_codes(attribute: Attribute, given: NDArray[Any]) -> NDArray[np.integer]:
     codes = as_array(given)
     if codes.ndim != 1 or codes.dtype.kind not in "iu":
         raise DataError(f"The codes of {attribute.name!r} are not integers, one per row.", fix="Give whole numbers.")
@@ -86,17 +88,17 @@ def _values(attribute: Attribute, codes: NDArray[np.integer]) -> pa.Array:
     return _meanings(attribute).take(pa.array(codes))
 
 
-def _anywhere(attribute: Attribute, codes: NDArray[np.integer], places: NDArray[np.floating]) -> pa.Array:
+def _uniform_values(attribute: Attribute, codes: NDArray[np.integer], positions: NDArray[np.floating]) -> pa.Array:
     """Numbers inside their bins, so that each is of that bin again: from its lower edge to below its upper one."""
     edges = np.array([*attribute.edges, *[attribute.edges[-1]] * (attribute.size - attribute.ordered_size)])
     lows, highs = edges[:-1], np.nextafter(edges[1:], edges[:-1])
-    found = np.empty(len(codes))
+    numbers = np.empty(len(codes))
     for start in range(0, len(codes), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        own, place = codes[part], places[part].astype(np.float64)
-        mixed = lows[own] * (1 - place) + edges[1:][own] * place
-        found[part] = np.clip(mixed, lows[own], highs[own])
-    return pa.array(found, mask=codes >= attribute.ordered_size)
+        own, position = codes[part], positions[part].astype(np.float64)
+        mixed = lows[own] * (1 - position) + edges[1:][own] * position
+        numbers[part] = np.clip(mixed, lows[own], highs[own])
+    return pa.array(numbers, mask=codes >= attribute.ordered_size)
 
 
 def _meanings(attribute: Attribute) -> pa.Array:

@@ -111,9 +111,11 @@ def readable(error: BaseException, what: str) -> BaseException:
         return error
     text = str(error).lower()
     if isinstance(error, (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException)):
-        said = str(error).splitlines()[0]
-        told = f"{what} is not valid: {said}" if "://" not in said else f"{what} names a table that is an address."
-        return SourceError(told, fix="Correct the query.")  # an address is never repeated: it may hold a password
+        reason = str(error).splitlines()[0]
+        message = (
+            f"{what} is not valid: {reason}" if "://" not in reason else f"{what} names a table that is an address."
+        )
+        return SourceError(message, fix="Correct the query.")  # an address is never repeated: it may hold a password
     for sign, rule, fix in _FAULTS:
         if sign in text:
             return SourceError(f"{what} {rule}.", fix=fix, rule=rule)

@@ -52,21 +52,21 @@ def raw_codes(attribute: Attribute, column: pa.Array) -> Raw:
     column = _plain(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return _spread(raw_codes(attribute, column.dictionary), column.indices)
+        return _expand(raw_codes(attribute, column.dictionary), column.indices)
     if not _is_readable(kind):
         return np.where(column.is_null().to_numpy(zero_copy_only=False), NULL, FOREIGN).astype(np.int64)
     # A truth value is no number: as in text, where "true" is none either.
     if _is_machine_number(kind) and not _lists_text(attribute) and (attribute.kind == "boolean" or kind != pa.bool_()):
         return _of_numbers(attribute, _floats(column))
     distinct = column.dictionary_encode()  # text is parsed once for each distinct value
-    return _spread(_of_texts(attribute, _texts(distinct.dictionary)), distinct.indices)
+    return _expand(_of_texts(attribute, _texts(distinct.dictionary)), distinct.indices)
 
 
-def _spread(codes: Raw, indices: pa.Array) -> Raw:
+def _expand(codes: Raw, indices: pa.Array) -> Raw:
     """Codes of distinct values, laid out by row."""
     rows = pc.fill_null(pc.cast(indices, pa.int64()), len(codes)).to_numpy()
-    spread: Raw = np.append(codes, NULL)[rows]
-    return spread
+    expanded: Raw = np.append(codes, NULL)[rows]
+    return expanded
 
 
 # Numbers
@@ -89,8 +89,8 @@ def _of_numbers(attribute: Attribute, numbers: NDArray[np.float64]) -> Raw:
     else:
         listed = np.asarray((0.0, 1.0) if attribute.kind == "boolean" else attribute.values, dtype=np.float64)
         order = np.argsort(listed)
-        place = np.minimum(np.searchsorted(listed[order], numbers), len(listed) - 1)
-        codes = np.where(listed[order][place] == numbers, order[place], FOREIGN)
+        index = np.minimum(np.searchsorted(listed[order], numbers), len(listed) - 1)
+        codes = np.where(listed[order][index] == numbers, order[index], FOREIGN)
     codes[null] = NULL
     return codes.astype(np.int64, copy=False)
 
@@ -111,8 +111,8 @@ def _floats(column: pa.Array) -> NDArray[np.float64]:
 
 def _of_texts(attribute: Attribute, texts: pa.Array) -> Raw:
     if _lists_text(attribute):  # categories are matched exactly, spaces included
-        found = pc.index_in(texts, value_set=pa.array(attribute.values, pa.string()))
-        codes = pc.fill_null(found, FOREIGN).to_numpy(zero_copy_only=False).astype(np.int64)
+        matches = pc.index_in(texts, value_set=pa.array(attribute.values, pa.string()))
+        codes = pc.fill_null(matches, FOREIGN).to_numpy(zero_copy_only=False).astype(np.int64)
     else:
         texts = pc.utf8_trim_whitespace(texts)
         numbers, foreign = _parse(texts, words=_TRUTH if attribute.kind == "boolean" else {})

@@ -75,10 +75,10 @@ def integer_result(part: Any) -> Integers:
 
 
 def add(total: Integers, part: Any) -> None:
-    found = integer_result(part)
-    if found.shape != total.shape:
+    result = integer_result(part)
+    if result.shape != total.shape:
         raise MechanismError("A kernel must return arrays of one shape.", fix="Let its shape depend on nothing.")
-    total += found
+    total += result
 
 
 class Total:
@@ -106,7 +106,7 @@ class Marginals(Kernel):
 
     def __init__(self, schema: Schema, sets: Iterable[Sequence[str]]) -> None:
         listed = checks.members(sets, "The marginals", 'Write [["age", "sex"], ["income"]].', error=MechanismError)
-        self.sets = [_checked(schema, names) for names in listed]
+        self.sets = [_check_names(schema, names) for names in listed]
         self.attributes: tuple[str, ...] = tuple(dict.fromkeys(name for names in self.sets for name in names))
         self.sizes = {name: schema[name].size for name in self.attributes}
         self.joints, self.home = cover(self.sets, self.sizes)
@@ -175,18 +175,18 @@ def cover(
     home: dict[frozenset[str], int] = {}
     while waiting:
         seed = next(iter(waiting.values()))
-        joint = [names[i] for i in _grown([position[name] for name in seed], size, shared, most)]
-        held = [w for w in _subsets(joint, lengths, waiting) if w in waiting]
-        for wanted in held:
+        joint = [names[i] for i in _grow([position[name] for name in seed], size, shared, most)]
+        covered = [w for w in _subsets(joint, lengths, waiting) if w in waiting]
+        for wanted in covered:
             home[wanted] = len(joints)
             del waiting[wanted]
             book(wanted, -1)
-        union = frozenset().union(*held)
+        union = frozenset().union(*covered)
         joints.append(tuple(name for name in joint if name in union))
     return joints, home
 
 
-def _grown(joint: list[int], size: Floats, shared: Floats, most: int) -> list[int]:
+def _grow(joint: list[int], size: Floats, shared: Floats, most: int) -> list[int]:
     cells = float(np.prod(size[joint]))
     gain = shared[joint].sum(axis=0)
     while len(gain) and len(joint) < MOST_AXES:
@@ -210,7 +210,7 @@ def _subsets(
     return [frozenset(subset) for length in lengths for subset in combinations(joint, length)]
 
 
-def _checked(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
+def _check_names(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise MechanismError("A marginal is a list of names, not a text.", fix=f"Write ({names!r},).")
     names = checks.names(names, "A marginal", error=MechanismError)

@@ -99,10 +99,10 @@ class Frame(ABC):
         return self.count()
 
     def batches(self, names: tuple[str, ...], ordered: bool = True) -> Batches:
-        places = {name: i for i, name in enumerate(self._names())}
+        index = {name: i for i, name in enumerate(self._names())}
         rows = batch_rows(len(names))
         for start in range(0, self.count(), rows):
-            arrays = [self._array(places[name], start, rows) for name in names]
+            arrays = [self._array(index[name], start, rows) for name in names]
             yield pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 

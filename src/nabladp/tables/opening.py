@@ -105,13 +105,13 @@ def check_table(table: Table) -> list[Finding]:
 
 def _on_cluster(table: SparkTable) -> list[Finding]:
     """The same, where the rows are."""
-    found = table.findings()
-    faulty = {finding.column for finding in found}
+    findings = table.findings()
+    faulty = {finding.column for finding in findings}
     for attribute in table.schema:
         name, sources = attribute.name, attribute.derived_from
         if sources and faulty.isdisjoint((name, *sources)) and not table.is_function(name, sources):
-            found.append(Derivation(name, sources).finding())
-    return sorted(found, key=lambda finding: table.schema.names.index(finding.column))
+            findings.append(Derivation(name, sources).finding())
+    return sorted(findings, key=lambda finding: table.schema.names.index(finding.column))
 
 
 class Derivation:

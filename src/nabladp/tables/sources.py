@@ -129,9 +129,9 @@ def _first_lines(path: Path) -> list[str]:
 
 def _header(lines: list[str], delimiters: Iterable[str], expected: frozenset[str]) -> tuple[str, tuple[str, ...]]:
     """The column names, by the delimiter that finds most of the expected ones, or else simply most."""
-    found = {by: _split(lines, by) for by in delimiters}
-    best = max(found, key=lambda by: (len(expected.intersection(found[by])), len(found[by])))
-    return best, found[best]
+    headers = {by: _split(lines, by) for by in delimiters}
+    best = max(headers, key=lambda by: (len(expected.intersection(headers[by])), len(headers[by])))
+    return best, headers[best]
 
 
 def _split(lines: list[str], delimiter: str) -> tuple[str, ...]:
@@ -197,8 +197,8 @@ def _folder(scans: Sequence[Scan]) -> str:
 
 
 def _select(scan: Scan, names: tuple[str, ...]) -> str:
-    places = {name: i for i, name in enumerate(scan.columns)}
-    chosen = ", ".join(f"c{places[name]}" for name in names)
+    index = {name: i for i, name in enumerate(scan.columns)}
+    chosen = ", ".join(f"c{index[name]}" for name in names)
     aliases = ", ".join(f"c{i}" for i in range(len(scan.columns)))
     return f"select {chosen} from {scan.relation} as t({aliases})"
 
@@ -322,23 +322,23 @@ def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[S
             fix='Give a file on this machine or a query; in a plan also a source such as { spark = "jdbc", … }.',
         )
     if glob.has_magic(text):
-        found = _matches(text)
-        if not found:
+        paths = _matches(text)
+        if not paths:
             raise SourceError(
                 f"No file matches {quote_path(text)}.", fix="Check the pattern and the folder.", path=text
             )
-        return tuple(scan_file(Path(name), expected) for name in found)
+        return tuple(scan_file(Path(name), expected) for name in paths)
     raise SourceError(f"There is no file {quote_path(text)}.", fix="Check the path.", path=text)
 
 
 def _matches(pattern: str) -> list[str]:
     try:
-        found = list(islice(glob.iglob(pattern, recursive=True), MOST_FILES + 1))
+        paths = list(islice(glob.iglob(pattern, recursive=True), MOST_FILES + 1))
     except (ValueError, re.error, OSError):  # a zero byte, or a name too long
         return []
-    if len(found) > MOST_FILES:
+    if len(paths) > MOST_FILES:
         raise SourceError(f"More than {MOST_FILES:,} files match.", fix="Write them into fewer, larger files.")
-    return sorted(found)
+    return sorted(paths)
 
 
 def _exists(path: str | Path) -> bool:

@@ -88,13 +88,13 @@ class Table(CodedRows):
         if not names:
             return self._no_columns()
         if all(name in self._codes for name in names):
-            return self._kept(names)
+            return self._cached_batches(names)
         if self._source.in_memory:  # a copy that nobody changes: columns of different passes belong together
-            return self._keeping(names, tuple(name for name in names if name not in self._codes))
+            return self._read_and_cache(names, tuple(name for name in names if name not in self._codes))
         for together in (tuple(dict.fromkeys((*self._codes, *names))), names):
             if self._can_keep(together):
-                return self._keeping(names, together)
-        return self._encoded(names, ordered)
+                return self._read_and_cache(names, together)
+        return self._encode(names, ordered)
 
     def _no_columns(self) -> Batches:
         """Rows of which nothing is read but that they are there."""
@@ -102,30 +102,30 @@ class Table(CodedRows):
         for start in range(0, rows, BATCH_ROWS):
             yield pa.RecordBatch.from_arrays([pa.nulls(min(BATCH_ROWS, rows - start))], names=["none"]).select([])
 
-    def _kept(self, names: tuple[str, ...]) -> Batches:
+    def _cached_batches(self, names: tuple[str, ...]) -> Batches:
         rows = batch_rows(len(names))
         for start in range(0, self.n, rows):
             yield _batch({name: self._codes[name][start : start + rows] for name in names})
 
-    def _keeping(self, names: tuple[str, ...], read: tuple[str, ...]) -> Batches:
+    def _read_and_cache(self, names: tuple[str, ...], read: tuple[str, ...]) -> Batches:
         """A pass that keeps the codes it reads. In a file or query these replace the others: rows of a query may come
         in another order, and a file may have changed."""
-        held = self._codes if self._source.in_memory else {}
+        cached = self._codes if self._source.in_memory else {}
         fresh = {name: np.empty(self.n, code_type(self.schema[name].size)) for name in read}
         start = 0
-        with closing(self._encoded(read, ordered=True)) as batches:  # later passes may ask for the order
+        with closing(self._encode(read, ordered=True)) as batches:  # later passes may ask for the order
             for batch in batches:
                 end = start + batch.num_rows
                 if end > self.n:
                     raise wrong_number_of_rows()
                 for name in read:
                     fresh[name][start:end] = batch.column(name).to_numpy()
-                yield _batch({name: (fresh if name in fresh else held)[name][start:end] for name in names})
+                yield _batch({name: (fresh if name in fresh else cached)[name][start:end] for name in names})
                 start = end
         if start == self.n:
-            self._codes = {**held, **fresh}
+            self._codes = {**cached, **fresh}
 
-    def _encoded(self, names: tuple[str, ...], ordered: bool) -> Batches:
+    def _encode(self, names: tuple[str, ...], ordered: bool) -> Batches:
         encoder = Encoder(self.schema, names)
         with closing(self._source.batches(names, ordered)) as batches:
             for batch in batches:

@@ -26,7 +26,11 @@ class Stopped(Exception):
 
 
 def act(
-    spark: SparkSession, what: str, action: Callable[[], Result], told: Share | None = None, stop: Event | None = None
+    spark: SparkSession,
+    what: str,
+    action: Callable[[], Result],
+    progress: Share | None = None,
+    stop: Event | None = None,
 ) -> Result:
     """Run the action in a thread of its own while this one watches: it always notices Ctrl-C, and cancels the jobs.
 
@@ -53,8 +57,8 @@ def act(
     thread.start()
     try:
         while not finished.wait(_MOMENT):
-            if told is not None:
-                told(_share(context, group))
+            if progress is not None:
+                progress(_share(context, group))
     except BaseException:
         if stop is not None:
             stop.set()
@@ -64,8 +68,8 @@ def act(
         raise
     if faults:
         raise readable(faults[0], what) from None
-    if told is not None:
-        told(1.0)
+    if progress is not None:
+        progress(1.0)
     return results[0]
 
 
@@ -77,8 +81,8 @@ def _hush() -> None:
         PySparkLogger.getLogger(name).addFilter(_is_not_ours)
 
 
-def _is_not_ours(told: LogRecord) -> bool:
-    return told.threadName != _THREAD
+def _is_not_ours(record: LogRecord) -> bool:
+    return record.threadName != _THREAD
 
 
 def _share(context: Any, group: str) -> float:
@@ -110,10 +114,10 @@ def condition(error: BaseException) -> str | None:
     """Spark's own name for the kind of error, which holds no value."""
     ask = getattr(error, "getCondition", None)  # errors of PySpark 4 have it, those of Python do not
     try:
-        found = ask() if ask is not None else None
+        name = ask() if ask is not None else None
     except Exception:  # the other side may be gone
         return None
-    return found if isinstance(found, str) else None
+    return name if isinstance(name, str) else None
 
 
 _FAULTS = (

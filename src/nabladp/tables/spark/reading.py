@@ -251,14 +251,14 @@ class SparkFrame:
         from nabladp.tables.spark.jobs import act
 
         counted = self._bare.select(f.spark_partition_id().alias("part")).groupBy("part").count()
-        found = act(self.frame.sparkSession, "counting rows", counted.collect)
-        sizes = np.zeros(max((row["part"] for row in found), default=-1) + 1, dtype=np.int64)
-        for row in found:
+        rows = act(self.frame.sparkSession, "counting rows", counted.collect)
+        sizes = np.zeros(max((row["part"] for row in rows), default=-1) + 1, dtype=np.int64)
+        for row in rows:
             sizes[row["part"]] = row["count"]
         return sizes
 
     def check_row_order(self) -> None:
-        """A row must stand in the same place in every pass. After a shuffle it does not: Spark deals rows out by what
+        """A row must have the same index in every pass. After a shuffle it does not: Spark deals rows out by what
         the columns in use hold, and fetches blocks as they come. A database promises no order either."""
         plan = self.frame._jdf.queryExecution().executedPlan().toString()
         if "Exchange" in plan or "JDBC" in plan:
@@ -269,9 +269,9 @@ class SparkFrame:
             )
 
     def columns(self, names: tuple[str, ...]) -> DataFrame:
-        """Told by their positions: names may hold anything."""
-        places = {name: i for i, name in enumerate(self.frame.columns)}
-        return self._bare.select(*(f"c{places[name]}" for name in names))
+        """Selected by position: names may hold anything."""
+        index = {name: i for i, name in enumerate(self.frame.columns)}
+        return self._bare.select(*(f"c{index[name]}" for name in names))
 
     def no_columns(self) -> DataFrame:
         """Its rows, of which nothing is read."""

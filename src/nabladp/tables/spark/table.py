@@ -105,9 +105,9 @@ def _forget_all() -> None:
 def free_memory(context: Any) -> int:
     """Bytes that all executors together could still keep. One entry of Spark's list is the driver's, without saying
     which: of several, the largest is left out."""
-    places, free = context._jsc.sc().getExecutorMemoryStatus().valuesIterator(), []
-    while places.hasNext():
-        free.append(int(places.next()._2()))
+    statuses, free = context._jsc.sc().getExecutorMemoryStatus().valuesIterator(), []
+    while statuses.hasNext():
+        free.append(int(statuses.next()._2()))
     return sum(sorted(free)[: max(1, len(free) - 1)])
 
 
@@ -149,13 +149,13 @@ class SparkTable(Table):
         n, nothing = self.n, self._no_rows(names)
         shape = integer_result(kernel.at(nothing, 0)).shape
         cells = math.prod(shape)
-        frame, rows = self._in_place(names) if by_row_index else self._rows(names, n)
+        frame, rows = self._in_fixed_order(names) if by_row_index else self._rows(names, n)
         if not by_row_index:
             codes = n * Encoder(self.schema, names).bytes_per_row()
             frame = frame.coalesce(most_tasks(self._cores, codes, cells))
         branches = -(-self._cores // CORES_PER_BRANCH)
         fold = tasks.Fold(rows, kernel, branches, CHUNK, self._frame.sizes if by_row_index else None)
-        total, seen = self._summed(frame, fold, cells, None if progress is None else _in_rows(progress, n))
+        total, seen = self._sum(frame, fold, cells, None if progress is None else _in_rows(progress, n))
         if seen != n:
             raise wrong_number_of_rows()
         self._keeper.note(names)
@@ -166,14 +166,14 @@ class SparkTable(Table):
             return self._frame.no_columns(), tasks.FromValues(Encoder(self.schema, ()), ("c0",))
         return self._keeper.rows(names, n)
 
-    def _in_place(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
-        """Always the same columns, whichever are asked for, so that every pass meets every row in the same place."""
+    def _in_fixed_order(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
+        """Always the same columns, whichever are asked for, so that a row has the same index in every pass."""
         self.check_row_order()
         columns = self.schema.names
         return self._frame.columns(columns), tasks.FromValues(Encoder(self.schema, names), columns)
 
-    def _summed(
-        self, frame: DataFrame, fold: tasks.Fold, cells: int, told: Share | None
+    def _sum(
+        self, frame: DataFrame, fold: tasks.Fold, cells: int, progress: Share | None
     ) -> tuple[NDArray[np.int64], int]:
         chunks = max(1, -(-cells // CHUNK))
         with closing(Shipping()) as ship:
@@ -181,33 +181,33 @@ class SparkTable(Table):
             if fold.branches > 1:
                 some = min(chunks * fold.branches, TASKS_PER_CORE * self._cores)
                 sums = ship(sums.repartition(some, "chunk", "branch"), tasks.Add())
-            return self._collected(ship(sums.repartition(chunks, "chunk"), tasks.Add()), cells, told)
+            return self._collect(ship(sums.repartition(chunks, "chunk"), tasks.Add()), cells, progress)
 
-    def _collected(self, sums: DataFrame, cells: int, told: Share | None) -> tuple[NDArray[np.int64], int]:
+    def _collect(self, sums: DataFrame, cells: int, progress: Share | None) -> tuple[NDArray[np.int64], int]:
         """A few chunks at a time, so that the driver never holds a large result more than once."""
         total, stop = np.zeros(cells, dtype=np.int64), Event()
         faults: list[NablaDPError] = []
 
         def collect() -> int:
             seen = 0
-            for one in sums.toLocalIterator():
+            for row in sums.toLocalIterator():
                 if stop.is_set():
                     raise Stopped
-                if one.fault is not None:
-                    faults.append(error_of(one.fault))
+                if row.fault is not None:
+                    faults.append(error_of(row.fault))
                     continue
-                part = np.frombuffer(one.data, np.int64)
-                start = one.chunk * CHUNK
+                part = np.frombuffer(row.data, np.int64)
+                start = row.chunk * CHUNK
                 total[start : start + len(part)] = part
-                seen += one.rows
+                seen += row.rows
             return seen
 
-        seen = act(self._spark, "counting", collect, told, stop)
+        seen = act(self._spark, "counting", collect, progress, stop)
         if faults:
-            raise min(faults, key=self._place)
+            raise min(faults, key=self._fault_order)
         return total, seen
 
-    def _place(self, fault: NablaDPError) -> int:
+    def _fault_order(self, fault: NablaDPError) -> int:
         """If several columns fail, the first in schema order is reported."""
         column = fault.fields.get("column")
         return self.schema.names.index(column) if column in self.schema.names else -1
@@ -225,13 +225,12 @@ class SparkTable(Table):
     def findings(self) -> list[Finding]:
         """The rules of the schema that rows break, found where the rows are."""
         with closing(Shipping()) as ship:
-            told = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema)).select("fault").distinct()
-            faults = [error_of(one.fault) for one in act(self._spark, "checking", told.collect)]
+            distinct = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema)).select("fault").distinct()
+            faults = [error_of(row.fault) for row in act(self._spark, "checking", distinct.collect)]
         for fault in faults:
             if "rule" not in fault.fields:  # not about a column
                 raise fault
-        found = [Finding(f.fields["column"], f.fields["rule"], f.fix) for f in sorted(faults, key=self._place)]
-        return found
+        return [Finding(f.fields["column"], f.fields["rule"], f.fix) for f in sorted(faults, key=self._fault_order)]
 
     def is_function(self, column: str, sources: tuple[str, ...]) -> bool:
         """Whether a column is a function of others on all rows; its columns must break no rule."""
@@ -250,7 +249,7 @@ def most_tasks(cores: int, codes: int, cells: int) -> int:
 
 
 def _in_rows(progress: Progress, rows: int) -> Share:
-    def told(share: float) -> None:
+    def report(share: float) -> None:
         progress(int(share * rows), rows)
 
-    return told
+    return report

@@ -55,8 +55,8 @@ def fault_of(error: NablaDPError) -> str:
 def error_of(fault: str) -> NablaDPError:
     name, message, fix, fields = json.loads(fault)
     kind = getattr(errors, name, SourceError)
-    found: NablaDPError = kind(message, fix=fix, **fields)
-    return found
+    error: NablaDPError = kind(message, fix=fix, **fields)
+    return error
 
 
 # ---- a task on its way to the executors ------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Shipping:
         from pyspark import cloudpickle
 
         self._sent.append(frame.sparkSession.sparkContext.broadcast(cloudpickle.dumps(task)))  # type: ignore[no-untyped-call]
-        return frame.mapInArrow(shipped(self._sent[-1], driver_versions()), layout)
+        return frame.mapInArrow(executor_function(self._sent[-1], driver_versions()), layout)
 
     def close(self) -> None:
         with suppress(Exception):  # the session may be over
@@ -92,7 +92,7 @@ class Shipping:
                 self._sent.pop().destroy()
 
 
-def shipped(task: Any, wanted: Mapping[str, str]) -> Run:
+def executor_function(task: Any, wanted: Mapping[str, str]) -> Run:
     """What an executor is to run: ``task`` is a broadcast of the pickled task.
 
     The function inside is sent by value and leans on nothing of ours, so that it can tell of an executor where there is
@@ -107,7 +107,7 @@ def shipped(task: Any, wanted: Mapping[str, str]) -> Run:
 
         import pyarrow as pa
 
-        def found(name: str) -> str:
+        def own_version(name: str) -> str:
             try:
                 if name == "Python":
                     return f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -119,13 +119,13 @@ def shipped(task: Any, wanted: Mapping[str, str]) -> Run:
             except (ImportError, PackageNotFoundError):
                 return "none"
 
-        other = {name: found(name) for name in wanted if found(name) != wanted[name]}
+        other = {name: own_version(name) for name in wanted if own_version(name) != wanted[name]}
         if other:
             what = ", ".join(f"{name} {there} where the driver has {wanted[name]}" for name, there in other.items())
             fix = "Give executors the driver's environment, installed on each or sent along with spark.archives."
             fault = json.dumps(["MissingPart", f"An executor has {what}.", fix, {"packages": sorted(other)}])
-            whole = pa.array([0], pa.int32())
-            columns = [whole, whole, pa.array([0], pa.int64()), pa.array([b""], pa.binary()), pa.array([fault])]
+            zero = pa.array([0], pa.int32())
+            columns = [zero, zero, pa.array([0], pa.int64()), pa.array([b""], pa.binary()), pa.array([fault])]
             yield pa.RecordBatch.from_arrays(columns, names=["chunk", "branch", "rows", "data", "fault"])
             return
         yield from pickle.loads(task.value)(batches)
@@ -154,7 +154,7 @@ class FromValues:
 
     def codes(self, batches: Batches) -> Batches:
         columns = self.columns or self.encoder.names
-        for batch in gathered(batches, columns, batch_rows(len(columns))):
+        for batch in gather(batches, columns, batch_rows(len(columns))):
             yield self.encoder.encode(batch.select(list(self.encoder.names)))
 
 
@@ -174,28 +174,28 @@ class FromKept:
                         yield codes.select(list(self.names))
 
 
-def gathered(batches: Batches, names: tuple[str, ...], rows: int) -> Batches:
-    """Spark's batches are short; longer ones are counted faster. Times are told in UTC, whatever the session's zone."""
+def gather(batches: Batches, names: tuple[str, ...], rows: int) -> Batches:
+    """Spark's batches are short; longer ones are counted faster. Times are in UTC, whatever the session's zone."""
     waiting: list[pa.RecordBatch] = []
-    held = 0
+    rows_waiting = 0
     for batch in batches:
-        waiting.append(_named(batch, names))
-        held += batch.num_rows
-        if held >= rows:
-            yield from _joined(waiting)
-            waiting, held = [], 0
-    if held:
-        yield from _joined(waiting)
+        waiting.append(_rename_columns(batch, names))
+        rows_waiting += batch.num_rows
+        if rows_waiting >= rows:
+            yield from _join(waiting)
+            waiting, rows_waiting = [], 0
+    if rows_waiting:
+        yield from _join(waiting)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> Batches:
+def _join(batches: list[pa.RecordBatch]) -> Batches:
     if len(batches) == 1:
         yield batches[0]
     else:
         yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
-def _named(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
+def _rename_columns(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_in_utc(column) for column in batch.columns], names=list(names))
 
 
@@ -215,12 +215,12 @@ class Keep:
         try:
             for codes in FromValues(self.encoder).codes(batches):
                 for start in range(0, codes.num_rows, most):
-                    yield record(rows=min(most, codes.num_rows - start), data=_packed(codes.slice(start, most)))
+                    yield record(rows=min(most, codes.num_rows - start), data=_serialize(codes.slice(start, most)))
         except NablaDPError as error:
             yield record(fault=fault_of(error))
 
 
-def _packed(codes: pa.RecordBatch) -> bytes:
+def _serialize(codes: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, codes.schema) as writer:
         writer.write_batch(codes)
@@ -241,7 +241,7 @@ class Fold:
     def __call__(self, batches: Batches) -> Batches:
         partition = partition_id()
         try:
-            total, seen = self._summed(self.rows.codes(batches), partition)
+            total, seen = self._sum(self.rows.codes(batches), partition)
         except NablaDPError as error:
             yield record(fault=fault_of(error))
             return
@@ -252,7 +252,7 @@ class Fold:
             data = flat[start : start + self.chunk].tobytes()
             yield record(number, partition % self.branches, seen if number == 0 else 0, data)
 
-    def _summed(self, batches: Batches, partition: int) -> tuple[NDArray[np.int64] | None, int]:
+    def _sum(self, batches: Batches, partition: int) -> tuple[NDArray[np.int64] | None, int]:
         total = Total(self.kernel, 0 if self.sizes is None else int(self.sizes[:partition].sum()))
         for batch in batches:
             total.add(batch)
@@ -277,14 +277,14 @@ class Add:
     def __call__(self, batches: Batches) -> Batches:
         totals: dict[int, list[Any]] = {}
         for batch in batches:
-            for one in batch.to_pylist():
-                if one["fault"] is not None:
-                    yield record(fault=one["fault"])
+            for row in batch.to_pylist():
+                if row["fault"] is not None:
+                    yield record(fault=row["fault"])
                     continue
-                part = np.frombuffer(one["data"], np.int64)
-                held = totals.setdefault(one["chunk"], [np.zeros(len(part), np.int64), 0])
-                held[0] += part
-                held[1] += one["rows"]
+                part = np.frombuffer(row["data"], np.int64)
+                entry = totals.setdefault(row["chunk"], [np.zeros(len(part), np.int64), 0])
+                entry[0] += part
+                entry[1] += row["rows"]
         for chunk, (total, rows) in totals.items():
             yield record(chunk, 0, rows, total.tobytes())
 
@@ -296,12 +296,12 @@ class Find:
     schema: Schema
 
     def __call__(self, batches: Batches) -> Batches:
-        names, told = self.schema.names, set[str]()
-        for batch in gathered(batches, names, batch_rows(len(names))):
+        names, distinct = self.schema.names, set[str]()
+        for batch in gather(batches, names, batch_rows(len(names))):
             for attribute in self.schema:
                 _, faults = encode_column(attribute, batch.column(attribute.name))
-                told.update(fault_of(fault.error()) for fault in faults)
-        for fault in sorted(told):
+                distinct.update(fault_of(fault.error()) for fault in faults)
+        for fault in sorted(distinct):
             yield record(fault=fault)
 
 
