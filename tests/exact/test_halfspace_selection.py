@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.halfspaces import selection
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.erm import FiniteClass, Promise
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import lattice_net, threshold_functions
 from nabladp.mechanisms.learners.halfspaces.response import unbiased, unbiased_sensitivity
-from nabladp.mechanisms.learners.halfspaces.selection import log_law, select_low
-from nabladp.noise import NoiseSource
+from nabladp.mechanisms.learners.halfspaces.selection import log_law
+from nabladp.noise import NoiseSource, choices
 
 Array = np.ndarray[Any, Any]
 
@@ -135,12 +134,13 @@ def test_a_bucketed_draw_has_exactly_the_law(monkeypatch: pytest.MonkeyPatch) ->
         def __init__(self, bucket: int, member: int) -> None:
             self.bucket, self.member = bucket, member
 
-        def select(self, weights: list[int]) -> int:
+        def select(self, _: Any, weights: list[int], count: int) -> Array:
+            assert count == 1
             self.weight = weights[self.bucket]
             self.buckets = len(weights)
-            return self.bucket
+            return np.array([self.bucket])
 
-        def uniform_integers(self, bound: int, size: int) -> Array:
+        def integers(self, bound: int, size: int) -> Array:
             if size > 1:  # words
                 return np.zeros(size, np.int64)
             self.members = bound
@@ -155,11 +155,12 @@ def test_a_bucketed_draw_has_exactly_the_law(monkeypatch: pytest.MonkeyPatch) ->
             seen[-1] = Fraction(low, 1 << 300)
             return True
 
-    monkeypatch.setattr(selection, "Uniform", Kept)
+    monkeypatch.setattr(choices, "Uniform", Kept)
     bucket = member = 0
     while True:
         rigged = Rigged(bucket, member)
-        index = select_low(scores, rate, rigged)  # type: ignore[arg-type]
+        monkeypatch.setattr(choices, "select", rigged.select)
+        index = choices.select_lowest(rigged, scores, rate)  # type: ignore[arg-type]
         seen[index] = Fraction(rigged.weight, rigged.members) * seen[-1]
         bucket, member = (bucket, member + 1) if member + 1 < rigged.members else (bucket + 1, 0)
         if bucket == rigged.buckets:
@@ -179,7 +180,7 @@ def test_draws_follow_the_law(rate: Fraction) -> None:
     candidates = threshold_functions(3)
     scores = candidates.scores(table_of(3, 30, 4), ClippedLoss(2, 1))
     noise, count = NoiseSource.seeded(11), 1500
-    drawn = np.bincount([select_low(scores, rate, noise) for _ in range(count)], minlength=len(scores))
+    drawn = np.bincount([noise.select_lowest(scores, rate) for _ in range(count)], minlength=len(scores))
     expected = count * np.exp(log_law(scores, rate))
     assert ((drawn - expected) ** 2 / np.maximum(expected, 1e-9))[expected > 1].sum() < 45  # χ² of 13: 1 in 10⁵
     assert drawn[expected < 1e-3].sum() == 0
@@ -187,12 +188,12 @@ def test_draws_follow_the_law(rate: Fraction) -> None:
 
 def test_far_apart_scores_and_single_candidates() -> None:
     noise = NoiseSource.seeded(1)
-    assert select_low(np.array([-(1 << 61), 1 << 61]), Fraction(1), noise) == 0
-    assert select_low(np.array([5], np.int32), Fraction(1, 10**9), noise) == 0
-    assert {select_low(np.array([0, 1 << 40]), Fraction(1, 1 << 50), noise) for _ in range(40)} == {0, 1}
+    assert noise.select_lowest(np.array([-(1 << 61), 1 << 61]), 1) == 0
+    assert noise.select_lowest(np.array([5], np.int32), Fraction(1, 10**9)) == 0
+    assert {noise.select_lowest(np.array([0, 1 << 40]), Fraction(1, 1 << 50)) for _ in range(40)} == {0, 1}
     for bad in (np.array([]), np.array([[1]]), np.array([0.5])):
         with pytest.raises(MechanismError):
-            select_low(bad, Fraction(1), noise)
+            noise.select_lowest(bad, 1)
 
 
 def test_the_promise_holds_on_every_table_tried() -> None:

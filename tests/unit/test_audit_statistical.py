@@ -175,12 +175,12 @@ def test_pairs_differ_in_one_row_within_the_set_and_derived_columns_follow() -> 
 
 
 def test_pooled_noise_is_the_same_law_and_never_hands_out_a_draw_twice() -> None:
-    pooled = PooledNoise.of(NoiseSource.seeded(3))
+    pooled = PooledNoise(NoiseSource.seeded(3))
     drawn = np.concatenate([pooled.discrete_gaussian(3.0, (2, 2)).ravel() for _ in range(5000)])
     assert drawn.std() == pytest.approx(3.0, rel=0.03) and abs(drawn.mean()) < 0.1
     halves = drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :]
     assert abs(np.corrcoef(*halves)[0, 1]) < 0.05
-    assert pooled.is_seeded and not PooledNoise.of(NoiseSource()).is_seeded
+    assert pooled.is_seeded and not PooledNoise(NoiseSource()).is_seeded
 
 
 class Ones(Kernel):
@@ -204,7 +204,7 @@ def test_sums_are_remembered_unless_the_kernel_draws() -> None:
     assert len(CALLS) == 1 and first == again == 2
     first += 5
     assert table.fold(Ones()) == 2
-    for noise in (NoiseSource(), PooledNoise()):
+    for noise in (NoiseSource(), PooledNoise(NoiseSource())):
         CALLS.clear()
         table.fold(Ones(noise)), table.fold(Ones(noise))
         assert len(CALLS) == 2

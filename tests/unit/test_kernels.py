@@ -18,7 +18,6 @@ from nabladp.mechanisms.heavy_hitters.engine import numbering
 from nabladp.mechanisms.learners.halfspaces import descent
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, distance_to_flip
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import SignOrbits
-from nabladp.mechanisms.learners.halfspaces.selection import select_low
 from nabladp.mechanisms.learners.thresholds.choosing import reached
 from nabladp.mechanisms.synthesis.inference.junction_tree import Graph
 from nabladp.noise import NoiseSource
@@ -57,7 +56,7 @@ def distances() -> Any:
 def selected() -> Any:
     noise = NoiseSource.seeded(3)
     scores = np.array([5, 0, 7, 0, 40, 1], np.int64)
-    return [select_low(scores, Fraction(1, 3), noise) for _ in range(20)]
+    return [noise.select_lowest(scores, Fraction(1, 3)) for _ in range(20)]
 
 
 def ranks() -> Any:

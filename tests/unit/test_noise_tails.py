@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nabladp.noise import NoiseSource
-from nabladp.noise.draws import Draws, rational_bounds
-from nabladp.noise.laws import NoiseWords, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
+from nabladp.noise.draws import Draws, HalfWords, SeededBits, rational_bounds
+from nabladp.noise.laws import Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
 
 mpmath.mp.dps = 120
 
 
 def draws(seed: int) -> Draws:
-    return Draws(NoiseWords(NoiseSource.seeded(seed)))
+    return Draws(HalfWords(Draws(SeededBits(seed))))
 
 
 def true_tail(kind: str, scale: float, start: int) -> mpmath.mpf:

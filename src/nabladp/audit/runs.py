@@ -11,7 +11,7 @@ import math
 import pickle
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +21,14 @@ from nabladp.audit.pairs import CodedRows
 from nabladp.audit.scores import Sample
 from nabladp.noise import NoiseSource
 from nabladp.noise.parameters import Real, Size
+from nabladp.noise.tape import ForwardingNoise
 from nabladp.schema import Schema
 from nabladp.tables import CodedTable, Kernel, Progress
 
 # ---- quick repetition on the same tiny table -------------------------------------------------------------------------
 
 _MOST_KEPT = 256  # answers of a table, or scales of noise
+_POOLED = ("discrete_laplace", "discrete_gaussian")
 _FIRST, _LARGEST = 256, 1 << 14  # values drawn ahead at a scale that comes up again
 
 
@@ -59,30 +61,28 @@ class RememberedTable(CodedTable):
         return total
 
 
-class PooledNoise(NoiseSource):
-    """Noise of a scale that comes up again is drawn ahead in bulk: the same independent draws, one by one."""
+class PooledNoise(ForwardingNoise):
+    """Noise of a scale that comes up again is drawn ahead in bulk: the same independent draws, one by one.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Only NoiseSource's own samplers are known to draw independently: one that a subclass replaces is called as the
+    mechanism calls it.
+    """
+
+    def __init__(self, source: NoiseSource) -> None:
+        super().__init__(source)
         self._pools: dict[tuple[str, str], tuple[Integers, int]] = {}
-
-    @classmethod
-    def of(cls, source: NoiseSource) -> PooledNoise:
-        pooled = cls()
-        pooled._draws = source._draws
-        return pooled
-
-    def __reduce__(self) -> NoReturn:
-        raise pickle.PicklingError("a source of noise is not copied")
+        self._ours = {name for name in _POOLED if _sampler(type(source), name) is vars(NoiseSource)[name]}
 
     def discrete_laplace(self, scale: Real, size: Size) -> Integers:
-        return self._pooled("laplace", super().discrete_laplace, scale, size)
+        return self._pooled("discrete_laplace", super().discrete_laplace, scale, size)
 
     def discrete_gaussian(self, scale: Real, size: Size) -> Integers:
-        return self._pooled("gaussian", super().discrete_gaussian, scale, size)
+        return self._pooled("discrete_gaussian", super().discrete_gaussian, scale, size)
 
     def _pooled(self, kind: str, draw: Callable[..., Integers], scale: Real, size: Size) -> Integers:
         shape = (size,) if isinstance(size, int) else size
+        if kind not in self._ours:
+            return draw(scale, size)
         if not isinstance(shape, tuple) or not all(isinstance(side, int) and side >= 0 for side in shape):
             return draw(scale, size)
         wanted, key = math.prod(shape), (kind, repr(scale))
@@ -95,6 +95,11 @@ class PooledNoise(NoiseSource):
             pool, ahead = np.concatenate([pool, draw(scale, max(ahead, wanted))]), min(4 * ahead, _LARGEST)
         self._pools[key] = pool[wanted:], ahead
         return pool[:wanted].reshape(shape).copy()
+
+
+def _sampler(kind: type[NoiseSource], name: str) -> Any:
+    """The method of this class, as it or one of its bases defines it."""
+    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
 
 
 def _contents(kernel: Kernel) -> bytes | None:
@@ -125,7 +130,7 @@ class Runs:
         self, mechanism: Any, schema: Schema, noise: NoiseSource, features: Features | None, progress: Tell | None
     ) -> None:
         self.mechanism, self.schema, self.features, self.progress = mechanism, schema, features, progress
-        self.noise = PooledNoise.of(noise)
+        self.noise = PooledNoise(noise)
         self.first_seed = int(noise.uniform_integers(1 << 60, 1)[0])
         self.tables: dict[CodedRows, RememberedTable] = {}
         self.learned: dict[CodedRows, Sample] = {}
@@ -150,7 +155,7 @@ class Runs:
         known = self.learned.get(table)
         have = 0 if known is None else len(known)
         while have < count:
-            source = PooledNoise.of(NoiseSource.seeded(self.first_seed + have))
+            source = self.noise.reseeded(self.first_seed + have)
             more = self._sample(table, self.together, source)
             known = more if known is None else known.plus(more)
             have = len(known)

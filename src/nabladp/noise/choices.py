@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nabladp.arrays import Integers
-from nabladp.noise.draws import BLOCK, Draws
+from nabladp.arrays import Integers, compile_loop
+from nabladp.noise.draws import BLOCK, Bounds, Draws, HalfWords, Uniform, exp_bounds
 from nabladp.noise.samplers import binomial
 
 
@@ -101,3 +104,62 @@ def select_exponential(draws: Draws, scores: Integers, scale: Fraction) -> int:
     while not len(kept := attempt(size)):
         size = min(2 * size, BLOCK)
     return int(kept[0])
+
+
+# ---- selection among millions ----------------------------------------------------------------------------------------
+# P(i) ∝ exp(−rate·score_i), exactly. Candidates are put into buckets by score, so narrow that inside one weights differ
+# by little; bucket b holds the m_b with score − lowest ≥ b·2^shift and below the next, the last one all that are
+# farther. With integers h_b ≥ exp(−rate·b·2^shift)·2¹²⁸, draw a bucket with weight m_b·h_b, in it a member i, all alike,
+# and keep it with probability exp(−rate·(score_i − lowest))·2¹²⁸/h_b ≤ 1, else start again. A kept i has weight exactly
+# exp(−rate·score_i), whatever the h_b: they only make that nearly all are kept. No float is involved.
+
+_PRECISION = 128
+_FAR = 96  # farther than this, in units of 1/rate, everything shares a bucket
+_FLAT = Fraction(1, 8)  # how much of rate·score a bucket may span, if scores are not already wider apart
+
+
+def select_lowest(draws: Draws, values: NDArray[Any], rate: Fraction) -> int:
+    """An index with P(i) ∝ exp(−rate·values[i]), for int32 or int64 scores within 2⁶³ of each other."""
+    lowest = int(values.min())
+    shift = max(0, math.floor(_FLAT / rate).bit_length() - 1)
+    last = min((int(values.max()) - lowest) >> shift, math.ceil(_FAR / (rate * (1 << shift))))
+    tally = compile_loop(_tally)(values, lowest, shift, last)
+    filled = np.flatnonzero(tally)
+    heights = [exp_bounds(rate * (int(b) << shift))(_PRECISION)[1] for b in filled]
+    weights = [int(tally[b]) * height for b, height in zip(filled, heights, strict=True)]
+    bits = HalfWords(draws)
+    while True:
+        chosen = int(select(draws, weights, 1)[0])
+        bucket = int(filled[chosen])
+        member = int(draws.integers(int(tally[bucket]), 1)[0])
+        index = int(compile_loop(_member)(values, lowest, shift, last, bucket, member))
+        kept = _share(exp_bounds(rate * (int(values[index]) - lowest)), heights[chosen])
+        if Uniform(bits, int(bits.words(1)[0])).below(kept):
+            return index
+
+
+def _share(weight: Bounds, height: int) -> Bounds:
+    """Bounds of weight·2¹²⁸/height, which is at most 1."""
+
+    def bounds(n: int) -> tuple[int, int]:
+        low, high = weight(n + _PRECISION)
+        return low // height, -(-high // height)
+
+    return bounds
+
+
+def _tally(scores: NDArray[Any], lowest: int, shift: int, last: int) -> Integers:
+    found = np.zeros(last + 1, np.int64)
+    for i in range(len(scores)):
+        found[min((scores[i] - lowest) >> shift, last)] += 1
+    return found
+
+
+def _member(scores: NDArray[Any], lowest: int, shift: int, last: int, bucket: int, member: int) -> int:
+    """The index of the bucket's member with this number."""
+    for i in range(len(scores)):
+        if min((scores[i] - lowest) >> shift, last) == bucket:
+            if member == 0:
+                return i
+            member -= 1
+    return -1

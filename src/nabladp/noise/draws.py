@@ -61,6 +61,16 @@ class SeededBits:
         return np.frombuffer(hashlib.shake_256(name.encode()).digest(8 * self.BLOCK), dtype="<u8")
 
 
+class HalfWords:
+    """Words put together from halves of others, as when 32-bit numbers are drawn: for draws inside larger draws."""
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+
+    def words(self, count: int) -> Words:
+        return self._draws.integers(1 << 32, 2 * count).astype("<u4").view("<u8")
+
+
 # ---- exact comparisons -----------------------------------------------------------------------------------------------
 # A uniform real is known by its first bits; a threshold by integer bounds at any precision asked for. When the bounds
 # do not decide, both get longer. The answer therefore has exactly the right probability, even for irrational

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError, quote
 from nabladp.noise.choices import uniform_subset
-from nabladp.noise.draws import BLOCK, Bounds, Draws, Uniform, Words, collect, exp_bounds
+from nabladp.noise.draws import BLOCK, Bounds, Draws, Uniform, collect, exp_bounds
 from nabladp.noise.parameters import MOST_DRAWN, Real, exact_number, keep_probability, noise_scale, whole_number
 from nabladp.noise.samplers import discrete_gaussian, geometric
-from nabladp.noise.source import NoiseSource
 
 # ---- laws ------------------------------------------------------------------------------------------------------------
 
@@ -154,16 +153,6 @@ def _known(kind: str) -> str:
 WORD = 64
 _TOP = (1 << WORD) - 1
 WIDEST = 1 << 20  # the largest Gaussian scale: tails are summed term by term, here within a minute
-
-
-class NoiseWords:
-    """A noise source as a stream of random words, for the exact building blocks."""
-
-    def __init__(self, noise: NoiseSource) -> None:
-        self._noise = noise
-
-    def words(self, count: int) -> Words:
-        return self._noise.uniform_integers(1 << 32, 2 * count).astype("<u4").view("<u8")
 
 
 def laplace_tail(scale: Fraction, start: int) -> Bounds:

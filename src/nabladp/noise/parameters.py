@@ -142,6 +142,16 @@ def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Inte
     return checked
 
 
+def selection_scores(scores: ArrayLike) -> NDArray[Any]:
+    """Flat, of 32 or 64 bits, and so near to each other that differences fit into 64."""
+    values = np.ascontiguousarray(scores)
+    if values.ndim != 1 or not values.size or values.dtype not in (np.int32, np.int64):
+        raise MechanismError("Scores must be a list of at least one integer.", fix="Score every candidate.")
+    if int(values.max()) - int(values.min()) >= 1 << 63:
+        raise MechanismError("Scores must lie within 2⁶³ of each other.", fix="Put them on a coarser grid.")
+    return values
+
+
 def confidence(level: float) -> float:
     """A confidence level: neither never nor always."""
     if not is_share(level):

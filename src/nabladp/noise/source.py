@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,8 @@ from nabladp.arrays import Integers
 from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
-from nabladp.noise.draws import Draws, SeededBits, SystemBits, Words
+from nabladp.noise.draws import Draws, HalfWords, SeededBits, SystemBits, Words
+from nabladp.noise.laws import Kind, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
 from nabladp.noise.packings import AnyPackings, Packings
 from nabladp.noise.parameters import (
     MOST_DRAWN,
@@ -28,6 +30,7 @@ from nabladp.noise.parameters import (
     non_negative,
     probability,
     selection_scale,
+    selection_scores,
     selection_weights,
     shape,
     whole_number,
@@ -100,6 +103,12 @@ class NoiseSource:
         source._draws = Draws(SeededBits(whole_number(seed, "A seed", 0)))
         return source
 
+    def reseeded(self, seed: int) -> Self:
+        """The same source, whatever its class, with the bits of a seed: its runs can be repeated."""
+        source = copy.copy(self)
+        source._draws = Draws(SeededBits(whole_number(seed, "A seed", 0)))
+        return source
+
     @property
     def is_seeded(self) -> bool:
         return not isinstance(self._draws.bits, SystemBits)
@@ -126,6 +135,21 @@ class NoiseSource:
         """P(x) ∝ exp(−x²/(2·scale²)) on the integers."""
         sizes = shape(size)
         return samplers.discrete_gaussian(self._draws, noise_scale(scale), math.prod(sizes)).reshape(sizes)
+
+    def tail_subsets(self, law: Kind, scale: Real, start: int, sizes: Sequence[int]) -> list[NDArray[Any]]:
+        """For sets of so many members each: which of them get noise of at least ``start`` ≥ 1, as sorted places.
+
+        Exactly the law of drawing noise for every member by itself, for sets of any size. :meth:`tail_values` then
+        draws the noise of those.
+        """
+        draws, width = Draws(HalfWords(self._draws)), noise_scale(scale)
+        trials = Trials((laplace_tail if law == "laplace" else gaussian_tail)(width, start), max(sizes))
+        return [subset(draws, many, trials.successes(draws, many)) for many in sizes]
+
+    def tail_values(self, law: Kind, scale: Real, start: int, size: int) -> Integers:
+        """Noise given that it is at least ``start`` ≥ 1."""
+        beyond = laplace_beyond if law == "laplace" else gaussian_beyond
+        return beyond(Draws(HalfWords(self._draws)), noise_scale(scale), start, size)
 
     def uniform_integers(self, bound: int, size: Size) -> Integers:
         """Uniform on 0 … bound−1."""
@@ -188,6 +212,10 @@ class NoiseSource:
         if array.ndim != 1 or array.size == 0:
             raise MechanismError("Scores must be a list of at least one integer.", fix="Score every candidate.")
         return choices.select_exponential(self._draws, array, selection_scale(scale))
+
+    def select_lowest(self, scores: ArrayLike, rate: Real) -> int:
+        """An index with P(i) ∝ exp(−rate·scores[i]), for millions of int32 or int64 scores."""
+        return choices.select_lowest(self._draws, selection_scores(scores), selection_scale(rate))
 
     def select_packing(self, packings: Packings, log_weights: ArrayLike) -> tuple[int, ...]:
         """Pairwise disjoint members (indices, sorted), P ∝ exp(sum of their log weights).

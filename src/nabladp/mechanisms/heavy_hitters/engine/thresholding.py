@@ -5,8 +5,7 @@ max(f, floor) + Z > τ. In the pure tree the floor is τ − μ, which is the ru
 and does nothing. A ``limit`` between floor and τ, which does not depend on the data, parts the candidates. Those with a
 larger count get a draw each. The others, whether they were counted or not, do the following, each by itself:
 
-1. They fail unless Z > τ − limit. All alike, so it is drawn how many are left (:class:`Trials`) and which (a uniform
-   subset).
+1. They fail unless Z > τ − limit. All alike, so it is drawn how many are left and which (``NoiseSource.tail_subsets``).
 2. Z is drawn given that Z > τ − limit, and they pass iff max(f, floor) + Z > τ. As max(f, floor) ≤ limit, that implies
    Z > τ − limit: none that failed in step 1 should have passed, and all others now have the right noise. (If limit and
    floor are equal, all of them pass, and their counts play no part.)
@@ -19,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
@@ -29,8 +27,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Integers
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.noise import NoiseSource
-from nabladp.noise.draws import Draws
-from nabladp.noise.laws import NoiseWords, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
+from nabladp.noise.laws import Kind
 
 Codes = NDArray[Any]
 """Numbers of candidates: int64, or Python integers where a node has more than 2⁶² candidates."""
@@ -94,6 +91,10 @@ class Rule:
         return cls(pure, tau, scale, floor, max(floor, tau + 1 - max(1, math.ceil(beyond + 0.5))))
 
     @property
+    def law(self) -> Kind:
+        return "laplace" if self.pure else "gaussian"
+
+    @property
     def start(self) -> int:
         """The least noise that is let through."""
         return self.tau - self.limit + 1
@@ -102,26 +103,20 @@ class Rule:
 def draw_survivors(level: Sequence[Candidates], rule: Rule, noise: NoiseSource) -> list[Codes]:
     """Step 1, for every node of a level."""
     # [bulk]
-    draws, width = Draws(NoiseWords(noise)), Fraction(rule.scale)
     frequent = [candidates.codes[candidates.counts > rule.limit] for candidates in level]
     others = [candidates.size - len(codes) for candidates, codes in zip(level, frequent, strict=True)]
-    trials = Trials((laplace_tail if rule.pure else gaussian_tail)(width, rule.start), max(others))
-    return [
-        _skipping(codes, subset(draws, many, trials.successes(draws, many)))
-        for codes, many in zip(frequent, others, strict=True)
-    ]
+    survivors = noise.tail_subsets(rule.law, rule.scale, rule.start, others)
+    return [_skipping(codes, places) for codes, places in zip(frequent, survivors, strict=True)]
 
 
 def decide(
     level: Sequence[Candidates], some: Sequence[Codes], counts: Sequence[Integers], rule: Rule, noise: NoiseSource
 ) -> list[Passed]:
     """Draws for those above the limit, and step 2 for those let through, with their counts (where above the floor)."""
-    draws, width = Draws(NoiseWords(noise)), Fraction(rule.scale)
     plain = noise.discrete_laplace if rule.pure else noise.discrete_gaussian
-    beyond = laplace_beyond if rule.pure else gaussian_beyond
     above = [candidates.counts > rule.limit for candidates in level]
     plains = _split([int(np.count_nonzero(single)) for single in above], lambda many: plain(rule.scale, many))
-    beyonds = _split(map(len, some), lambda many: beyond(draws, width, rule.start, many))
+    beyonds = _split(map(len, some), lambda many: noise.tail_values(rule.law, rule.scale, rule.start, many))
     results = []
     for candidates, single, z, codes, known, rest in zip(level, above, plains, some, counts, beyonds, strict=True):
         every = np.concatenate([candidates.codes[single], codes])

@@ -27,7 +27,7 @@ from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
 )
 from nabladp.mechanisms.learners.halfspaces.model import HoldoutPlan, RightAnswers, halfspace_of
 from nabladp.mechanisms.learners.halfspaces.response import unbiased
-from nabladp.mechanisms.learners.halfspaces.selection import Pick, RowScores, log_law, select_low
+from nabladp.mechanisms.learners.halfspaces.selection import Pick, RowScores, log_law
 from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task
 from nabladp.mechanisms.mechanism import Law
 from nabladp.noise import NoiseSource, gaussian_log_pmf
@@ -178,7 +178,7 @@ class Exact:
 
     def run(self, counts: Counts, noise: NoiseSource) -> Fitted:
         scores = self.candidates.scores(counts, noise)
-        weights = self.candidates.weights(select_low(scores, self.pick.rate, noise))  # [selection]
+        weights = self.candidates.weights(noise.select_lowest(scores, self.pick.rate))  # [selection]
         facts = {"candidates": self.candidates.count, "rate": float(self.pick.rate), "keep": float(self.pick.keep)}
         return Fitted(weights.astype(np.float64), facts, integers=weights)
 
@@ -280,7 +280,7 @@ class Robust:
         offered = self.candidates(self.gram.release(counts, noise))
         halfspaces = tuple(halfspace_of(self.task.columns, self.task.features, integer_weights(w)) for w, _ in offered)
         scores = counts.fold(RowScores(halfspaces, self.task.features, self.task.label, self.pick.loss))
-        weights, facts = offered[select_low(scores, self.pick.rate, noise)]  # [selection]
+        weights, facts = offered[noise.select_lowest(scores, self.pick.rate)]  # [selection]
         return Fitted(weights, facts | {"candidates": len(offered)})
 
     def candidates(self, gram: NoisyGram) -> list[tuple[Floats, dict[str, Any]]]:
