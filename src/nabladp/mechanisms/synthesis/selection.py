@@ -20,6 +20,7 @@ from nabladp.privacy.units import UNIT
 
 Pick = tuple[int, ...]  # candidates, in increasing order
 LARGEST_SCORE = 10**8  # beyond what doubles tell apart well, a pick is as good as certain anyway
+LARGEST_GUESS = 2.0**62  # of the sum of a guess on its grid; those of a model sum to the number of rows
 ABSOLUTE = math.sqrt(2 / math.pi)  # mean size of a Gaussian of deviation one
 _LEAST_UNITS = 1 << 12  # of a round's cost
 
@@ -60,8 +61,10 @@ def _cost(limits: Limits, rounds: Sequence[tuple[Block, ...]], found: Mapping[st
 def distance(truth: Integers, guess: Floats) -> int:
     """‖truth − guess‖₁ in parts of 1/GRID of a row. One row moves it by at most 2·GRID, whatever the guess is."""
     rows = float(truth.sum())  # a public number: all of them
-    near = np.rint(np.clip(np.nan_to_num(guess), 0.0, rows) * GRID).astype(np.int64)
-    return int(np.abs(GRID * truth - near).sum())  # [score]
+    near = np.rint(np.clip(np.nan_to_num(guess), 0.0, rows) * GRID)
+    if float(near.sum()) > LARGEST_GUESS:  # a sum of more than 64 bits would wrap around, and jump
+        near = np.zeros_like(near)
+    return int(np.abs(GRID * truth - near.astype(np.int64)).sum())  # [score]
 
 
 class Selector:
