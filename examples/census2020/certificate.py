@@ -19,7 +19,7 @@ from typing import Any
 
 from nabladp import Guarantee, Rho
 from nabladp.privacy import epsilon_from_rho
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.report import Certificate, Claim, write
 
 ALLOCATION = Path(__file__).with_name("allocation.csv")
@@ -162,7 +162,7 @@ def described(guarantee: Guarantee) -> dict[str, str]:
 
 
 def up(value: float) -> str:
-    return rounded(value, 4, up=True)
+    return format_rounded(value, 4, up=True)
 
 
 def keep(folder: Path) -> None:

@@ -186,7 +186,7 @@ def test_what_lies_outside_the_window_counts_as_lost(scale: float, count: int) -
     noise = discrete_gaussian._noise(scale)
     outside = count * 2 * math.exp(-((len(noise.masses) // 2) ** 2) / (2 * scale * scale))
     *_, escaped = discrete_gaussian._one_scale(scale, count)
-    assert escaped - noise.narrowed().power(count).escaped >= outside * (1 - 1e-6) > 0
+    assert escaped - noise.narrow().power(count).escaped >= outside * (1 - 1e-6) > 0
 
 
 def test_terms_of_one_scale_are_one_longer_release() -> None:
@@ -216,7 +216,7 @@ def test_the_smallest_epsilon_is_found_from_above(epsilon: float) -> None:
 def test_what_escaped_is_taken_from_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     losses, masses = np.array([-1.0, 3.0]), np.array([0.9, 0.1])
     for escaped in (0.0, 0.01, 0.04, 0.05, 0.2):
-        monkeypatch.setattr(discrete_gaussian, "_composed", lambda _, lost=escaped: (losses, masses, lost))
+        monkeypatch.setattr(discrete_gaussian, "_compose", lambda _, lost=escaped: (losses, masses, lost))
         told = discrete_gaussian._epsilon(Counter({1.0: 2}), 0.05)
         if escaped >= 0.05:
             assert told == math.inf
@@ -236,8 +236,8 @@ def test_losses_meet_on_a_grid_and_none_falls_below_itself(monkeypatch: pytest.M
         }
         monkeypatch.setattr(discrete_gaussian, "_one_scale", lambda scale, _, groups=groups: groups[scale])
         monkeypatch.setattr(discrete_gaussian, "_step", lambda _: step)
-        monkeypatch.setattr(discrete_gaussian.Lattice, "narrowed", lambda self: self)
-        losses, masses, escaped = discrete_gaussian._composed(Counter({1.0: 2, 2.0: 2}))
+        monkeypatch.setattr(discrete_gaussian.Lattice, "narrow", lambda self: self)
+        losses, masses, escaped = discrete_gaussian._compose(Counter({1.0: 2, 2.0: 2}))
         kept = [(value, mass) for value, mass in zip(losses.tolist(), masses.tolist(), strict=True) if mass]
         assert [mass for _, mass in kept] == [0.125, 0.5, 0.375] and escaped == 0.003
         for (value, _), least in zip(kept, (-0.5, groups[1.0][0][1], groups[1.0][0][1] + loss), strict=True):
@@ -245,9 +245,9 @@ def test_losses_meet_on_a_grid_and_none_falls_below_itself(monkeypatch: pytest.M
 
 
 def test_what_is_cut_off_while_scales_are_joined_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discrete_gaussian.Lattice, "narrowed", lambda self: replace(self, escaped=self.escaped + 0.01))
+    monkeypatch.setattr(discrete_gaussian.Lattice, "narrow", lambda self: replace(self, escaped=self.escaped + 0.01))
     alone = sum(discrete_gaussian._one_scale(scale, 2)[2] for scale in (1.0, 2.0))
-    *_, escaped = discrete_gaussian._composed(Counter({1.0: 2, 2.0: 2}))
+    *_, escaped = discrete_gaussian._compose(Counter({1.0: 2, 2.0: 2}))
     assert escaped >= alone + 0.02
 
 

@@ -21,10 +21,10 @@ from nabladp.privacy.ledger.limits import (
     Totals,
     after_budget,
     cost_of,
+    extend_universe,
     float_below,
     keys_of,
     total_of,
-    widened,
 )
 from nabladp.privacy.ledger.sqlite import SQLite
 from nabladp.privacy.ledger.store import Store, Transaction
@@ -146,7 +146,9 @@ def test_what_is_left_is_the_largest_double_that_does_not_exceed_it(units: int) 
 def test_a_ledger_learns_derived_columns_and_forgets_nothing() -> None:
     ours = Universe(("age", "sex"), {"band": ("age",)}, frozenset({"sex"}))
     theirs = Universe(("sex", "age"), {"old": ("age",)}, frozenset({"sex"}))
-    assert widened(ours, theirs) == Universe(ours.roots, {"band": ("age",), "old": ("age",)}, frozenset({"sex"}))
+    assert extend_universe(ours, theirs) == Universe(
+        ours.roots, {"band": ("age",), "old": ("age",)}, frozenset({"sex"})
+    )
     for other, told in (
         (Universe(("age", "sex")), "holds for public the attribute 'sex'"),
         (Universe(ours.roots, {}, frozenset(ours.roots)), "protects the attribute 'age'"),
@@ -155,7 +157,7 @@ def test_a_ledger_learns_derived_columns_and_forgets_nothing() -> None:
         (Universe(ours.roots, {"band": ("sex",)}, ours.public), "derives from other sources the column 'band'"),
     ):
         with pytest.raises(LedgerError, match=rf"it {told}\."):
-            widened(ours, other)
+            extend_universe(ours, other)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +293,7 @@ def test_a_ledger_of_many_pages_is_read_in_order_and_to_the_end(path: Path, monk
         assert [e.seq for e in ledger.unfinished()] == [*range(2, 13)]
         assert [row.seq for row in ledger._store.read(lambda t: list(t.walk()))] == [*range(1, 13)]
         assert [len(ledger._store.read(lambda t, after=after: t.page(after))) for after in (0, 10, 12)] == [3, 2, 0]
-        assert ledger._store.read(lambda t: t.taken([*names, "c"])) == {*names}
+        assert ledger._store.read(lambda t: t.names_in_use([*names, "c"])) == {*names}
         with pytest.raises(LedgerError, match="'b9' is already"):
             ledger.reserve_all([(AGE, name, {}) for name in ("c", "d", "e", "b9")])
         ledger.change_budget(Budget(per_attribute=Rho(1)), "by attribute")  # replays all of them

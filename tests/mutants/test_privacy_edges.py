@@ -13,7 +13,7 @@ from nabladp.errors import BudgetError, GuaranteeError
 from nabladp.privacy import CDP, Approx, Budget, Guarantee, Pure, Rho, index
 from nabladp.privacy.conversion import epsilon_from_rho, rho_for
 from nabladp.privacy.terms import FREE, CappedTerm, Cost, CurveTerm, Term, WeightTerm, read_units
-from nabladp.privacy.units import UNIT, exact, rounded
+from nabladp.privacy.units import UNIT, exact, format_rounded
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, as_value, cost_units, limit_units
 
@@ -108,7 +108,7 @@ def test_what_is_no_number_is_refused(number: object) -> None:
 def test_a_cost_is_shown_no_smaller_and_what_is_left_no_larger(
     value: float, digits: int, above: str, below: str
 ) -> None:
-    assert (rounded(value, digits, up=True), rounded(value, digits, up=False)) == (above, below)
+    assert (format_rounded(value, digits, up=True), format_rounded(value, digits, up=False)) == (above, below)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from explorer_answers import compare
 
 from nabladp.privacy import Guarantee
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "census2020" / "certificate.py"
 RUNS = ("US persons", "US units")  # in the order of the page
@@ -39,7 +39,7 @@ def sets_of(guarantee: Guarantee) -> list[tuple[str, ...]]:
 
 
 def up(value: float) -> str:
-    return rounded(value, 4, up=True)
+    return format_rounded(value, 4, up=True)
 
 
 @pytest.mark.parametrize("file", ["report.html", "puerto-rico.html"])

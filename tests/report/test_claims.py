@@ -15,7 +15,7 @@ from explorer_answers import compare
 from nabladp.cli import main
 from nabladp.errors import BudgetError, GuaranteeError, ReleaseError, UnknownAttribute
 from nabladp.privacy import CDP, Guarantee, Pure, Rho, Universe
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.report import Certificate, Claim, report, write
 from nabladp.report.chapter import MOST_SETS, set_rows
 
@@ -157,7 +157,7 @@ def test_both_conversions_stand_beside_each_other() -> None:
     page = report(Certificate((Claim(ROWS, delta=1e-9),), "x"))
     for chosen in (("age",), ("income",), ("sick",), ("age", "income"), ("age", "sick"), ("age", "income", "sick")):
         for kind in ("tight", "paper"):
-            assert f">{rounded(ROWS.epsilon(chosen, 1e-9, kind), 4, up=True)}</td>" in page, (chosen, kind)
+            assert f">{format_rounded(ROWS.epsilon(chosen, 1e-9, kind), 4, up=True)}</td>" in page, (chosen, kind)
     assert "δ = 10⁻⁹" in page and "Rows</dt>" not in page
 
 

@@ -14,7 +14,7 @@ from explorer_answers import ASK, close, compare
 from nabladp.errors import GuaranteeError
 from nabladp.privacy import CDP, Guarantee, Pure, Rho, Universe, epsilon_from_rho
 from nabladp.privacy.interpretation import mutual_information
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.release.cost import explain
 from nabladp.report import load
 from nabladp.report.chapter import costliest
@@ -119,8 +119,8 @@ def test_conversions_and_rounding_on_many_numbers(calculator: Any) -> None:
     )
     for number, (tight, paper, up, down, general) in zip(numbers, found, strict=True):
         assert close(tight, epsilon_from_rho(number, 1e-6)) and close(paper, epsilon_from_rho(number, 1e-9, "paper"))
-        assert up == rounded(number, 4, up=True), number
-        assert down == rounded(number, 3, up=False), number
+        assert up == format_rounded(number, 4, up=True), number
+        assert down == format_rounded(number, 3, up=False), number
         assert general == f"{number:g}"
 
 
@@ -141,9 +141,9 @@ def test_what_is_shown_is_what_python_explains(open_page: Any, report_file: Path
     page = open_page(report_file, "#explore?a=income&a=sick")
     shown = " ".join(page.page.inner_text(".result").split())
     for figure in (told["epsilon"], told["epsilon_paper"], told["rho"], told["group_privacy"]["rho"]):
-        assert rounded(figure, 4, up=True) in shown, shown
+        assert format_rounded(figure, 4, up=True) in shown, shown
     person = whole.per_person()
-    assert f"ε = {rounded(person.epsilon(1e-6), 4, up=True)}" in shown and "The whole person" in shown
+    assert f"ε = {format_rounded(person.epsilon(1e-6), 4, up=True)}" in shown and "The whole person" in shown
     rises = told["statements"][0]["sentence"].split("at most ")[1].split("%")[0]
     assert f"Before 50% → after at most {rises}%, except with probability 1 in 1,000,000" in shown
     nats = mutual_information(whole, [["income", "sick"]]).sentence
@@ -180,7 +180,7 @@ def test_costliest_are_those_python_finds(open_page: Any, report_file: Path, fol
         page.select_option(".explore select", str(size))
         marked = page.locator(".choices label", has=page.locator(".badge")).locator(".name bdi").all_inner_texts()
         assert set(marked) == set(found[size - 1]["attributes"])
-        assert rounded(found[size - 1]["rho"], 4, up=True) in page.inner_text(".explore form")
+        assert format_rounded(found[size - 1]["rho"], 4, up=True) in page.inner_text(".explore form")
     page.click("text=Tick them")
     assert set(found[3]["attributes"]) == set(
         page.locator(".choices label", has=page.locator(":checked")).locator(".name > bdi").all_inner_texts()

@@ -17,7 +17,7 @@ from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.privacy import CDP, Budget, Guarantee, Pure, Rho, Universe
 from nabladp.privacy.interpretation import posterior
 from nabladp.privacy.ledger import Spending
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.release import Release
 from nabladp.report import load, report, write
 from nabladp.report.chapter import Limits, attribute_rows, costliest, limit_bar, of_schema
@@ -214,11 +214,11 @@ def test_parts_with_different_delta(folder: Path) -> None:
     assert "different δ: 10⁻⁶ and 10⁻⁹" in text and "use the smallest, 10⁻⁹" in text
     whole = one.guarantee + other.guarantee
     for name in ("income", "region"):
-        assert f">{rounded(whole.epsilon(name, 1e-9), 4, up=True)}</td>" in page
-    assert f"ε = {rounded(whole.per_person().epsilon(1e-9), 4, up=True)}" in text
+        assert f">{format_rounded(whole.epsilon(name, 1e-9), 4, up=True)}</td>" in page
+    assert f"ε = {format_rounded(whole.per_person().epsilon(1e-9), 4, up=True)}" in text
     for part, delta in ((one, 1e-6), (other, 1e-9)):
         person = part.guarantee.per_person()
-        tight, paper = (rounded(person.epsilon(delta, kind), 4, up=True) for kind in ("tight", "paper"))
+        tight, paper = (format_rounded(person.epsilon(delta, kind), 4, up=True) for kind in ("tight", "paper"))
         assert f"ε = {tight} by the tight conversion at its δ = {power_of_ten(delta)}, {paper} by the paper’s" in text
     assert report([replace(other, delta=1e-9), one], "x").count("use the smallest, 10⁻⁹") == 1, "whatever the order"
     same = report([one, other], "x")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nabladp.privacy import Guarantee, Pure, Rho, discrete_gaussian
-from nabladp.privacy.discrete_gaussian import Lattice, _noise, _trimmed
+from nabladp.privacy.discrete_gaussian import Lattice, _noise, _trim
 
 
 def above(law: Lattice, threshold: float) -> float:
@@ -41,7 +41,7 @@ def test_a_coarser_lattice_moves_mass_up_by_at_most_a_step(start: int, size: int
 @pytest.mark.parametrize("size", [1, 2, 6, 20])
 def test_cut_tails_escape_upward_and_nothing_is_lost(size: int, tail: float) -> None:
     whole = law(size, -4)
-    start, kept, lost = _trimmed(whole.start, whole.masses, tail)
+    start, kept, lost = _trim(whole.start, whole.masses, tail)
     assert lost <= tail and math.fsum(kept) + lost == pytest.approx(1, abs=1e-12)
     assert dominates(Lattice(1, start, kept, lost), whole)
 
@@ -49,7 +49,7 @@ def test_cut_tails_escape_upward_and_nothing_is_lost(size: int, tail: float) -> 
 def test_a_narrow_lattice_dominates_a_wide_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discrete_gaussian, "_POINTS", 16)
     wide = law(100, -37, 1, 1e-3)
-    narrow = wide.narrowed()
+    narrow = wide.narrow()
     assert len(narrow.masses) <= 16 and dominates(narrow, wide)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from nabladp.errors import GuaranteeError, UnknownAttribute
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.release.cost import Cost, costliest, explain
 
 NAMES = ("age", "sex", "income")
@@ -52,7 +52,7 @@ def test_sets_are_named_with_a_plus_and_misspellings_are_met() -> None:
     ],
 )
 def test_numbers_for_people_round_the_safe_way(value: float, up: str, down: str) -> None:
-    assert (rounded(value, 4, up=True), rounded(value, 4, up=False)) == (up, down)
+    assert (format_rounded(value, 4, up=True), format_rounded(value, 4, up=False)) == (up, down)
 
 
 def test_where_everything_is_public_the_person_has_no_bound() -> None:

@@ -13,7 +13,7 @@ from earlier_formats import EARLIER, LENGTH, write_file
 from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy import Budget, Guarantee, Rho
 from nabladp.privacy.ledger import Ledger, NoLedger
-from nabladp.privacy.ledger.entry import FORMAT, canonical, check_format, checked_name, now
+from nabladp.privacy.ledger.entry import FORMAT, canonical, check_format, check_name, now
 from nabladp.privacy.ledger.sqlite import SQLite
 from nabladp.privacy.ledger.state import State
 from nabladp.privacy.ledger.writing import Pen
@@ -50,7 +50,7 @@ def test_only_a_test_ledger_may_lie_where_commits_can_be_lost(path: Path, monkey
     made = Ledger.create(path.with_name("test.db"), ("age",), BUDGET, test=True)
     made.close()
     monkeypatch.setattr(SQLite, "shared", True)
-    monkeypatch.setattr(SQLite, "switched_off", lambda *_: ["fsync"])
+    monkeypatch.setattr(SQLite, "unsafe_settings", lambda *_: ["fsync"])
     with pytest.raises(LedgerError, match="fsync off"):
         Ledger.open(path)
     Ledger.open(path.with_name("test.db"), test=True).close()
@@ -157,13 +157,13 @@ def test_columns_that_are_learned_stand_in_an_entry_of_their_own(path: Path) -> 
 
 @pytest.mark.parametrize("name", ["x", "x" * 200])
 def test_a_name_may_be_short_or_long(name: str) -> None:
-    assert checked_name(name) == name
+    assert check_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 201, "a\nb", 7])
 def test_a_name_that_cannot_be_shown_is_refused(name: Any) -> None:
     with pytest.raises(LedgerError, match=r"^The name must be a short printable text") as error:
-        checked_name(name)
+        check_name(name)
     assert error.value.fix == "Give a name such as 'census-2026'."
 
 

@@ -66,7 +66,7 @@ class Line:
     def busy(self, error: OperationalError) -> bool:
         return "busy" in str(error.orig)
 
-    def lost(self, error: OperationalError) -> bool:
+    def is_lost(self, error: OperationalError) -> bool:
         return "lost" in str(error.orig)
 
     def explain(self, error: OperationalError) -> SourceError:
@@ -167,7 +167,7 @@ def test_a_server_that_may_forget_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         (["fsync"], "fsync off"),
         (["fsync", "full_page_writes"], "fsync and full_page_writes"),
     ):
-        monkeypatch.setattr(line, "switched_off", lambda _, off=off: off, raising=False)
+        monkeypatch.setattr(line, "unsafe_settings", lambda _, off=off: off, raising=False)
         if told is None:
             store.check_durable()
         else:

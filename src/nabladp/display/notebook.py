@@ -10,7 +10,7 @@ from typing import Any
 
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.ledger.reading import LedgerView
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.release.record import Release
 from nabladp.report import report
 from nabladp.schema import Attribute, Schema
@@ -99,7 +99,10 @@ def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: 
     def row(label: str, names: Sequence[str]) -> list[str]:
         figure = guarantee.figure(names)
         values = (figure.epsilon(delta), figure.epsilon(delta, "paper"), figure.pure, figure.rho)
-        return [label, *("no bound" if value == float("inf") else rounded(value, 4, up=True) for value in values)]
+        return [
+            label,
+            *("no bound" if value == float("inf") else format_rounded(value, 4, up=True) for value in values),
+        ]
 
     rows = [row(name, (name,)) for name in guarantee.universe.protected]
     rows += [row(f"{name} ({' + '.join(chosen)})", chosen) for name, chosen in (adversaries or {}).items()]
@@ -111,9 +114,9 @@ def ledger_html(ledger: LedgerView) -> str:
     rows = []
     for spending in ledger.spent():
         facts = spending.to_json()
-        spent = "no bound" if facts["spent"] is None else rounded(facts["spent"], 4, up=True)
-        left = f"{rounded(facts['left'], 4, up=False)}{' (exceeded)' if facts['exceeded'] else ''}"
-        rows.append([facts["limit"], facts["measure"], rounded(facts["allowed"], 4, up=False), spent, left])
+        spent = "no bound" if facts["spent"] is None else format_rounded(facts["spent"], 4, up=True)
+        left = f"{format_rounded(facts['left'], 4, up=False)}{' (exceeded)' if facts['exceeded'] else ''}"
+        rows.append([facts["limit"], facts["measure"], format_rounded(facts["allowed"], 4, up=False), spent, left])
     head = ledger.head
     waiting = ledger.unfinished()
     return fragment(

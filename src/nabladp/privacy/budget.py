@@ -85,13 +85,15 @@ class Budget:
     def limits(self, attributes: HasAttributes | Iterable[str]) -> tuple[Limit, ...]:
         """The limits for these attributes; two that come out over the same set are both kept."""
         universe = Universe.of(attributes)
-        named = [Limit.of(name, _protected(universe, [name], name), value) for name, value in self.attributes.items()]
+        named = [
+            Limit.of(name, _protected_sources(universe, [name], name), value) for name, value in self.attributes.items()
+        ]
         if self.per_attribute is not None:
             rest = [name for name in universe.protected if name not in self.attributes]
             named = [*(Limit.of(name, [name], self.per_attribute) for name in rest), *named]
         for key, value in self.sets.items():
             name = key if isinstance(key, str) else "+".join(key)
-            named.append(Limit.of(name, _protected(universe, members(universe, key), name), value))
+            named.append(Limit.of(name, _protected_sources(universe, members(universe, key), name), value))
         if self.person is not None and universe.protected:
             named.append(Limit.of("person", universe.protected, self.person))
         if not named:
@@ -130,10 +132,10 @@ class Budget:
 def _values(given: Any, what: str) -> dict[Any, BudgetValue]:
     if not isinstance(given, Mapping):
         raise BudgetError(f"{what} must map names to budget values.", fix=f"Write {what} = {{'age': CDP(0.5)}}.")
-    return {name: as_value(value, f"{what}[{_shown_key(name)}]") for name, value in given.items()}
+    return {name: as_value(value, f"{what}[{_quote_key(name)}]") for name, value in given.items()}
 
 
-def _shown_key(name: Any) -> str:
+def _quote_key(name: Any) -> str:
     return "+".join(map(quote, name)) if isinstance(name, tuple) else quote(name)
 
 
@@ -175,7 +177,7 @@ def members(universe: Universe, key: SetName) -> tuple[str, ...]:
     return read
 
 
-def _protected(universe: Universe, names: Iterable[str], limit: str) -> frozenset[str]:
+def _protected_sources(universe: Universe, names: Iterable[str], limit: str) -> frozenset[str]:
     try:
         sources = universe.sources(names)
     except UnknownAttribute as error:

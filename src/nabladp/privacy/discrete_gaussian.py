@@ -48,7 +48,7 @@ def epsilon_of_terms(terms: Iterable[tuple[Term, int]], attributes: frozenset[st
 def _epsilon(draws: Counter[float], delta: float) -> float:
     if not draws:
         return 0.0
-    losses, masses, escaped = _composed(draws)
+    losses, masses, escaped = _compose(draws)
     if escaped >= delta:
         return math.inf
     return _smallest_epsilon(losses, masses, (delta - escaped) / (1 + _ROUNDING))
@@ -70,7 +70,7 @@ def _smallest_epsilon(losses: Array, masses: Array, delta: float) -> float:
     return high
 
 
-def _composed(draws: Counter[float]) -> tuple[Array, Array, float]:
+def _compose(draws: Counter[float]) -> tuple[Array, Array, float]:
     """Losses (rising), their masses, and the mass that escaped to an infinite loss."""
     groups = [_one_scale(scale, count) for scale, count in sorted(draws.items())]
     if len(groups) == 1:
@@ -104,7 +104,7 @@ def _one_scale(scale: float, count: int) -> tuple[Array, Array, float]:
     noise = _noise(scale)
     reach = (len(noise.masses) // 2) * noise.step
     outside = count * 2 * math.exp(-(reach**2) / (2 * scale * scale))
-    total = noise.narrowed().power(count)
+    total = noise.narrow().power(count)
     return (count + 2 * total.points) / (2 * scale * scale), total.masses, total.escaped + outside
 
 
@@ -136,11 +136,11 @@ class Lattice:
     def points(self) -> Array:
         return (self.start + np.arange(len(self.masses), dtype=np.float64)) * self.step
 
-    def narrowed(self) -> Lattice:
+    def narrow(self) -> Lattice:
         """Cut the tails; while too wide, double the step, rounding up."""
-        start, masses, lost = _trimmed(self.start, self.masses)
+        start, masses, lost = _trim(self.start, self.masses)
         kept = Lattice(self.step, start, masses, self.escaped + lost)
-        return kept.coarser().narrowed() if len(masses) > _POINTS else kept
+        return kept.coarser().narrow() if len(masses) > _POINTS else kept
 
     def coarser(self) -> Lattice:
         pad = self.start & 1 ^ 1  # pairs end on even positions: an odd one moves up to the next even one
@@ -155,7 +155,7 @@ class Lattice:
         while two.step < one.step:
             two = two.coarser()
         masses = np.convolve(one.masses, two.masses)
-        return Lattice(one.step, one.start + two.start, masses, one.escaped + two.escaped).narrowed()
+        return Lattice(one.step, one.start + two.start, masses, one.escaped + two.escaped).narrow()
 
     def power(self, count: int) -> Lattice:
         """The sum of ``count`` independent draws, by repeated doubling."""
@@ -170,7 +170,7 @@ class Lattice:
             doubled = doubled.plus(doubled)
 
 
-def _trimmed(start: int, masses: Array, tail: float = 1e-18) -> tuple[int, Array, float]:
+def _trim(start: int, masses: Array, tail: float = 1e-18) -> tuple[int, Array, float]:
     """Drop the far tails: the upper one escapes to an infinite loss, the lower one moves up to the first point kept."""
     upper = np.cumsum(masses[::-1])[::-1]
     last = int(np.searchsorted(-upper, -tail, side="left"))

@@ -50,13 +50,13 @@ class GraphTerm:
                 fix="Give one graph per attribute instead.",
             )
         known = set(itertools.product(*self.values))
-        for one, other, weight in self.edges:
+        for u, v, weight in self.edges:
             if not is_whole(weight) or weight < 0:
                 raise GuaranteeError(
                     "An edge's weight must be a whole number of units, not negative.",
                     fix="Distances are at least zero.",
                 )
-            if one not in known or other not in known:
+            if u not in known or v not in known:
                 raise GuaranteeError(
                     f"An edge of the graph over {', '.join(self.names)} names a value outside the declared domain.",
                     fix="Use the labels of the schema.",
@@ -68,14 +68,14 @@ class GraphTerm:
 
     @cached_property
     def _neighbours(self) -> dict[Node, list[tuple[Node, int]]]:
-        found: dict[Node, list[tuple[Node, int]]] = {}
-        for one, other, weight in self.edges:
-            found.setdefault(one, []).append((other, weight))
-            found.setdefault(other, []).append((one, weight))
-        return found
+        neighbours: dict[Node, list[tuple[Node, int]]] = {}
+        for u, v, weight in self.edges:
+            neighbours.setdefault(u, []).append((v, weight))
+            neighbours.setdefault(v, []).append((u, weight))
+        return neighbours
 
     @cached_property
-    def _known(self) -> dict[frozenset[str], Cost]:
+    def _costs(self) -> dict[frozenset[str], Cost]:
         return {}
 
     def _distances(self, start: Node) -> dict[Node, int]:
@@ -95,9 +95,9 @@ class GraphTerm:
         moving = attributes & self.support
         if not moving:
             return FREE
-        if moving not in self._known:
-            self._known[moving] = self._cost_of(self._diameter(moving))
-        return self._known[moving]
+        if moving not in self._costs:
+            self._costs[moving] = self._cost_of(self._diameter(moving))
+        return self._costs[moving]
 
     def _diameter(self, moving: frozenset[str]) -> int | None:
         """The largest distance between two combinations that agree outside ``moving``; None where no path leads."""
@@ -131,7 +131,7 @@ class GraphTerm:
         return self.cost(among)
 
     def for_rows(self, rows: int) -> GraphTerm:
-        return replace(self, edges=tuple((one, other, rows * weight) for one, other, weight in self.edges))
+        return replace(self, edges=tuple((u, v, rows * weight) for u, v, weight in self.edges))
 
     def sort_key(self) -> tuple[Any, ...]:
         return ("graph", self.names, self.values, self.edges, self.pure)
@@ -141,13 +141,13 @@ class GraphTerm:
             "shape": "graph",
             "names": list(self.names),
             "values": [list(values) for values in self.values],
-            "edges": [[list(one), list(other), str(weight)] for one, other, weight in self.edges],
+            "edges": [[list(u), list(v), str(weight)] for u, v, weight in self.edges],
             "pure": self.pure,
         }
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> GraphTerm:
-        edges = tuple((tuple(one), tuple(other), read_units(weight)) for one, other, weight in body["edges"])
+        edges = tuple((tuple(u), tuple(v), read_units(weight)) for u, v, weight in body["edges"])
         values = tuple(tuple(domain) for domain in body["values"])
         return cls(tuple(body["names"]), values, edges, read_truth(body["pure"]))
 

@@ -21,7 +21,7 @@ from nabladp.errors import GuaranteeError, quote
 from nabladp.privacy.conversion import check_conversion, check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm, check_label, graph_term
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Term, WeightTerm, is_whole
-from nabladp.privacy.units import half_square, root_double, rounded, to_float
+from nabladp.privacy.units import format_rounded, half_square, root_double, to_float
 from nabladp.privacy.universe import HasAttributes, Universe
 from nabladp.privacy.values import BudgetValue, capped_term, curve_term, weighted_term
 
@@ -48,11 +48,11 @@ class Figure:
     guarantee: Guarantee = field(repr=False)
 
     def __repr__(self) -> str:
-        pure = "" if math.isinf(self.pure) else f", pure ε = {rounded(self.pure, 4, up=True)}"
+        pure = "" if math.isinf(self.pure) else f", pure ε = {format_rounded(self.pure, 4, up=True)}"
         named = " + ".join(self.attributes[:_SHOWN])
         if len(self.attributes) > _SHOWN:
             named += f" + {len(self.attributes) - _SHOWN:,} others"
-        return f"Figure({named}: ρ = {rounded(self.rho, 4, up=True)}{pure})"
+        return f"Figure({named}: ρ = {format_rounded(self.rho, 4, up=True)}{pure})"
 
     @property
     def rho(self) -> float:
@@ -229,24 +229,24 @@ class Guarantee(Displayed):
 
         return CostIndex(self.universe, self.terms)
 
-    def _promised(self, names: Names) -> frozenset[str] | None:
+    def _protected_sources(self, names: Names) -> frozenset[str] | None:
         """The source attributes behind the names; None if one is public, for which nothing is promised."""
         sources = self.universe.sources(names)
         return None if sources & self.universe.public else sources
 
     def rho_units(self, attributes: Names) -> int | None:
         """Exact ρ in units of 2⁻⁶⁰; None when there is no bound."""
-        sources = self._promised(attributes)
+        sources = self._protected_sources(attributes)
         return None if sources is None else self._index.total(sources).rho
 
     def pure_units(self, attributes: Names) -> int | None:
         """Exact pure ε in units of 2⁻⁶⁰; None when there is no pure bound."""
-        sources = self._promised(attributes)
+        sources = self._protected_sources(attributes)
         return None if sources is None else self._index.total(sources).pure_of_all
 
     def total(self, attributes: Names) -> Total | None:
         """The exact sums behind every figure of this set; None where nothing is promised."""
-        sources = self._promised(attributes)
+        sources = self._protected_sources(attributes)
         return None if sources is None else self._index.total(sources)
 
     def rho(self, attributes: Names) -> float:
@@ -262,7 +262,7 @@ class Guarantee(Displayed):
             return _float(self.pure_units(attributes))
         check_delta(delta)
         check_conversion(conversion)
-        sources = self._promised(attributes)
+        sources = self._protected_sources(attributes)
         if sources is None:
             return math.inf
         if conversion == "discrete_gaussian":
@@ -303,7 +303,7 @@ class Guarantee(Displayed):
         self.universe.sources(one)
         for value in (*one.values(), *other.values()):
             check_label(value)
-        sources = self._promised([name for name in one if one[name] != other[name]])
+        sources = self._protected_sources([name for name in one if one[name] != other[name]])
         if sources is None:
             return math.inf
         costs = [term.between(one, other, sources).times(count) for term, count in self.terms]

@@ -50,12 +50,12 @@ class CostIndex:
         for term, count in terms:
             if isinstance(term, WeightTerm) and term.shape == "touch":
                 for support, *costs in _layers(term, count):
-                    held = merged.setdefault(support, [0, 0, 0])
-                    held[:] = [a + b for a, b in zip(held, costs, strict=True)]
+                    sums = merged.setdefault(support, [0, 0, 0])
+                    sums[:] = [a + b for a, b in zip(sums, costs, strict=True)]
             else:
                 self._others.append((term, count))
         self._size = len(merged)
-        self._limbs, self._places = _limbs(list(merged.values()), _EXACT_BITS - self._size.bit_length())
+        self._limbs, self._limb_positions = _limbs(list(merged.values()), _EXACT_BITS - self._size.bit_length())
         if merged:
             self._tabulate(universe.position, list(merged))
 
@@ -79,7 +79,7 @@ class CostIndex:
         self._bit = {name: 1 << i for name, i in position.items()}
 
     def total(self, attributes: frozenset[str]) -> Total:
-        rho_of_pure, pure, rest = self._covered(attributes)
+        rho_of_pure, pure, rest = self._touch_costs(attributes)
         bounded_rho, bounded_pure = True, True
         for term, count in self._others:
             cost = term.cost(attributes)
@@ -96,7 +96,7 @@ class CostIndex:
             rho_of_rest=rest if bounded_rho else None,
         )
 
-    def _covered(self, attributes: frozenset[str]) -> tuple[int, int, int]:
+    def _touch_costs(self, attributes: frozenset[str]) -> tuple[int, int, int]:
         if not self._size or not attributes:
             return 0, 0, 0
         chosen = sum(map(self._bit.__getitem__, attributes)).to_bytes(-(-len(self._bit) // 8), "little")
@@ -106,38 +106,38 @@ class CostIndex:
         touched = np.bitwise_or.reduce(self._table.take(self._first_rows + digits, axis=0), axis=0).view(np.uint8)
         hit = np.unpackbits(touched, count=self._size).astype(np.float64)
         sums = [0, 0, 0]
-        for limb, (column, shift) in zip((self._limbs @ hit).tolist(), self._places, strict=True):
+        for limb, (column, shift) in zip((self._limbs @ hit).tolist(), self._limb_positions, strict=True):
             sums[column] += int(limb) << shift
         return sums[0], sums[1], sums[2]
 
 
 def _layers(term: WeightTerm, count: int) -> list[tuple[frozenset[str], int, int, int]]:
     """Cut max-of-weights into a sum of equal-weight layers: the attributes at or above each distinct weight."""
-    found = []
+    layers = []
     below = Cost(0, 0)
     for weight in sorted({weight for _, weight in term.weights}):
         support = frozenset(name for name, w in term.weights if w >= weight)
         cost = term.of_amount(weight)
         step = count * ((cost.rho or 0) - (below.rho or 0))
         if term.pure:
-            found.append((support, step, count * ((cost.pure or 0) - (below.pure or 0)), 0))
+            layers.append((support, step, count * ((cost.pure or 0) - (below.pure or 0)), 0))
         else:
-            found.append((support, 0, 0, step))
+            layers.append((support, 0, 0, step))
         below = cost
-    return found
+    return layers
 
 
 def _limbs(costs: list[list[int]], bits: int) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
     """The three cost columns as rows of limbs, and for each row its column and the shift that undoes the cut."""
     rows: list[list[int]] = []
-    places: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     mask = (1 << bits) - 1
     for column in range(3):
         longest = max((cost[column].bit_length() for cost in costs), default=0)
         for shift in range(0, longest, bits):
             rows.append([(cost[column] >> shift) & mask for cost in costs])
-            places.append((column, shift))
-    return np.array(rows, dtype=np.float64).reshape(len(rows), len(costs)), places
+            positions.append((column, shift))
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(costs)), positions
 
 
 def scan_total(terms: Iterable[tuple[Term, int]], attributes: frozenset[str]) -> Cost:
@@ -177,10 +177,10 @@ def _worst_subset(index: CostIndex, size: int, most: int | None) -> WorstSubset:
     if math.comb(len(names), size) <= (MOST_SUBSETS if most is None else most):
         best = max(itertools.combinations(names, size), key=lambda chosen: _units(index, chosen))
         rho = _units(index, best)
-        return WorstSubset(best, _shown(rho), _shown(rho), True)
+        return WorstSubset(best, _as_float(rho), _as_float(rho), True)
     chosen = _greedy(index, names, size)
-    found, bound = _units(index, chosen), _upper_bound(index, names, size)
-    return WorstSubset(tuple(sorted(chosen, key=names.index)), _shown(found), _shown(bound), found == bound)
+    rho, bound = _units(index, chosen), _upper_bound(index, names, size)
+    return WorstSubset(tuple(sorted(chosen, key=names.index)), _as_float(rho), _as_float(bound), rho == bound)
 
 
 def _units(index: CostIndex, chosen: tuple[str, ...]) -> float | int:
@@ -188,7 +188,7 @@ def _units(index: CostIndex, chosen: tuple[str, ...]) -> float | int:
     return math.inf if units is None else units
 
 
-def _shown(units: float | int) -> float:
+def _as_float(units: float | int) -> float:
     return to_float(units) if isinstance(units, int) else units
 
 

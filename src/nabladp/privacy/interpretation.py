@@ -14,7 +14,7 @@ from nabladp.checks import expect, is_share, members
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.guarantee import Guarantee, Names
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _check(guarantee: Guarantee) -> Guarantee:
 
 
 def _up(bound: float) -> str:
-    return rounded(bound, 3, up=True)
+    return format_rounded(bound, 3, up=True)
 
 
 def _percent_up(share: float) -> str:

@@ -188,15 +188,15 @@ class CurveTerm:
         return frozenset(name for name, _ in self.columns)
 
     def cost(self, attributes: frozenset[str]) -> Cost:
-        held = sum(count for name, count in self.columns if name in attributes)
-        return Cost(self.table[held], None) if held else FREE
+        total = sum(count for name, count in self.columns if name in attributes)
+        return Cost(self.table[total], None) if total else FREE
 
     def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost:
         return self.cost(differing)
 
     def worst(self, size: int, among: frozenset[str]) -> Cost:
-        held = dict(self.columns)
-        picked = sorted(among & self.support, key=held.__getitem__, reverse=True)
+        columns = dict(self.columns)
+        picked = sorted(among & self.support, key=columns.__getitem__, reverse=True)
         return self.cost(frozenset(picked[:size]))
 
     def for_rows(self, rows: int) -> CurveTerm:
@@ -292,7 +292,7 @@ class CappedTerm:
         if not inside:
             return FREE
         weight = self._weight
-        return Cost(min(paid + sum(weight[name] for name in inside - held) for held, paid in self._choices), None)
+        return Cost(min(paid + sum(weight[name] for name in inside - covered) for covered, paid in self._choices), None)
 
     def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost:
         return self.cost(differing)
@@ -301,7 +301,7 @@ class CappedTerm:
         inside = among & self.support
         if not inside or not size:
             return FREE
-        rest = ((paid, [self._weight[name] for name in inside - held]) for held, paid in self._choices)
+        rest = ((paid, [self._weight[name] for name in inside - covered]) for covered, paid in self._choices)
         return Cost(min(paid + sum(heapq.nlargest(size, weights)) for paid, weights in rest), None)
 
     def for_rows(self, rows: int) -> CappedTerm:

@@ -67,13 +67,13 @@ def to_float(units: int) -> float:
     return math.nextafter(value, math.inf) if int(value * UNIT) < units else value  # scaling by 2⁶⁰ is exact
 
 
-def rounded(value: float, digits: int, *, up: bool) -> str:
+def format_rounded(value: float, digits: int, *, up: bool) -> str:
     """So many digits for people. A cost or bound is never shown smaller than it is, what is left never larger.
 
     (A double's own rounding, a part in 10¹², is let pass: 0.005 stays 0.005.)
     """
     if not 0 < value < math.inf:
         return f"{value:g}"
-    places = digits - 1 - math.floor(math.log10(value))
+    decimals = digits - 1 - math.floor(math.log10(value))
     nudged = Decimal(value) * (1 - _DOUBLE if up else 1 + _DOUBLE)
-    return f"{float(nudged.quantize(Decimal(1).scaleb(-places), ROUND_CEILING if up else ROUND_FLOOR)):g}"
+    return f"{float(nudged.quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING if up else ROUND_FLOOR)):g}"

@@ -34,7 +34,7 @@ class Universe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roots", checks.names(self.roots, _ATTRIBUTES, _FIX))
-        object.__setattr__(self, "derived", _derived(self.derived))
+        object.__setattr__(self, "derived", _check_derived(self.derived))
         object.__setattr__(self, "public", frozenset(checks.names(self.public, "The public attributes", _FIX)))
         if len(set(self.roots)) != len(self.roots):
             raise GuaranteeError("An attribute is named twice.", fix="Give every attribute one name.")
@@ -75,15 +75,15 @@ class Universe:
         names = checks.name_or_names(names)
         if self._root_set.issuperset(names):
             return frozenset(names)
-        found: set[str] = set()
+        sources: set[str] = set()
         for name in names:
             if name in self.position:
-                found.add(name)
+                sources.add(name)
             elif name in self.derived:
-                found.update(self.derived[name])
+                sources.update(self.derived[name])
             else:
                 raise UnknownAttribute.with_suggestion(name, (*self.roots, *self.derived))
-        return frozenset(found)
+        return frozenset(sources)
 
     def __hash__(self) -> int:
         return hash((self.roots, tuple(sorted(self.derived.items())), self.public))
@@ -101,7 +101,7 @@ class Universe:
         return cls(body.get("attributes", 0), body.get("derived", {}), body.get("public", ()))
 
 
-def _derived(given: Any) -> dict[str, tuple[str, ...]]:
-    held = checks.mapping(given, "The derived attributes", 'Write {"age_band": ("age",)}.')
-    checks.names(held, "The derived attributes", _FIX)
-    return {name: checks.names(sources, f"The sources of {quote(name)}", _FIX) for name, sources in held.items()}
+def _check_derived(given: Any) -> dict[str, tuple[str, ...]]:
+    derived = checks.mapping(given, "The derived attributes", 'Write {"age_band": ("age",)}.')
+    checks.names(derived, "The derived attributes", _FIX)
+    return {name: checks.names(sources, f"The sources of {quote(name)}", _FIX) for name, sources in derived.items()}

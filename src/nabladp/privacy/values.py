@@ -194,20 +194,20 @@ def capped_term(
     if not weights:
         return None
     capped = checks.mapping({} if caps is None else caps, "'caps'", "Write {('age', 'sex'): CDP(0.5)}.")
-    held = [(universe.sources(on) & weights.keys(), _rho_cost(value, "a cap")) for on, value in capped.items()]
-    return CappedTerm(sorted_weights(weights), sorted_caps((on, units) for on, units in held if on))
+    limited = [(universe.sources(on) & weights.keys(), _rho_cost(value, "a cap")) for on, value in capped.items()]
+    return CappedTerm(sorted_weights(weights), sorted_caps((on, units) for on, units in limited if on))
 
 
 def curve_term(universe: Universe, columns: Mapping[str, int], table: Sequence[float | Fraction]) -> CurveTerm:
     """ρ by how many columns T's attributes hold."""
-    held: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name, count in checks.mapping(columns, "'columns'", "Write {'age': 1}.").items():
         if not is_whole(count):
             raise GuaranteeError("A number of columns is a whole number.", fix="Write columns = {'age': 1}.")
         for source in universe.sources(name):
-            held[source] += count
+            counts[source] += count
     values = checks.members(table, "The table of a curve", "Give its value for 0, 1, 2, … columns.", MOST_COLUMNS)
-    return CurveTerm(sorted_weights(held), tuple(units_up(exact(value, up=True)) for value in values))
+    return CurveTerm(sorted_weights(counts), tuple(units_up(exact(value, up=True)) for value in values))
 
 
 def _costs(on: Iterable[str] | str | Mapping[str, BudgetValue], cost: BudgetValue | None) -> dict[str, BudgetValue]:

@@ -18,7 +18,7 @@ from nabladp.privacy import Guarantee
 from nabladp.privacy.budget import members
 from nabladp.privacy.interpretation import Statement, mutual_information, posterior, total_variation
 from nabladp.privacy.ledger.limits import LimitRequest
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.privacy.values import Approx, as_value
 from nabladp.schema import Schema
 
@@ -36,7 +36,7 @@ def nearest(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def scaled(options: Mapping[str, Any], factor: float, rounded: Callable[[float], float] = nearest) -> dict[str, Any]:
+def scaled(options: Mapping[str, Any], factor: float, rounding: Callable[[float], float] = nearest) -> dict[str, Any]:
     """The options of a mechanism with every budget changed so that its ε is so many times as large.
 
     Rounded to a few digits, so that what is shown is what was priced.
@@ -46,10 +46,10 @@ def scaled(options: Mapping[str, Any], factor: float, rounded: Callable[[float],
         if not is_budget(options, name):
             continue
         if name in _SEVERAL:
-            found[name] = {key: _times(value, factor, rounded) for key, value in options[name].items()}
+            found[name] = {key: _times(value, factor, rounding) for key, value in options[name].items()}
         else:
             value = options[name]
-            found[name] = rounded(value * factor) if name in _PLAIN else _times(value, factor, rounded)
+            found[name] = rounding(value * factor) if name in _PLAIN else _times(value, factor, rounding)
     return found
 
 
@@ -64,11 +64,11 @@ def budgets_of(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if is_budget(options, name) and value != {}}
 
 
-def _times(value: Mapping[str, Any], factor: float, rounded: Callable[[float], float]) -> dict[str, Any]:
+def _times(value: Mapping[str, Any], factor: float, rounding: Callable[[float], float]) -> dict[str, Any]:
     """A budget in its plan-file form; ρ goes with the square of ε, δ stays."""
     powers = {"rho": 2, "delta": 0}
     return {
-        name: own if name == "delta" else rounded(own * factor ** powers.get(name, 1)) for name, own in value.items()
+        name: own if name == "delta" else rounding(own * factor ** powers.get(name, 1)) for name, own in value.items()
     }
 
 
@@ -244,7 +244,7 @@ def price(
 
 def shown(value: float | None, *, up: bool = True) -> str:
     """Four digits for people; costs are rounded up, what is left or allowed down."""
-    return "no bound" if value is None else rounded(value, 4, up=up)
+    return "no bound" if value is None else format_rounded(value, 4, up=up)
 
 
 def figures(guarantee: Guarantee, adversaries: Mapping[str, Sequence[str]], delta: float) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending, no_ledger
-from nabladp.privacy.ledger.limits import check_limits, check_same_budget, limit_requests, widened
+from nabladp.privacy.ledger.limits import check_limits, check_same_budget, extend_universe, limit_requests
 from nabladp.release.cost import DELTA, Cost, price, without_rows
 from nabladp.release.curator_tasks import open_existing
 from nabladp.release.largest import naming_largest, request_cost
@@ -117,7 +117,7 @@ class Plan:
         """From the ledger, which need not be writable for this, but must be of this schema and budget."""
         with Ledger.read(self.ledger) as ledger:
             standing = ledger.spent()
-            known = widened(ledger.universe, Universe.of(self.schema))
+            known = extend_universe(ledger.universe, Universe.of(self.schema))
         check_same_budget([line.limit for line in standing], self.budget.limits(known))
         return standing
 

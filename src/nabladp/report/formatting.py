@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 
 MOST_NAMED = 6
 MOST_DIGITS = 6  # of a percentage
@@ -47,4 +47,4 @@ def format_percent_up(share: float) -> str:
 
 
 def round_up(bound: float) -> str:
-    return rounded(bound, 4, up=True)
+    return format_rounded(bound, 4, up=True)

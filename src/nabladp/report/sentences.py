@@ -13,7 +13,7 @@ from typing import Any
 
 from nabladp.privacy import Guarantee
 from nabladp.privacy.interpretation import Statement, posterior
-from nabladp.privacy.units import rounded
+from nabladp.privacy.units import format_rounded
 from nabladp.report.formatting import format_percent_up, list_names, one_in, quote, round_up
 
 PRIOR = 0.5
@@ -219,7 +219,7 @@ class Sentences:
         line = self.person_limit
         if line is None or line["spent"] is None:
             return f"{start}; look there for the total."
-        spent, allowed = rounded(line["spent"], 4, up=True), rounded(line["allowed"], 4, up=False)
+        spent, allowed = format_rounded(line["spent"], 4, up=True), format_rounded(line["allowed"], 4, up=False)
         return (
             f"{start}: with everything booked up to this release, {line['measure']} = {spent} of the {allowed} that "
             "one person's whole record may cost is spent."

@@ -98,12 +98,12 @@ class Row:
 
     def intact(self) -> bool:
         body = (self.seq, self.kind, self.name, self.ref, self.time, self.payload, self.totals)
-        return self._well_typed() and self.hash == digest_of(self.previous, *body)
+        return self._has_valid_types() and self.hash == digest_of(self.previous, *body)
 
     def entry(self) -> Entry:
         try:
             payload, totals = json.loads(self.payload), json.loads(self.totals)
-            if not isinstance(payload, dict) or not isinstance(totals, dict) or not self._well_typed():
+            if not isinstance(payload, dict) or not isinstance(totals, dict) or not self._has_valid_types():
                 raise ValueError
         except (ValueError, TypeError, RecursionError):
             raise LedgerError(
@@ -112,7 +112,7 @@ class Row:
             ) from None
         return Entry(self.seq, self.kind, self.name, self.ref, self.time, payload, totals, self.previous, self.hash)
 
-    def _well_typed(self) -> bool:
+    def _has_valid_types(self) -> bool:
         """SQLite keeps any type in any column."""
         texts = (self.kind, self.name, self.time, self.payload, self.totals, self.previous, self.hash)
         numbers = (self.seq,) if self.ref is None else (self.seq, self.ref)
@@ -128,7 +128,7 @@ class Draft:
     payload: Mapping[str, Any]
     ref: int | None = None
 
-    def numbered(self, seq: int, time: str) -> Entry:
+    def with_number(self, seq: int, time: str) -> Entry:
         return Entry(seq, self.kind, self.name, self.ref, time, self.payload, {}, "", "")
 
 
@@ -145,13 +145,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def checked_name(name: Any, what: str = "name") -> str:
+def check_name(name: Any, what: str = "name") -> str:
     if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
         raise LedgerError(f"The {what} must be a short printable text.", fix=f"Give a {what} such as 'census-2026'.")
     return name
 
 
-def checked_text(text: Any, what: str) -> str:
+def check_text(text: Any, what: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise LedgerError(f"A {what} is needed and goes on record.", fix=f"Give the {what} in a few words.")
     return text
@@ -171,7 +171,7 @@ def check_format(written: int, label: str, *, older: bool) -> None:
     raise LedgerError(f"The ledger {label!r} has the {age} format {written}, not {FORMAT}.", fix=fix, format=written)
 
 
-def broken(label: str) -> LedgerError:
+def broken_ledger(label: str) -> LedgerError:
     return LedgerError(
         f"The chain of the ledger {label!r} is broken: an entry was changed or is missing.",
         fix="Run `nabladp ledger verify` to see which, and restore the ledger from a backup.",

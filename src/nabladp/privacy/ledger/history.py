@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nabladp.errors import LedgerError, NablaDPError
-from nabladp.privacy.ledger.entry import ENDING, SPENDING, Entry, Row, broken, check_format
+from nabladp.privacy.ledger.entry import ENDING, SPENDING, Entry, Row, broken_ledger, check_format
 from nabladp.privacy.ledger.limits import Totals
-from nabladp.privacy.ledger.state import IllegalEntry, Past, State, judged, link_problems, next_state, wrong_totals
+from nabladp.privacy.ledger.state import IllegalEntry, Past, State, judge, link_problems, next_state, wrong_totals
 
 if TYPE_CHECKING:
     from nabladp.privacy.ledger.store import Transaction
@@ -56,18 +56,18 @@ class Follower:
             self._noted = state.seq
         last = transaction.at(seq)
         if last is None or last.hash != hash_ or not last.intact() or transaction.highest() != seq or seq < state.seq:
-            raise broken(self._label)
+            raise broken_ledger(self._label)
         try:
             for rows in _pages(transaction, state.seq):
-                state = _followed(state, rows, transaction)
+                state = _follow(state, rows, transaction)
         except IllegalEntry as error:
-            raise _stopped(error, self._label) from None
+            raise _illegal_entry(error, self._label) from None
         if (state.seq, state.hash) != (seq, hash_) or state.format != written:
-            raise broken(self._label)
-        self.passed(state)
+            raise broken_ledger(self._label)
+        self.mark_checked(state)
         return state
 
-    def passed(self, state: State) -> None:
+    def mark_checked(self, state: State) -> None:
         """Entries up to here need no second look, also where this process has just written them."""
         if state.seq > self._checked.seq:
             self._checked = state
@@ -111,7 +111,7 @@ def _pages(transaction: Transaction, after: int) -> Iterator[list[Row]]:
         after = rows[-1].seq
 
 
-def _followed(state: State, rows: Sequence[Row], transaction: Transaction) -> State:
+def _follow(state: State, rows: Sequence[Row], transaction: Transaction) -> State:
     past = PagePast(transaction, rows)
     for row in rows:
         state = next_state(state, row, past)
@@ -119,7 +119,7 @@ def _followed(state: State, rows: Sequence[Row], transaction: Transaction) -> St
     return state
 
 
-def _stopped(error: IllegalEntry, label: str) -> LedgerError:
+def _illegal_entry(error: IllegalEntry, label: str) -> LedgerError:
     return IllegalEntry(f"The ledger {label!r} is broken: {error.message}", seq=error.seq, what=error.what)
 
 
@@ -130,12 +130,14 @@ class PagePast(Past):
         self._transaction = transaction
         self._before = rows[0].seq
         refs = [row.ref for row in rows if row.kind in ENDING and isinstance(row.ref, int)]
-        found = transaction.numbered(refs)
+        referred = transaction.by_numbers(refs)
         # A void of a failure asks for the reservation behind it
-        found += transaction.numbered([row.ref for row in found if row.kind == "failed" and row.ref is not None])
-        self._rows = {row.seq: row for row in found if row.seq < self._before}
+        referred += transaction.by_numbers(
+            [row.ref for row in referred if row.kind == "failed" and row.ref is not None]
+        )
+        self._rows = {row.seq: row for row in referred if row.seq < self._before}
         self._ends = {row.ref: row for row in transaction.referring(refs, self._before)}
-        self._names = transaction.taken([row.name for row in rows if row.kind in SPENDING], self._before)
+        self._names = transaction.names_in_use([row.name for row in rows if row.kind in SPENDING], self._before)
 
     def add(self, row: Row) -> None:
         self._rows[row.seq] = row
@@ -187,26 +189,26 @@ def problems(transaction: Transaction) -> Iterator[Problem]:
             if row.seq != state.seq + 1:
                 yield _missing(state.seq + 1, row.seq - 1)
                 state = replace(state, seq=row.seq - 1, hash=row.previous)
-            state, found = _passed(state, row, past)
-            yield from found
+            state, faults = _check_row(state, row, past)
+            yield from faults
             past.add(row)
     yield from _problems_at_the_end(state, head, written)
     for text in transaction.rights_problems():
         yield Problem(head[0], "rights", text)
 
 
-def _passed(state: State, row: Row, past: Past) -> tuple[State, list[Problem]]:
+def _check_row(state: State, row: Row, past: Past) -> tuple[State, list[Problem]]:
     """The books after this row whatever it is, and what is wrong with it."""
-    found = link_problems(state, row)
+    faults = link_problems(state, row)
     try:
-        after, recorded = judged(replace(state, seq=row.seq - 1), row, past)
+        after, recorded = judge(replace(state, seq=row.seq - 1), row, past)
         if after.totals != recorded:
-            found.append(wrong_totals(row))
+            faults.append(wrong_totals(row))
     except IllegalEntry as error:
-        found.append(error)
+        faults.append(error)
         after, recorded = replace(state, seq=row.seq, hash=row.hash), _recorded_totals(state, row)
     # The entries after it are judged by what it states, so that each reports its own fault
-    return replace(after, totals=recorded), [Problem(error.seq, error.what, error.message) for error in found]
+    return replace(after, totals=recorded), [Problem(error.seq, error.what, error.message) for error in faults]
 
 
 def _recorded_totals(state: State, row: Row) -> Totals:

@@ -19,7 +19,7 @@ from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.ledger.entry import FORMAT, Draft, NoLedger, check_format, no_ledger, now
 from nabladp.privacy.ledger.history import Follower
-from nabladp.privacy.ledger.limits import check_same_budget, widened
+from nabladp.privacy.ledger.limits import check_same_budget, extend_universe
 from nabladp.privacy.ledger.state import State
 from nabladp.privacy.ledger.writing import Book, Pen, budget_payload
 from nabladp.privacy.universe import HasAttributes, Universe
@@ -179,7 +179,7 @@ class Ledger(Book):
                 if test
                 else "Give it a seed (--test-seed), or use another ledger for what is private.",
             )
-        known = state.universe if universe is None else widened(state.universe, universe)
+        known = state.universe if universe is None else extend_universe(state.universe, universe)
         self._given = known
         if budget is not None and budget != state.budget:
             check_same_budget(state.limits, budget.limits(known))

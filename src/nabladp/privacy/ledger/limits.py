@@ -87,10 +87,10 @@ class Totals:
         return self.spent.get(key, NOTHING)
 
     def plus(self, cost: Mapping[str, Tally]) -> Totals:
-        return Totals(self.budget, self.schema, _merged(self.spent, {k: self.on(k) + v for k, v in cost.items()}))
+        return Totals(self.budget, self.schema, _merge(self.spent, {k: self.on(k) + v for k, v in cost.items()}))
 
     def minus(self, cost: Mapping[str, Tally]) -> Totals:
-        return Totals(self.budget, self.schema, _merged(self.spent, {k: self.on(k) - v for k, v in cost.items()}))
+        return Totals(self.budget, self.schema, _merge(self.spent, {k: self.on(k) - v for k, v in cost.items()}))
 
     def to_json(self) -> dict[str, Any]:
         spent = {key: tally.to_json() for key, tally in self.spent.items()}
@@ -102,7 +102,7 @@ class Totals:
         return cls(int(data["budget"]), int(data["schema"]), spent)
 
 
-def _merged(old: Mapping[str, Tally], new: Mapping[str, Tally]) -> dict[str, Tally]:
+def _merge(old: Mapping[str, Tally], new: Mapping[str, Tally]) -> dict[str, Tally]:
     return {key: tally for key, tally in {**old, **new}.items() if tally != NOTHING}
 
 
@@ -204,8 +204,8 @@ class LimitRequest:
         return spent is not None and self.requested <= self.standing.limit.units - spent
 
     def to_json(self) -> dict[str, Any]:
-        asked = None if self.requested is None else to_float(self.requested)
-        return {**self.standing.to_json(), "requested": asked, "fits": self.fits}
+        requested = None if self.requested is None else to_float(self.requested)
+        return {**self.standing.to_json(), "requested": requested, "fits": self.fits}
 
 
 def limit_requests(standing: Iterable[Spending], guarantee: Guarantee) -> tuple[LimitRequest, ...]:
@@ -222,34 +222,34 @@ def check_limits(lines: Iterable[LimitRequest], what: str) -> None:
     broken = [(line.standing, line.requested) for line in lines if not line.fits]
     if broken:
         broken.sort(key=lambda pair: _room(*pair))
-        raise _exceeded(*broken[0], [line.limit.name for line, _ in broken], what)
+        raise _limit_exceeded(*broken[0], [line.limit.name for line, _ in broken], what)
 
 
-def _room(line: Spending, asked: int | None) -> Fraction:
+def _room(line: Spending, requested: int | None) -> Fraction:
     """The square of the factor by which the release's budget (in ε) has to shrink for this limit: ρ goes with ε²."""
-    if asked is None:
+    if requested is None:
         return Fraction(-1)
-    ratio = Fraction(line.left_units, asked)
+    ratio = Fraction(line.left_units, requested)
     return ratio * ratio if line.limit.pure else ratio
 
 
-def _exceeded(line: Spending, asked: int | None, names: Sequence[str], what: str) -> BudgetExceeded:
+def _limit_exceeded(line: Spending, requested: int | None, names: Sequence[str], what: str) -> BudgetExceeded:
     limit, measure = line.limit, line.limit.measure
     facts: dict[str, Any] = {
         "limit": limit.name,
         "limits": list(names),
         "measure": measure,
-        "requested": None if asked is None else to_float(asked),
+        "requested": None if requested is None else to_float(requested),
         "spent": None if line.spent_units is None else line.spent,
         "left": line.left,
         "allowed": float(limit.value.amount()),
     }
-    close = asked is not None and f"{facts['requested']:.6g}" == f"{facts['left']:.6g}"
+    close = requested is not None and f"{facts['requested']:.6g}" == f"{facts['left']:.6g}"
 
     def show(number: float | None) -> str:
         return "without bound" if number is None else repr(number) if close else f"{number:.6g}"
 
-    if asked is None:
+    if requested is None:
         text = f"{what} has no bound in {measure} on the attributes of the limit {limit.name!r}"
         fix = (
             "Use a mechanism with a pure bound (Laplace noise), or give this limit as CDP or Rho."
@@ -282,7 +282,7 @@ def float_below(units: int) -> float:
 # ---- the same schema, the same budget --------------------------------------------------------------------------------
 
 
-def widened(ours: Universe, theirs: Universe) -> Universe:
+def extend_universe(ours: Universe, theirs: Universe) -> Universe:
     """Our attributes with their new derived columns, or a refusal that names what differs."""
     for problem in (
         _difference("has no attribute", set(theirs.roots) - set(ours.roots)),

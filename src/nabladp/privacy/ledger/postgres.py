@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from nabladp.errors import LedgerError, MissingPart, NablaDPError, SourceError
 from nabladp.privacy.ledger import rights
-from nabladp.privacy.ledger.store import WAIT, WRITE, Database, locked, refused
+from nabladp.privacy.ledger.store import WAIT, WRITE, Database, locked_ledger, refused_request
 
 _BUSY = ("40001", "40P01", "55P03")  # a conflict, a deadlock, a lock that was waited for too long
 _GONE = ("57P01", "57P02", "57P03", "57P05", "25P03", "53300")  # shut down, starting up, idle too long, too many
@@ -79,13 +79,13 @@ class Postgres(Database):
     def rights_problems(self, connection: Connection) -> list[str]:
         return rights.problems(connection, _schema(connection))
 
-    def switched_off(self, connection: Connection) -> list[str]:
+    def unsafe_settings(self, connection: Connection) -> list[str]:
         return list(connection.execute(text(_UNSAFE)).scalars())
 
     def busy(self, error: DBAPIError) -> bool:
         return _state(error) in _BUSY
 
-    def lost(self, error: DBAPIError) -> bool:
+    def is_lost(self, error: DBAPIError) -> bool:
         """No state: the server was never there to give one."""
         state = _state(error)
         silent = not state and isinstance(error, OperationalError)
@@ -94,7 +94,7 @@ class Postgres(Database):
     def explain(self, error: DBAPIError) -> NablaDPError:
         state = _state(error)
         if self.busy(error):
-            return locked(self.label)
+            return locked_ledger(self.label)
         if state == "25006":
             return SourceError(f"The ledger {self.label!r} is on a server that only reads.", fix="Use the main server.")
         if state == "42501":
@@ -108,17 +108,17 @@ class Postgres(Database):
                 f"The server of the ledger {self.label!r} is full.",
                 fix="Free some space and try again; nothing was booked.",
             )
-        if not state or self.lost(error) or state.startswith(("28", "3D")):
+        if not state or self.is_lost(error) or state.startswith(("28", "3D")):
             return SourceError(
                 f"The ledger {self.label!r} cannot be reached.",
                 fix="Check the server, the database, the user and the password.",
             )
-        return refused(self.label, state)
+        return refused_request(self.label, state)
 
 
 def read_address(address: str) -> dict[str, str]:
     """The options of the connection, by libpq's names."""
-    url = _parsed(address)
+    url = _parse(address)
     if url is None or not _certain(address):
         raise _unreadable()
     if url.drivername not in ("postgresql", "postgresql+psycopg"):
@@ -144,7 +144,7 @@ def _unreadable() -> LedgerError:
     )
 
 
-def _parsed(address: str) -> URL | None:
+def _parse(address: str) -> URL | None:
     try:
         return make_url(address)
     except (ArgumentError, ValueError):  # it would repeat what it could not read

@@ -11,7 +11,7 @@ from nabladp.displayed import Displayed
 from nabladp.errors import LedgerError
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Figure, Guarantee
-from nabladp.privacy.ledger.entry import Entry, Row, broken
+from nabladp.privacy.ledger.entry import Entry, Row, broken_ledger
 from nabladp.privacy.ledger.history import Follower, Problem, problems
 from nabladp.privacy.ledger.limits import Spending
 from nabladp.privacy.ledger.state import State, standing_guarantees
@@ -70,7 +70,7 @@ class LedgerView(Displayed):
         """The one in force."""
         budget = self._state().budget
         if budget is None:
-            raise broken(self.label)
+            raise broken_ledger(self.label)
         return budget
 
     def spent(self) -> list[Spending]:
@@ -135,18 +135,18 @@ class LedgerView(Displayed):
     def _at(self, transaction: Transaction, seq: int) -> Entry:
         row = transaction.at(seq)
         if row is None:
-            raise broken(self.label) if seq == 1 else _unknown(f"entry {seq}")
+            raise broken_ledger(self.label) if seq == 1 else _unknown(f"entry {seq}")
         return row.entry()
 
     def _find(self, transaction: Transaction, which: Which) -> Entry:
         if isinstance(which, Entry):
-            found = self._at(transaction, which.seq)
-            if found.hash != which.hash:
+            entry = self._at(transaction, which.seq)
+            if entry.hash != which.hash:
                 raise LedgerError(f"The entry {which.name!r} is from another ledger.", fix="Use the ledger it is from.")
-            return found
+            return entry
         if isinstance(which, int):
             return self._at(transaction, which)
-        row = transaction.named(which)
+        row = transaction.by_name(which)
         if row is None:
             raise _unknown(f"release {which!r}")
         return row.entry()

@@ -118,19 +118,19 @@ def role_statements(members: Mapping[str, Sequence[str]], schema: str) -> tuple[
     listed = tuple(dict.fromkeys(name for role in ROLES for name in members.get(role, ())))
     if not listed:
         raise LedgerError("No user is named.", fix="Give --grantor, --curator or --auditor, once for each user.")
-    place = quoted(schema, "schema")
+    schema_name = quote_identifier(schema, "schema")
     return (
         "BEGIN;",
-        _not_the_owner(place, listed),
-        *(f"{statement};" for statement in grants(place, members)),
+        _not_the_owner(schema_name, listed),
+        *(f"{statement};" for statement in grants(schema_name, members)),
         "COMMIT;",
     )
 
 
 def grants(schema: str, members: Mapping[str, Sequence[str]]) -> list[str]:
     """``schema`` is a quoted name."""
-    everyone = _listed(name for role in ROLES for name in members.get(role, ()))
-    writers = _listed(name for role in ("grantor", "curator") for name in members.get(role, ()))
+    everyone = _quote_identifiers(name for role in ROLES for name in members.get(role, ()))
+    writers = _quote_identifiers(name for role in ("grantor", "curator") for name in members.get(role, ()))
     tables = ", ".join(f"{schema}.{table}" for table in _TABLES)
     markers = ", ".join(f"{schema}.{name}" for name in _MARKERS.values())
     return [
@@ -142,7 +142,7 @@ def grants(schema: str, members: Mapping[str, Sequence[str]]) -> list[str]:
         *([f"GRANT INSERT ON {schema}.entries TO {writers}"] if writers else []),
         *([f"GRANT UPDATE (seq, hash) ON {schema}.head TO {writers}"] if writers else []),
         *(
-            f"GRANT EXECUTE ON FUNCTION {schema}.{_MARKERS[role]} TO {_listed(members[role])}"
+            f"GRANT EXECUTE ON FUNCTION {schema}.{_MARKERS[role]} TO {_quote_identifiers(members[role])}"
             for role in ROLES
             if members.get(role)
         ),
@@ -151,17 +151,17 @@ def grants(schema: str, members: Mapping[str, Sequence[str]]) -> list[str]:
 
 def earlier_members(connection: Connection, schema: str) -> dict[str, list[str]]:
     """Who was curator or auditor of a ledger of format 2, by the rights they have on its tables."""
-    held: dict[str, set[str]] = {}
-    for grantee, thing, right in _held(connection, schema):
+    rights_of: dict[str, set[str]] = {}
+    for grantee, thing, right in _granted_rights(connection, schema):
         if grantee and thing in _TABLES:
-            held.setdefault(grantee, set()).add(f"{right} {thing}")
-    curators = [name for name, rights in held.items() if "INSERT entries" in rights]
-    return {"curator": sorted(curators), "auditor": sorted(held.keys() - set(curators))}
+            rights_of.setdefault(grantee, set()).add(f"{right} {thing}")
+    curators = [name for name, rights in rights_of.items() if "INSERT entries" in rights]
+    return {"curator": sorted(curators), "auditor": sorted(rights_of.keys() - set(curators))}
 
 
-def _not_the_owner(place: str, names: tuple[str, ...]) -> str:
+def _not_the_owner(schema_name: str, names: tuple[str, ...]) -> str:
     """Whoever owns the tables can remove the triggers, and is bound by no role."""
-    table, listed = _literal(f"{place}.entries"), ", ".join(map(_literal, names))
+    table, listed = _literal(f"{schema_name}.entries"), ", ".join(map(_literal, names))
     return (
         f"DO $roles$ BEGIN IF (SELECT pg_get_userbyid(relowner) IN ({listed}) FROM pg_class "
         f"WHERE oid = {table}::regclass) THEN RAISE EXCEPTION 'the owner of the ledger has no other role'; "
@@ -169,7 +169,7 @@ def _not_the_owner(place: str, names: tuple[str, ...]) -> str:
     )
 
 
-def quoted(name: str, what: str = "user") -> str:
+def quote_identifier(name: str, what: str = "user") -> str:
     """A name as PostgreSQL takes it to the letter. Too long a one it would cut, and "public" means everybody."""
     fits = 0 < len(name.encode(errors="replace")) < 64 and name.isprintable() and "$roles$" not in name
     if not fits or (what == "user" and name in ("public", "none")):
@@ -177,8 +177,8 @@ def quoted(name: str, what: str = "user") -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(quoted, dict.fromkeys(names)))
+def _quote_identifiers(names: Iterable[str]) -> str:
+    return ", ".join(map(quote_identifier, dict.fromkeys(names)))
 
 
 def _literal(words: str) -> str:
@@ -188,7 +188,7 @@ def _literal(words: str) -> str:
 
 # ---- do the rights match the roles? ----------------------------------------------------------------------------------
 
-_HELD = """
+_GRANTED = """
 SELECT CASE a.grantee WHEN 0 THEN '' ELSE pg_get_userbyid(a.grantee) END, t.thing, a.privilege_type
 FROM (
     SELECT c.relname::text AS thing, c.relowner AS owner, coalesce(c.relacl, acldefault('r', c.relowner)) AS acl
@@ -213,15 +213,16 @@ WHERE p.pronamespace = CAST(:schema AS regnamespace) AND p.proname LIKE 'ledger\
 
 def problems(connection: Connection, schema: str) -> list[str]:
     """Rights on our tables and functions that the roles do not explain, and guards that are gone."""
-    held = _held(connection, schema)
+    granted = _granted_rights(connection, schema)
     roles = {
-        name: {role for role, marker in _MARKERS.items() if (name, marker, "EXECUTE") in held} for name, *_ in held
+        name: {role for role, marker in _MARKERS.items() if (name, marker, "EXECUTE") in granted}
+        for name, *_ in granted
     }
     excess = [
         f"{repr(name) if name else 'Everybody (PUBLIC)'} has the right {right} on {thing}, which "
         + (f"no {' or '.join(sorted(roles[name]))} has." if name and roles[name] else "goes with no role.")
-        for name, thing, right in held
-        if not (name and _explained(thing, right, roles[name]))
+        for name, thing, right in granted
+        if not (name and _is_explained(thing, right, roles[name]))
     ]
     given = {"schema": schema, "tables": list(_TABLES)}
     standing = set(connection.execute(text(_STANDING_TRIGGERS), given).scalars())
@@ -230,7 +231,7 @@ def problems(connection: Connection, schema: str) -> list[str]:
     return [*excess, *gone, *(f"The function {name} runs with the rights of its owner." for name in owners)]
 
 
-def _explained(thing: str, right: str, roles: set[str]) -> bool:
+def _is_explained(thing: str, right: str, roles: set[str]) -> bool:
     if thing in _MARKERS.values():
         return right == "EXECUTE"
     if right == "SELECT" and thing in _TABLES:
@@ -239,7 +240,7 @@ def _explained(thing: str, right: str, roles: set[str]) -> bool:
     return writes and bool(roles & {"grantor", "curator"})
 
 
-def _held(connection: Connection, schema: str) -> list[tuple[str, str, str]]:
+def _granted_rights(connection: Connection, schema: str) -> list[tuple[str, str, str]]:
     """Who (everybody: an empty text), what, and which right; without the owner's own."""
-    found = connection.execute(text(_HELD), {"schema": schema, "tables": list(_TABLES)})
-    return [(str(name), str(thing), str(right)) for name, thing, right in found]
+    rows = connection.execute(text(_GRANTED), {"schema": schema, "tables": list(_TABLES)})
+    return [(str(name), str(thing), str(right)) for name, thing, right in rows]

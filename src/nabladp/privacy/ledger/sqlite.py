@@ -13,7 +13,7 @@ from sqlalchemy.pool import NullPool
 
 from nabladp.errors import LedgerError, NablaDPError, SourceError
 from nabladp.privacy.ledger.entry import NoLedger, no_ledger
-from nabladp.privacy.ledger.store import WAIT, WRITE, Database, locked, refused
+from nabladp.privacy.ledger.store import WAIT, WRITE, Database, locked_ledger, refused_request
 
 _ONLY_GROWS = "the ledger only grows"
 # The part of the rules (state.py) that SQL can see; the rest is checked by every client.
@@ -82,7 +82,7 @@ class SQLite(Database):
         if not os.access(target, os.R_OK):
             raise SourceError(f"The ledger {self.label!r} may not be read.", fix="Ask for permission to read it.")
         if write and not (os.access(target, os.W_OK) and os.access(folder, os.W_OK)):
-            raise self._read_only()
+            raise self._read_only_ledger()
 
     def _check_file(self, folder: Path, there: bool, create: bool) -> None:
         if not folder.is_dir():
@@ -136,7 +136,7 @@ class SQLite(Database):
     def explain(self, error: DBAPIError) -> NablaDPError:
         name = _code(error)
         if self.busy(error):
-            return locked(self.label)
+            return locked_ledger(self.label)
         if name == "SQLITE_NOTADB":
             return LedgerError(
                 f"{self.label!r} is not a ledger: it is not a SQLite file.",
@@ -145,7 +145,7 @@ class SQLite(Database):
         if name.startswith("SQLITE_CORRUPT"):
             return LedgerError(f"The ledger {self.label!r} is damaged.", fix="Restore it from a backup.")
         if name.startswith("SQLITE_READONLY"):
-            return self._read_only()
+            return self._read_only_ledger()
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_PERM")):
             return SourceError(
                 f"The ledger {self.label!r} cannot be opened.",
@@ -161,9 +161,9 @@ class SQLite(Database):
                 f"The disk of the ledger {self.label!r} is full or failing.",
                 fix="Mend that, then see what `nabladp ledger` shows before trying again.",
             )
-        return refused(self.label, name)
+        return refused_request(self.label, name)
 
-    def _read_only(self) -> SourceError:
+    def _read_only_ledger(self) -> SourceError:
         return SourceError(
             f"The ledger {self.label!r} is read-only.", fix="Allow writing to the file and to its folder (the journal)."
         )

@@ -28,7 +28,7 @@ from typing import Any
 from nabladp.errors import LedgerError, NablaDPError
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.ledger.entry import FIRST, FORMAT, Entry, Row, canonical, checked_name, checked_text
+from nabladp.privacy.ledger.entry import FIRST, FORMAT, Entry, Row, canonical, check_name, check_text
 from nabladp.privacy.ledger.limits import (
     Keys,
     LimitRequest,
@@ -38,9 +38,9 @@ from nabladp.privacy.ledger.limits import (
     after_budget,
     check_limits,
     cost_of,
+    extend_universe,
     keys_of,
     spending,
-    widened,
 )
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Approx, limit_units
@@ -122,7 +122,7 @@ class State:
         text = canonical(guarantee)
         if text not in self.costs:
             read = Guarantee.from_json(guarantee)
-            if widened(self.universe, read.universe).derived.keys() != self.universe.derived.keys():
+            if extend_universe(self.universe, read.universe).derived.keys() != self.universe.derived.keys():
                 raise LedgerError("The guarantee has a derived column that is not on record.", fix=_FIX)
             self.costs[text] = cost_of(read, self.keys)
         return self.costs[text]
@@ -143,7 +143,7 @@ def next_state(state: State, row: Row, past: Past) -> State:
     """The books after this row, which must be the next one, unchanged and legal."""
     for problem in link_problems(state, row):
         raise problem
-    after, recorded = judged(state, row, past)
+    after, recorded = judge(state, row, past)
     if after.totals != recorded:
         raise wrong_totals(row)
     return after
@@ -151,15 +151,17 @@ def next_state(state: State, row: Row, past: Past) -> State:
 
 def link_problems(state: State, row: Row) -> list[IllegalEntry]:
     """Whether the row follows the last one in the chain of hashes."""
-    found = []
+    problems = []
     if row.seq != state.seq + 1 or row.previous != state.hash:
-        found.append(IllegalEntry(f"Entry {row.seq} does not follow the entry before it.", seq=row.seq, what="order"))
+        problems.append(
+            IllegalEntry(f"Entry {row.seq} does not follow the entry before it.", seq=row.seq, what="order")
+        )
     if not row.intact():
-        found.append(IllegalEntry(f"Entry {row.seq} was changed after it was written.", seq=row.seq, what="changed"))
-    return found
+        problems.append(IllegalEntry(f"Entry {row.seq} was changed after it was written.", seq=row.seq, what="changed"))
+    return problems
 
 
-def judged(state: State, row: Row, past: Past) -> tuple[State, Totals]:
+def judge(state: State, row: Row, past: Past) -> tuple[State, Totals]:
     """The books after this row, by the rules, and the totals that it states, which must be the same."""
     try:
         entry = row.entry()
@@ -189,7 +191,7 @@ def apply(state: State, entry: Entry, past: Past) -> State:
     if entry.test != after.test:
         raise LedgerError("A test ledger stamps every entry, a private one none.", fix=_FIX)
     if entry.ticket is not None:
-        checked_name(entry.ticket, "ticket")
+        check_name(entry.ticket, "ticket")
     return after
 
 
@@ -231,7 +233,7 @@ def _schema(state: State, entry: Entry, past: Past) -> State:
 
 def _budget(state: State, entry: Entry, past: Past) -> State:
     _refers_to_nothing(entry)
-    checked_text(entry.reason, "reason")
+    check_text(entry.reason, "reason")
     after = state.under(*stated_limits(entry.payload, state.universe), state.universe)
     totals = after_budget(state.totals, entry.seq, state.keys, after.keys, lambda: standing_guarantees(past.entries()))
     return replace(after, totals=totals)
@@ -252,7 +254,7 @@ def _reserve(state: State, entry: Entry, past: Past) -> State:
 
 def _external(state: State, entry: Entry, past: Past) -> State:
     _new_name(entry, past)
-    checked_text(entry.payload["who"], "who")
+    check_text(entry.payload["who"], "who")
     after = replace(state, totals=state.totals.plus(state.cost(entry.payload["guarantee"])))
     if list(entry.exceeded) != exceeded_limits(after):
         raise LedgerError("The limits that an external release exceeds are not the ones it states.", fix=_FIX)
@@ -260,8 +262,8 @@ def _external(state: State, entry: Entry, past: Past) -> State:
 
 
 def _bind(state: State, entry: Entry, past: Past) -> State:
-    reservation = _referred(entry, past, "reserve")
-    checked_text(entry.digest, "digest")
+    reservation = _find_referred(entry, past, "reserve")
+    check_text(entry.digest, "digest")
     if entry.payload["seeded"] != reservation.seeded:
         raise LedgerError(
             f"{entry.name!r} was reserved as {_kind(reservation.seeded)} and came out {_kind(not reservation.seeded)}.",
@@ -270,17 +272,17 @@ def _bind(state: State, entry: Entry, past: Past) -> State:
     return state
 
 
-def _failed(state: State, entry: Entry, past: Past) -> State:
+def _fail(state: State, entry: Entry, past: Past) -> State:
     if state.format < 3:
         raise LedgerError("Failures are recorded since format 3.", fix="Run `nabladp ledger migrate`.")
-    _referred(entry, past, "reserve")
-    checked_text(entry.reason, "reason")
+    _find_referred(entry, past, "reserve")
+    check_text(entry.reason, "reason")
     return state
 
 
 def _void(state: State, entry: Entry, past: Past) -> State:
-    checked_text(entry.reason, "reason")
-    referred = _referred(entry, past, "reserve", "failed")
+    check_text(entry.reason, "reason")
+    referred = _find_referred(entry, past, "reserve", "failed")
     reservation = referred if referred.kind == "reserve" else past.entry(referred.ref or 0)
     if reservation is None:
         raise LedgerError("There is no reservation to void.", fix=_FIX)
@@ -295,7 +297,7 @@ _RULES: Mapping[str, Callable[[State, Entry, Past], State]] = {
     "reserve": _reserve,
     "external": _external,
     "bind": _bind,
-    "failed": _failed,
+    "failed": _fail,
     "void": _void,
 }
 
@@ -307,13 +309,13 @@ def stated_limits(payload: Mapping[str, Any], universe: Universe) -> tuple[Budge
     """The budget and its limits, which must be the ones that this budget gives for these attributes."""
     budget = Budget.from_json(payload["budget"])
     recorded = tuple(Limit.from_json(limit) for limit in payload["limits"])
-    ours, theirs = sorted(map(_stated, recorded)), sorted(map(_stated, budget.limits(universe)))
+    ours, theirs = sorted(map(_limit_key, recorded)), sorted(map(_limit_key, budget.limits(universe)))
     if ours != theirs or not all(map(_units_agree, recorded)):
         raise LedgerError("The limits are not those of the stated budget.", fix=_FIX)
     return budget, recorded
 
 
-def _stated(limit: Limit) -> tuple[str, list[str], str]:
+def _limit_key(limit: Limit) -> tuple[str, list[str], str]:
     return limit.name, sorted(limit.attributes), canonical(limit.value.to_json())
 
 
@@ -344,17 +346,17 @@ def exceeded_limits(state: State) -> list[str]:
     return [line.limit.name for line in state.spending if line.exceeded]
 
 
-def _referred(entry: Entry, past: Past, *kinds: str) -> Entry:
+def _find_referred(entry: Entry, past: Past, *kinds: str) -> Entry:
     """The entry that this one ends; it has the same name and was not ended before."""
     referred = None if entry.ref is None else past.entry(entry.ref)
     if referred is None or referred.kind not in kinds or referred.name != entry.name:
         raise LedgerError(f"{entry.kind!r} must refer to a reservation of the same name.", fix=_FIX)
     if end := past.end_of(referred.seq):
-        raise ended(end)
+        raise already_ended(end)
     return referred
 
 
-def ended(end: Entry) -> LedgerError:
+def already_ended(end: Entry) -> LedgerError:
     how, fix = {
         "bind": ("bound to a release", "A published release stays spent."),
         "failed": ("recorded as failed", "Void it, or reserve again under another name."),
@@ -364,7 +366,7 @@ def ended(end: Entry) -> LedgerError:
 
 def _new_name(entry: Entry, past: Past) -> None:
     _refers_to_nothing(entry)
-    if past.has_name(checked_name(entry.name)):
+    if past.has_name(check_name(entry.name)):
         raise LedgerError(f"The name {entry.name!r} is already in the ledger.", fix="Choose another name.")
 
 

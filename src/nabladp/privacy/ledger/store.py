@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from nabladp.errors import LedgerError, NablaDPError, SourceError
-from nabladp.privacy.ledger.entry import FIRST, FORMAT, Row, broken, check_format
+from nabladp.privacy.ledger.entry import FIRST, FORMAT, Row, broken_ledger, check_format
 
 T = TypeVar("T")
 PAGE = 500  # rows or names in one statement
@@ -120,14 +120,14 @@ class Database(ABC):
         """Rights that somebody has beyond the roles."""
         return []
 
-    def switched_off(self, connection: Connection) -> list[str]:
+    def unsafe_settings(self, connection: Connection) -> list[str]:
         """Settings without which a commit may not survive a power cut."""
         return []
 
     @abstractmethod
     def busy(self, error: DBAPIError) -> bool: ...
 
-    def lost(self, error: DBAPIError) -> bool:
+    def is_lost(self, error: DBAPIError) -> bool:
         """Whether the connection broke, or the server is not there just now."""
         return False
 
@@ -145,18 +145,18 @@ class Transaction:
     def identity(self) -> tuple[int, str]:
         """Format and id of the ledger."""
         row = self._connection.execute(select(meta.c.format, meta.c.ledger)).first()
-        return self._numbered(row) if row else (0, "")
+        return self._number_and_text(row) if row else (0, "")
 
     def head(self, *, lock: bool = False) -> tuple[int, str]:
         """Number and hash of the last entry; ``lock`` keeps other writers out until the transaction ends."""
         query = text(self._database.locked_head) if lock else select(head.c.seq, head.c.hash)
         row = self._connection.execute(query).first()
-        return self._numbered(row) if row else (0, "")
+        return self._number_and_text(row) if row else (0, "")
 
-    def _numbered(self, row: Any) -> tuple[int, str]:
+    def _number_and_text(self, row: Any) -> tuple[int, str]:
         number, word = row
         if type(number) is not int or type(word) is not str:  # SQLite keeps any type in any column
-            raise broken(self._database.label)
+            raise broken_ledger(self._database.label)
         return number, word
 
     def highest(self) -> int:
@@ -165,7 +165,7 @@ class Transaction:
     def at(self, seq: int) -> Row | None:
         return self._first(_rows().where(entries.c.seq == seq))
 
-    def named(self, name: str) -> Row | None:
+    def by_name(self, name: str) -> Row | None:
         """The reservation or external release of this name."""
         return self._first(_rows().where(_SPENDING, entries.c.name == name))
 
@@ -173,7 +173,7 @@ class Transaction:
         """The entry that refers to this one."""
         return self._first(_rows().where(entries.c.ref == seq))
 
-    def numbered(self, numbers: Sequence[int]) -> list[Row]:
+    def by_numbers(self, numbers: Sequence[int]) -> list[Row]:
         """The entries with these numbers, up to a page of them."""
         return self._all(_rows().where(entries.c.seq.in_(numbers))) if numbers else []
 
@@ -182,16 +182,16 @@ class Transaction:
         query = _rows().where(entries.c.ref.in_(numbers), entries.c.seq < before).order_by(entries.c.seq)
         return self._all(query) if numbers else []
 
-    def taken(self, names: Sequence[str], before: int | None = None) -> set[str]:
+    def names_in_use(self, names: Sequence[str], before: int | None = None) -> set[str]:
         """Those of the names that are in use."""
-        found: set[str] = set()
+        used: set[str] = set()
         for start in range(0, len(names), PAGE):
-            asked = entries.c.name.in_(names[start : start + PAGE])
-            query = select(entries.c.name).where(_SPENDING, asked)
-            found.update(
+            wanted = entries.c.name.in_(names[start : start + PAGE])
+            query = select(entries.c.name).where(_SPENDING, wanted)
+            used.update(
                 self._connection.execute(query if before is None else query.where(entries.c.seq < before)).scalars()
             )
-        return found
+        return used
 
     def beginning_with(self, stem: str) -> int:
         """How many names in use begin with this."""
@@ -216,7 +216,7 @@ class Transaction:
         rows = self._all(_rows().where(entries.c.seq > after).order_by(entries.c.seq).limit(PAGE))
         numbers = [after, *(row.seq for row in rows)]
         if not all(isinstance(number, int) for number in numbers) or any(a >= b for a, b in pairwise(numbers)):
-            raise broken(self._database.label)
+            raise broken_ledger(self._database.label)
         return rows
 
     def walk(self) -> Iterator[Row]:
@@ -231,7 +231,7 @@ class Transaction:
         if rows:
             self._connection.execute(insert(entries), [vars(row) for row in rows])
             if self.head() != (rows[-1].seq, rows[-1].hash):
-                raise broken(self._database.label)
+                raise broken_ledger(self._database.label)
 
     def tables(self) -> set[str]:
         return set(inspect(self._connection).get_table_names())
@@ -262,15 +262,15 @@ class Transaction:
     def rights_problems(self) -> list[str]:
         return self._database.rights_problems(self._connection)
 
-    def switched_off(self) -> list[str]:
-        return self._database.switched_off(self._connection)
+    def unsafe_settings(self) -> list[str]:
+        return self._database.unsafe_settings(self._connection)
 
     def _first(self, query: Select[Any]) -> Row | None:
-        found = self._connection.execute(query).first()
-        return Row(*found) if found else None
+        row = self._connection.execute(query).first()
+        return Row(*row) if row else None
 
     def _all(self, query: Select[Any]) -> list[Row]:
-        return [Row(*found) for found in self._connection.execute(query)]
+        return [Row(*row) for row in self._connection.execute(query)]
 
 
 def _rows() -> Select[Any]:
@@ -307,7 +307,7 @@ class Store:
 
     def check_durable(self) -> None:
         """Refuse a server that says "booked" before it is on the disk."""
-        if self.database.shared and (off := self.read(lambda transaction: transaction.switched_off())):
+        if self.database.shared and (off := self.read(lambda transaction: transaction.unsafe_settings())):
             raise LedgerError(
                 f"The server of the ledger {self.label!r} runs with {' and '.join(off)} off: "
                 "a power cut could undo what it says is booked.",
@@ -355,7 +355,7 @@ class Store:
                     done = True  # but for the commit
                 return result
             except DBAPIError as error:
-                busy, lost = self.database.busy(error), self.database.lost(error)
+                busy, lost = self.database.busy(error), self.database.is_lost(error)
                 problem = self.database.explain(error)
                 unknown = (lost and write) if done else unknown
             # Out here the driver's error is gone, and with it the frames that know the address
@@ -374,23 +374,23 @@ class Store:
 
     def present(self, transaction: Transaction) -> bool:
         """Whether a ledger is here. An empty database (a creation cut short) is none; a foreign one is refused."""
-        found = transaction.tables()
-        if found >= TABLES:
+        tables = transaction.tables()
+        if tables >= TABLES:
             return True
-        if found & TABLES or (found and not self.database.shared):
+        if tables & TABLES or (tables and not self.database.shared):
             raise LedgerError(
                 f"{self.label!r} is a database of something else.", fix="Give the path of a ledger or a new file."
             )
         return False
 
 
-def locked(label: str) -> LedgerError:
+def locked_ledger(label: str) -> LedgerError:
     return LedgerError(
         f"The ledger {label!r} stayed locked by another process.", fix="Try again when the other release is done."
     )
 
 
-def refused(label: str, code: str) -> LedgerError:
+def refused_request(label: str, code: str) -> LedgerError:
     reason = f" ({code})" if code else ""
     return LedgerError(
         f"The database refused what was asked of the ledger {label!r}{reason}.",

@@ -13,10 +13,10 @@ from nabladp.checks import expect, members
 from nabladp.errors import LedgerError, SourceError
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.ledger.entry import SPENDING, TEST, Draft, Entry, Row, canonical, checked_name, checked_text, now
-from nabladp.privacy.ledger.limits import Tally, cost_of, same_budget, total_of, widened
+from nabladp.privacy.ledger.entry import SPENDING, TEST, Draft, Entry, Row, canonical, check_name, check_text, now
+from nabladp.privacy.ledger.limits import Tally, cost_of, extend_universe, same_budget, total_of
 from nabladp.privacy.ledger.reading import LedgerView, Which
-from nabladp.privacy.ledger.state import Past, State, apply, ended, exceeded_limits
+from nabladp.privacy.ledger.state import Past, State, already_ended, apply, exceeded_limits
 from nabladp.privacy.universe import Universe
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Pen(Past):
         """Returns its number."""
         stamped = replace(draft, payload={**draft.payload, **self._marks})
         seq = self.state.seq + 1
-        after = apply(self.state, stamped.numbered(seq, self._time), self)
+        after = apply(self.state, stamped.with_number(seq, self._time), self)
         row = Row.seal(stamped, seq, self._time, after.totals.to_json(), self.state.hash)
         self._rows[seq] = row
         if row.ref is not None:
@@ -54,7 +54,7 @@ class Pen(Past):
 
     def learn(self, universe: Universe) -> None:
         """Refuse another schema; record derived columns that are new."""
-        wider = widened(self.state.universe, universe)
+        wider = extend_universe(self.state.universe, universe)
         if wider.derived.keys() != self.state.universe.derived.keys():
             self.add(Draft("schema", "schema", {"universe": wider.to_json()}))
 
@@ -77,7 +77,7 @@ class Pen(Past):
         return None if row is None else row.entry()
 
     def has_name(self, name: str) -> bool:
-        return name in self._names or (name not in self._free and bool(self.transaction.taken([name])))
+        return name in self._names or (name not in self._free and bool(self.transaction.names_in_use([name])))
 
     def entries(self) -> Iterable[Entry]:
         return (row.entry() for row in chain(self.transaction.walk(), self._rows.values()))
@@ -85,7 +85,7 @@ class Pen(Past):
     def check_names(self, names: Sequence[str]) -> None:
         """Names are unique among all that was ever spent, so that a release is found by its name for good."""
         seen: set[str] = set()
-        used = self.transaction.taken(names)
+        used = self.transaction.names_in_use(names)
         for name in names:
             if name in used or name in seen:
                 free = self._free_name(name, {*names})
@@ -97,10 +97,10 @@ class Pen(Past):
             seen.add(name)
         self._free |= seen
 
-    def _free_name(self, name: str, asked: set[str]) -> str:
+    def _free_name(self, name: str, requested: set[str]) -> str:
         stem = re.sub(r"-\d+$", "", name)
         number = 2 + self.transaction.beginning_with(f"{stem}-")
-        while (free := f"{stem}-{number}") in asked or self.transaction.taken([free]):
+        while (free := f"{stem}-{number}") in requested or self.transaction.names_in_use([free]):
             number += 1
         return free
 
@@ -136,30 +136,30 @@ class Book(LedgerView):
     ) -> list[Entry]:
         """A whole plan, all or nothing."""
         listed = _tuples(requests, 3, "A request is a guarantee, a name and details.")
-        asked = [(_guarantee(cost), checked_name(name), _json_details(details)) for cost, name, details in listed]
-        own = None if ticket is None else checked_name(ticket, "ticket")
+        requested = [(_guarantee(cost), check_name(name), _json_details(details)) for cost, name, details in listed]
+        own = None if ticket is None else check_name(ticket, "ticket")
 
         def work(pen: Pen) -> Sequence[Entry | int]:
-            if own is not None and (before := _asked_before(pen, asked, own, seeded)):
+            if own is not None and (before := _find_booked(pen, requested, own, seeded)):
                 return before
-            for guarantee, *_ in asked:
+            for guarantee, *_ in requested:
                 pen.learn(guarantee.universe)
-            pen.check_names([name for _, name, _ in asked])
-            _check_together([(guarantee, name) for guarantee, name, _ in asked], pen.state)
+            pen.check_names([name for _, name, _ in requested])
+            _check_together([(guarantee, name) for guarantee, name, _ in requested], pen.state)
             return [
                 pen.add(
                     Draft("reserve", name, {"guarantee": guarantee.to_json(), "details": details, "seeded": seeded})
                 )
-                for guarantee, name, details in asked
+                for guarantee, name, details in requested
             ]
 
-        return self._write(work, own) if asked else []
+        return self._write(work, own) if requested else []
 
     def check_fits(self, requests: Iterable[tuple[Guarantee, str]]) -> None:
         """Refuse what would break a limit as things stand. Books nothing: only a reservation is sure to hold."""
         listed = _tuples(requests, 2, "A request is a guarantee and a name.")
-        if asked := [(_guarantee(cost), checked_name(name)) for cost, name in listed]:
-            _check_together(asked, self._state())
+        if requested := [(_guarantee(cost), check_name(name)) for cost, name in listed]:
+            _check_together(requested, self._state())
 
     def bind(
         self, which: Which, digest: str, details: Mapping[str, Any] | None = None, *, seeded: bool = False
@@ -171,7 +171,7 @@ class Book(LedgerView):
         self, releases: Iterable[tuple[Which, str, Mapping[str, Any]]], *, seeded: bool = False
     ) -> list[Entry]:
         listed = _tuples(releases, 3, "A binding is a reservation, a digest and details.")
-        bound = [(which, checked_text(digest, "digest"), _json_details(d)) for which, digest, d in listed]
+        bound = [(which, check_text(digest, "digest"), _json_details(d)) for which, digest, d in listed]
 
         def work(pen: Pen) -> list[Entry | int]:
             return [self._bind(pen, which, digest, details, seeded) for which, digest, details in bound]
@@ -191,7 +191,7 @@ class Book(LedgerView):
 
         On PostgreSQL this takes a grantor. A reservation that a curator recorded as failed is voided in the same way.
         """
-        reason = checked_text(reason, "reason")
+        reason = check_text(reason, "reason")
         return self._write(lambda pen: [self._void(pen, self._reservation(pen.transaction, name), reason)])[0]
 
     def _void(self, pen: Pen, reservation: Entry, reason: str) -> int:
@@ -205,20 +205,23 @@ class Book(LedgerView):
         Where this user may void, they are voided and cost nothing. Where not (a curator on PostgreSQL), each gets an
         entry ``failed``: it still counts, and a grantor can void it.
         """
-        reason, listed = checked_text(reason, "reason"), list(reservations)
+        reason, listed = check_text(reason, "reason"), list(reservations)
 
         def work(pen: Pen) -> list[Entry | int]:
             failed = [self._reservation(pen.transaction, which) for which in listed]
             if pen.transaction.may_void():
                 return [self._void(pen, reservation, reason) for reservation in failed]
-            return [pen.add(Draft("failed", found.name, {"reason": reason}, found.seq)) for found in failed]
+            return [
+                pen.add(Draft("failed", reservation.name, {"reason": reason}, reservation.seq))
+                for reservation in failed
+            ]
 
         return self._write(work)
 
     def record_external(self, guarantee: Guarantee, name: str, who: str, note: str = "") -> Entry:
         """Book a release that someone else made from the same people. It has happened, so no limit can refuse it;
         ``entry.exceeded`` names the limits that are now exceeded."""
-        name, who = checked_name(name), checked_text(who, "who")
+        name, who = check_name(name), check_text(who, "who")
         _guarantee(guarantee)
         expect(note, str, "The note of an entry", "Give it as text.")
 
@@ -234,11 +237,11 @@ class Book(LedgerView):
 
     def change_budget(self, budget: Budget, reason: str) -> Entry:
         """Put another budget in force, on record. A limit below what is spent refuses whatever would cost it more."""
-        reason = checked_text(reason, "reason")
+        reason = check_text(reason, "reason")
         expect(budget, Budget, "The budget of a ledger", "Give Budget(per_attribute=CDP(0.5)).")
 
         def work(pen: Pen) -> list[Entry | int]:
-            limits = budget.limits(widened(pen.state.universe, self._given or pen.state.universe))
+            limits = budget.limits(extend_universe(pen.state.universe, self._given or pen.state.universe))
             if same_budget(pen.state.limits, limits):
                 return [self._at(pen.transaction, pen.state.totals.budget)]
             pen.learn(self._given or pen.state.universe)
@@ -249,13 +252,13 @@ class Book(LedgerView):
     def _write(self, work: Callable[[Pen], Sequence[Entry | int]], ticket: str | None = None) -> list[Entry]:
         """Run ``work`` under the write lock. It answers with entries, or with the numbers of those it added.
 
-        Where a server died before it answered a commit, ``locked`` is called once more. It then holds the lock that the
-        first attempt held, so that its rows either stand for good, and are the answer, or never will.
+        Where a server died before it answered a commit, ``work_locked`` is called once more. It then holds the lock
+        that the first attempt held, so that its rows either stand for good, and are the answer, or never will.
         """
         ticket = ticket or uuid.uuid4().hex
         sent: list[tuple[Pen, list[Entry]]] = []
 
-        def locked(transaction: Transaction) -> list[Entry]:
+        def work_locked(transaction: Transaction) -> list[Entry]:
             state = self._follower.state(transaction, lock=True)
             if sent and sent[-1][0].stands(transaction):
                 return sent[-1][1]
@@ -267,29 +270,29 @@ class Book(LedgerView):
             return answer
 
         try:
-            answer = self._store.write(locked)
+            answer = self._store.write(work_locked)
         except SourceError as error:
             if error.fields.get("outcome") == "unknown":
                 error.fields["ticket"] = ticket
             raise
-        self._follower.passed(sent[-1][0].state)
+        self._follower.mark_checked(sent[-1][0].state)
         return answer
 
     def _reservation(self, transaction: Transaction, which: Which) -> Entry:
-        found = self._find(transaction, which)
-        if found.kind != "reserve":
+        entry = self._find(transaction, which)
+        if entry.kind != "reserve":
             raise LedgerError(
-                f"Entry {found.seq} ({found.kind}) is not a reservation.", fix="Only reservations are bound or voided."
+                f"Entry {entry.seq} ({entry.kind}) is not a reservation.", fix="Only reservations are bound or voided."
             )
-        return found
+        return entry
 
 
 def _tuples(given: Any, length: int, rule: str) -> list[tuple[Any, ...]]:
     fix = "Give a list with one such tuple each."
-    found = [members(one, "A request", fix) for one in members(given, "What a ledger is asked for", fix)]
-    if any(len(one) != length for one in found):
+    tuples = [members(request, "A request", fix) for request in members(given, "What a ledger is asked for", fix)]
+    if any(len(request) != length for request in tuples):
         raise LedgerError(rule, fix=fix)
-    return found
+    return tuples
 
 
 def _guarantee(given: Any) -> Guarantee:
@@ -300,27 +303,27 @@ def budget_payload(budget: Budget, limits: Iterable[Limit]) -> dict[str, Any]:
     return {"budget": budget.to_json(), "limits": [limit.to_json() for limit in limits]}
 
 
-def _check_together(asked: Sequence[tuple[Guarantee, str]], state: State) -> None:
+def _check_together(requested: Sequence[tuple[Guarantee, str]], state: State) -> None:
     """Refuse a plan that breaks a limit as a whole; a plan may ask for the same guarantee many times."""
-    costs: dict[Guarantee, dict[str, Tally]] = {g: cost_of(g, state.keys) for g in {g for g, _ in asked}}
-    whole = total_of(costs[guarantee] for guarantee, _ in asked)
-    what = f"The release {asked[0][1]!r}" if len(asked) == 1 else f"The plan of {len(asked)} releases"
-    state.check_affordable(whole, what)
+    costs: dict[Guarantee, dict[str, Tally]] = {g: cost_of(g, state.keys) for g in {g for g, _ in requested}}
+    total = total_of(costs[guarantee] for guarantee, _ in requested)
+    what = f"The release {requested[0][1]!r}" if len(requested) == 1 else f"The plan of {len(requested)} releases"
+    state.check_affordable(total, what)
 
 
-def _asked_before(pen: Pen, asked: Sequence[Request], ticket: str, seeded: bool) -> list[Entry]:
+def _find_booked(pen: Pen, requested: Sequence[Request], ticket: str, seeded: bool) -> list[Entry]:
     """What was booked with this ticket, if it was; a ticket stands for one request only."""
-    rows = [pen.transaction.named(name) for _, name, _ in asked]
+    rows = [pen.transaction.by_name(name) for _, name, _ in requested]
     booked = [row.entry() for row in rows if row is not None]
-    if len(booked) < len(asked) or any(entry.ticket != ticket for entry in booked):
+    if len(booked) < len(requested) or any(entry.ticket != ticket for entry in booked):
         return []  # a name that someone else has taken is refused in the ordinary way
-    for entry, (guarantee, *_) in zip(booked, asked, strict=True):
+    for entry, (guarantee, *_) in zip(booked, requested, strict=True):
         if entry.payload.get("guarantee") != guarantee.to_json() or entry.seeded != seeded:
             raise LedgerError(
                 f"{entry.name!r} was booked with this ticket for another release.", fix="Use a ticket of its own."
             )
         if end := pen.end_of(entry.seq):
-            raise ended(end)  # it was used or voided: it pays for nothing more
+            raise already_ended(end)  # it was used or voided: it pays for nothing more
     return booked
 
 
