@@ -102,8 +102,8 @@ class Packings:
 
         1. Ideally |Z[mask][c]| ≤ V_c = c·(largest + ln members). (At most membersᶜ packings, each within c·largest.)
         2. A log-sum-exp m + ln Σ exp(Lᵢ − m) of N stored doubles, m their maximum, is off by τ ≤ 16(N + 4)u + u·V:
-           the sum is at least 1, so subtracting m costs Σ u·yᵢ·exp(−yᵢ) ≤ N·u, adding up N·u, exp and log a few u
-           each (of a logarithm ≤ N), and adding m one rounding of the result.
+           the sum is at least 1, so subtracting m costs Σ u·yᵢ·exp(−yᵢ) ≤ N·u/e, adding up N·u, exp and log 8u each
+           (taken to be right to 4 units in the last place; of a logarithm ≤ N), and adding m one rounding.
         3. The table holds Ẑ = log-sum-exp over distinct sets S of fl(Ŵ_S + Ẑ'), where Ŵ_S is one over S's members; the
            walk picks among L̂ = fl(w + Ẑ') for single members. So Ẑ is within τ + τ_S + 2uV of the exact log-sum-exp of
            these L̂ (which moves no more than its arguments), and L̂ is within uV of w + Ẑ'.
