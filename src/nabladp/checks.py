@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import islice
@@ -24,6 +25,25 @@ Error = type[NablaDPError]
 MOST_LISTED = 1 << 20  # members of a list that somebody wrote down
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+){64}""")
 MOST_TEXT = 1 << 24  # bytes of a file that somebody wrote
+
+
+class HasAttributes(ABC):
+    """What a schema offers to guarantees, budgets and ledgers: names only. The rooms of both know this class alone."""
+
+    @property
+    @abstractmethod
+    def roots(self) -> tuple[str, ...]:
+        """Source attributes, in order."""
+
+    @property
+    @abstractmethod
+    def derived(self) -> Mapping[str, tuple[str, ...]]:
+        """Each derived attribute with its source attributes."""
+
+    @property
+    @abstractmethod
+    def public(self) -> frozenset[str]:
+        """Source attributes for which nothing is promised."""
 
 
 def expect(value: Any, kind: type[T] | tuple[type[T], ...], what: str, fix: str, error: Error = WrongType) -> T:

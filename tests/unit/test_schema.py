@@ -40,7 +40,8 @@ def test_sources_are_resolved_to_roots():
 
 
 def test_a_schema_is_what_the_accounting_asks_for():
-    from nabladp.privacy.universe import HasAttributes, Universe
+    from nabladp.checks import HasAttributes
+    from nabladp.privacy.universe import Universe
 
     schema = Schema.parse(TEXT)
     assert isinstance(schema, HasAttributes) and Universe.of(schema).sources("group") == {"age", "sex"}

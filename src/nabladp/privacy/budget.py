@@ -9,7 +9,7 @@ from typing import Any
 
 from nabladp import checks
 from nabladp.errors import BudgetError, UnknownAttribute, quote, suggestion
-from nabladp.privacy.universe import HasAttributes, Universe
+from nabladp.privacy.universe import Attributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, limit_units
 
 SetName = str | tuple[str, ...]
@@ -82,7 +82,7 @@ class Budget:
                 fix="Give per_attribute, attributes, sets or person, e.g. CDP(0.5).",
             )
 
-    def limits(self, attributes: HasAttributes | Iterable[str]) -> tuple[Limit, ...]:
+    def limits(self, attributes: Attributes) -> tuple[Limit, ...]:
         """The limits for these attributes; two that come out over the same set are both kept."""
         universe = Universe.of(attributes)
         named = [

@@ -16,7 +16,7 @@ from nabladp import checks
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.terms import FREE, Cost, is_whole, read_truth, read_units
 from nabladp.privacy.units import half_square
-from nabladp.privacy.universe import HasAttributes, Universe
+from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, as_value, eps_units
 
 Node = tuple[str, ...]
@@ -206,7 +206,7 @@ def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | No
         )
         return tuple(_label(value) for value in listed)
     schema: Any = attributes
-    if isinstance(attributes, HasAttributes) and not isinstance(attributes, Universe):  # it knows the labels
+    if isinstance(attributes, checks.HasAttributes):  # a schema, which knows the labels
         return tuple(schema[name].labels)
     raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
 

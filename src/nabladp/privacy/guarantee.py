@@ -22,13 +22,12 @@ from nabladp.privacy.conversion import check_conversion, check_delta, epsilon_fr
 from nabladp.privacy.graph import GraphTerm, check_label, graph_term
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Term, WeightTerm, is_whole
 from nabladp.privacy.units import format_rounded, half_square, root_double, to_float
-from nabladp.privacy.universe import HasAttributes, Universe
+from nabladp.privacy.universe import Attributes, Universe
 from nabladp.privacy.values import BudgetValue, capped_term, curve_term, weighted_term
 
 if TYPE_CHECKING:
     from nabladp.privacy.index import CostIndex, Total, WorstSubset
 
-Attributes = HasAttributes | Universe | Iterable[str]
 Names = Iterable[str] | str
 FORMAT = 1
 MOST_ROWS = 10**6

@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeAlias
 
 from nabladp import checks
+from nabladp.checks import HasAttributes
 from nabladp.errors import GuaranteeError, UnknownAttribute, quote
 
 _ATTRIBUTES = "The attributes of a guarantee"
 _FIX = 'Give a Schema, or a list of names such as ["age", "sex"].'
-
-
-@runtime_checkable
-class HasAttributes(Protocol):
-    """What a schema offers to this room: names only."""
-
-    @property
-    def roots(self) -> tuple[str, ...]: ...  # source attributes, in order
-    @property
-    def derived(self) -> Mapping[str, tuple[str, ...]]: ...  # derived name -> its source attributes
-    @property
-    def public(self) -> frozenset[str]: ...  # source attributes for which nothing is promised
 
 
 @dataclass(frozen=True)
@@ -50,7 +39,7 @@ class Universe:
                 )
 
     @classmethod
-    def of(cls, attributes: HasAttributes | Iterable[str]) -> Universe:
+    def of(cls, attributes: Attributes) -> Universe:
         """From a schema, another universe, or a plain list of names."""
         if isinstance(attributes, Universe):
             return attributes
@@ -99,6 +88,9 @@ class Universe:
     def from_json(cls, data: Mapping[str, Any]) -> Universe:
         body = checks.mapping(data, "The attributes of a guarantee", "Do not edit stored guarantees.")
         return cls(body.get("attributes", 0), body.get("derived", {}), body.get("public", ()))
+
+
+Attributes: TypeAlias = HasAttributes | Universe | Iterable[str]
 
 
 def _check_derived(given: Any) -> dict[str, tuple[str, ...]]:

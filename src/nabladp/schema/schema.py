@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nabladp import checks
+from nabladp.checks import HasAttributes
 from nabladp.displayed import Displayed
 from nabladp.errors import SchemaError, UnknownAttribute
 from nabladp.schema import files
@@ -24,7 +25,7 @@ _FIX = 'Write Schema([Attribute("age", "integer", low=0, high=99), …]).'
 
 
 @dataclass(frozen=True)
-class Schema(Displayed):
+class Schema(Displayed, HasAttributes):
     """All attributes, in order. Immutable; the same facts always give the same :meth:`fingerprint`."""
 
     displayed_as = "schema"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,9 +91,9 @@ def column(values: Any) -> pa.Array | pa.ChunkedArray:
         return values
     if any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in _SERIES for kind in type(values).__mro__):
         return as_arrow(values.to_frame()).column(0)
-    if isinstance(values, str) or not isinstance(values, Sized):
-        raise SourceError("A column must be a list or an array.", fix="Give one value for each row.")
     given = np.asarray(values, dtype=object)
+    if given.ndim == 0:  # a text, a number, a generator, a set
+        raise SourceError("A column must be a list or an array.", fix="Give one value for each row.")
     if given.ndim != 1:
         raise SourceError("A column must have one value for each row.", fix="Give a flat list.")
     missing = np.array([value is None or value != value for value in given], dtype=bool)  # NaN is not itself

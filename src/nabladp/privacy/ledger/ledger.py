@@ -22,7 +22,7 @@ from nabladp.privacy.ledger.history import Follower
 from nabladp.privacy.ledger.limits import check_same_budget, extend_universe
 from nabladp.privacy.ledger.state import State
 from nabladp.privacy.ledger.writing import Book, Pen, budget_payload
-from nabladp.privacy.universe import HasAttributes, Universe
+from nabladp.privacy.universe import Attributes, Universe
 
 if TYPE_CHECKING:
     from nabladp.privacy.ledger.store import Database, Store, Transaction
@@ -39,7 +39,7 @@ class Ledger(Book):
     def create(
         cls,
         where: str | Path,
-        attributes: HasAttributes | Iterable[str],
+        attributes: Attributes,
         budget: Budget,
         *,
         test: bool = False,
@@ -86,7 +86,7 @@ class Ledger(Book):
     def open(
         cls,
         where: str | Path,
-        attributes: HasAttributes | Iterable[str] | None = None,
+        attributes: Attributes | None = None,
         budget: Budget | None = None,
         *,
         test: bool = False,
