@@ -80,6 +80,30 @@ def test_a_derived_column_is_charged_to_its_source(notion: Notion) -> None:
     assert audit.tightest.tightness > 0.3
 
 
+@pytest.mark.parametrize("notion", ["pure", "cdp"])
+def test_a_column_with_a_public_and_a_protected_source_is_charged_to_the_protected_one(notion: Notion) -> None:
+    """And a source behind two columns, in different leaves, pays for the lists of both."""
+    schema = Schema(
+        (
+            Attribute("zip", "boolean", public=True),
+            Attribute("ill", "boolean"),
+            Attribute("mix", "boolean", derived_from=("zip", "ill")),
+        )
+    )
+    tree = Tree.build((2, 2, 2), 2, 3, free_cells=1)
+    chosen = pure(tree, [1, 2], 1, 1.2, 2.0) if notion == "pure" else concentrated(tree, [(1, 1.4), (1, 1.1)])
+    mechanism = replace(chosen, over=("zip", "ill", "mix"))
+    audit = exact_audit(mechanism, schema, 2, derive={"mix": lambda record: record["zip"] ^ record["ill"]})
+    assert audit.passed, audit.refuted
+    assert audit.tightest.attributes == ("ill",) and audit.tightest.tightness > 0.3
+    claim, single = mechanism.guarantee(schema, 2), replace(chosen, over=None).guarantee(bits(3), 2)
+    if notion == "cdp":  # the leaves of ill and of mix, and the root
+        assert claim.rho("ill") == pytest.approx(2 / 1.4**2 + 1 / 1.1**2)
+    else:  # two paths, and the root's counts once
+        counted = single.epsilon(["a", "b"]) - single.epsilon("a")
+        assert claim.epsilon("ill") == pytest.approx(single.epsilon("a") + counted)
+
+
 def test_the_claim_for_one_attribute_is_attained() -> None:
     """μ = 1 and equal counts at both thresholds: the chain and one failure, all at their largest."""
     audit = exact_audit(pure(LEAVES, [1, 2], 1, 1.5, 50.0), bits(2), 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -166,6 +167,9 @@ RADIUS = 1 << 13  # about the length of a row, on the grid
 RIDGES = 2.0  # times what the noise's spectral norm hardly ever exceeds: directions below it are lost in the noise
 _LEAST_RIDGE = 0.1  # however little noise: a few steps make nothing of directions in which rows hardly vary
 _MOST_COMPARED = 1 << 11  # values of an attribute whose pairs are compared
+LARGEST_INVERSE = 1 << 16  # entries of L⁻¹: with a ridge of 0.1 they are about 3
+LARGEST_RADIUS = 1 << 18  # what follows for the radius, with at most 2,048 columns; PROOF.md says why
+_LARGEST_SUM = 1 << 41  # of a row of the map, and so of every entry of a whitened row
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +183,11 @@ class Whitening:
     matrix: Integers
     radius: int
     ridge: float
+
+    def __post_init__(self) -> None:
+        largest = int(np.abs(self.matrix).sum(axis=1).max())
+        if not 0 < self.radius < LARGEST_RADIUS or largest >= _LARGEST_SUM:  # [bounded]
+            raise MechanismError("Whitened rows are too long to be added up exactly.", fix="Use a larger ridge.")
 
     @classmethod
     def of(cls, gram: NoisyGram) -> Whitening:
@@ -220,18 +229,17 @@ def longest_step(matrix: Floats | Integers, columns: SignedColumns) -> float:
 
 
 def _inverse_root(gram: NoisyGram) -> tuple[float, Floats]:
-    """The ridge, and L⁻¹; should the matrix not be positive even so, the ridge is doubled until it is."""
+    """The ridge, and L⁻¹. Where the matrix is not positive even so, or nearly not, the ridge is doubled until it is."""
     from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
     ridge = max(RIDGES * gram.noise_norm / gram.n, _LEAST_RIDGE)
     one = np.eye(len(gram.matrix))
     while True:
-        try:
-            root = cholesky(gram.matrix / gram.n + ridge * one, lower=True)
-        except LinAlgError:
-            ridge *= 2
-        else:
-            return ridge, np.asarray(solve_triangular(root, one, lower=True))
+        with suppress(LinAlgError):
+            inverse = solve_triangular(cholesky(gram.matrix / gram.n + ridge * one, lower=True), one, lower=True)
+            if np.abs(inverse).max() <= LARGEST_INVERSE:  # [bounded]
+                return ridge, np.asarray(inverse)
+        ridge *= 2
 
 
 def _usual_length(gram: NoisyGram, ridge: float, inverse: Floats) -> float:
