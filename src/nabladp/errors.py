@@ -7,7 +7,7 @@ to do. None may ever hold a data value: fields are names, rules and public numbe
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -124,6 +124,23 @@ class ReportWarning(UserWarning):
 
 class AuditError(NablaDPError, ValueError):
     """An audit cannot be carried out on this mechanism or instance."""
+
+
+_FACTS = "nabladp_facts"  # where a foreign error keeps them
+
+
+def attach_facts(error: BaseException, facts: Mapping[str, Any]) -> None:
+    """Let an error carry facts on its way to the user: ours among its fields, one of any other class beside its own."""
+    if isinstance(error, NablaDPError):
+        error.fields |= facts
+    else:
+        vars(error)[_FACTS] = dict(facts)
+
+
+def attached_facts(error: BaseException) -> dict[str, Any]:
+    """The facts that were attached to an error that is not ours; none if nobody attached any."""
+    facts: dict[str, Any] = vars(error).get(_FACTS, {})
+    return facts
 
 
 def is_interrupt(error: BaseException) -> bool:

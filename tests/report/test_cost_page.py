@@ -12,8 +12,8 @@ from report_pages import Watched
 
 from nabladp.privacy import Guarantee, Ledger
 from nabladp.release import Plan
-from nabladp.release.cost import shown
-from nabladp.release.other_budgets import FACTORS, PLANNED, scaled
+from nabladp.release.cost import format_cost
+from nabladp.release.other_budgets import FACTORS, PLANNED, scale_budgets
 from nabladp.report.cost_page import cost_page, write_cost_page
 from nabladp.schema import Attribute, Schema
 
@@ -90,7 +90,7 @@ def shown_figures(watched: Watched) -> dict[str, list[str]]:
 def figures(plan: Plan, factors: list[float]) -> dict[str, list[str]]:
     """The same in Python, for a plan with these budgets."""
     named = [
-        mechanism if factor == 1 else type(mechanism).from_plan(scaled(mechanism.to_json(), factor))
+        mechanism if factor == 1 else type(mechanism).from_plan(scale_budgets(mechanism.to_json(), factor))
         for (_, mechanism), factor in zip(plan.releases, factors, strict=True)
     ]
     whole = Guarantee.compose(plan.schema, [one.guarantee(plan.schema, 5000) for one in named])
@@ -98,9 +98,9 @@ def figures(plan: Plan, factors: list[float]) -> dict[str, list[str]]:
     sets |= {name: (name,) for name in whole.universe.protected} | {"income+sick": ("income", "sick")}
     return {
         name: [
-            shown(whole.epsilon(chosen, plan.delta)),
-            shown(whole.epsilon(chosen, plan.delta, "paper")),
-            shown(whole.rho(chosen)),
+            format_cost(whole.epsilon(chosen, plan.delta)),
+            format_cost(whole.epsilon(chosen, plan.delta, "paper")),
+            format_cost(whole.rho(chosen)),
         ]
         for name, chosen in sets.items()
     }
@@ -142,7 +142,9 @@ def test_errors_and_budgets_follow_the_slider(watched: Watched, plan: Plan) -> N
     slide(watched, "0", PLANNED + 2)
     assert part.locator("code").text_content() == "budget = { cdp = 0.6 }"
     errors = (
-        type(plan.releases[0][1]).from_plan(scaled(plan.releases[0][1].to_json(), 2.0)).expected_error(SCHEMA, 5000)
+        type(plan.releases[0][1])
+        .from_plan(scale_budgets(plan.releases[0][1].to_json(), 2.0))
+        .expected_error(SCHEMA, 5000)
     )
     mean = sum(error.mean_absolute for error in errors) / 3
     assert part.locator("p[role=status]").text_content().startswith(f"all marginals, on average: {mean:.4g}, at ε = ")
@@ -169,7 +171,7 @@ def test_everything_by_keyboard(watched: Watched) -> None:
 def test_the_explorer_is_there_too(watched: Watched, plan: Plan) -> None:
     watched.page.get_by_role("checkbox", name="income").first.check()
     expected = plan.cost().guarantee.rho(("income",))
-    assert shown(expected) in (watched.page.locator(".explore .result").text_content() or "")
+    assert format_cost(expected) in (watched.page.locator(".explore .result").text_content() or "")
     assert watched.is_quiet()
 
 
@@ -213,4 +215,4 @@ def test_it_spends_nothing_and_counts_what_was_spent(plan: Plan, tmp_path: Path,
         assert ledger.head == spent
         line = next(line for line in ledger.spent() if line.limit.name == "person")
     row = watched.page.locator("tr", has_text="person").filter(has=watched.page.locator(".asked"))
-    assert shown(line.spent) in row.first.text_content()
+    assert format_cost(line.spent) in row.first.text_content()

@@ -37,7 +37,7 @@ def words(guarantee: Guarantee, rows: tuple[int, ...] = (1000,), each: int = 1, 
 
 
 def text_of(said: Sentences) -> str:
-    parts = [said.who(), said.against(), said.reading(), said.untouched() or ""]
+    parts = [said.who(), said.against(), said.reading(), said.unread_note() or ""]
     return " ".join([*parts, *(f"{head}. {sentence}" for head, sentence in said.not_protected())])
 
 
@@ -116,8 +116,8 @@ def test_without_a_bound_and_with_a_useless_one() -> None:
 
 
 def test_what_was_not_read_is_named() -> None:
-    assert words(GAUSSIAN).untouched() is None
-    said = words(LAPLACE).untouched()
+    assert words(GAUSSIAN).unread_note() is None
+    said = words(LAPLACE).unread_note()
     assert said is not None and "did not read “b”" in said
 
 

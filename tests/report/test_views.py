@@ -339,9 +339,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
 
 
 def test_thousands_of_tables_stay_small(many: Release) -> None:
-    from nabladp.report.rendering import packed
+    from nabladp.report.rendering import pack
 
     found = views(many)
     assert len(found) == 60 * 59 // 2
     cells = sum(len(view["rows"]) for view in found)
-    assert len(packed(found)) < 60 * len(found) + 4 * cells
+    assert len(pack(found)) < 60 * len(found) + 4 * cells

@@ -11,7 +11,7 @@ from nabladp.privacy.budget import Limit
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.privacy.units import UNIT
-from nabladp.release.cost import Cost, figure, figures, finite, shown
+from nabladp.release.cost import Cost, figure, figures, finite, format_cost
 
 NAMES = ("a", "b", "c")
 ONE = Limit.of("a", ["a"], Rho(1))
@@ -65,4 +65,8 @@ def test_figures_of_people_and_adversaries_and_what_has_no_bound() -> None:
 
 
 def test_costs_are_shown_rounded_up_unless_told_otherwise() -> None:
-    assert (shown(0.123449), shown(0.123449, up=False), shown(None)) == ("0.1235", "0.1234", "no bound")
+    assert (format_cost(0.123449), format_cost(0.123449, up=False), format_cost(None)) == (
+        "0.1235",
+        "0.1234",
+        "no bound",
+    )

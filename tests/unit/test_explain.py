@@ -32,13 +32,13 @@ def test_no_exact_figure_for_other_noise() -> None:
 
 def test_sets_are_named_with_a_plus_and_misspellings_are_met() -> None:
     cost = Cost(GAUSSIAN, ())
-    (told,) = cost.explained(["age+income"])["sets"]
+    (told,) = cost.explain_sets(["age+income"])["sets"]
     assert told["attributes"] == ["age", "income"] and told["group_privacy"]["rho"] > told["rho"]
     with pytest.raises(UnknownAttribute, match="Did you mean 'income'"):
-        cost.explained(["age+incom"])
-    assert cost.explained([], worst=2)["worst"] == costliest(GAUSSIAN, 2)
+        cost.explain_sets(["age+incom"])
+    assert cost.explain_sets([], worst=2)["worst"] == costliest(GAUSSIAN, 2)
     with pytest.raises(GuaranteeError):
-        cost.explained([], worst=9)
+        cost.explain_sets([], worst=9)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nabladp.errors import DataError, LedgerError, NablaDPError, SourceError
+from nabladp.errors import DataError, LedgerError, NablaDPError, SourceError, attached_facts
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource, Packings
@@ -192,7 +192,7 @@ def test_everything_else_stays_reserved_and_names_the_command(
     error = told.value
     assert kinds(session) == [("reserve", "it's mine")] and spent(session)
     said = str(error) if isinstance(error, NablaDPError) else " ".join(error.__notes__)
-    command = error.standing.commands[0]  # type: ignore[union-attr]
+    command = (error.fields if isinstance(error, NablaDPError) else attached_facts(error))["commands"][0]
     assert "stays reserved" in said and command in said
     assert shlex.split(command)[:5] == ["nabladp", "ledger", "void", session.ledger.label, "it's mine"]
 

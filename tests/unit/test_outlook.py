@@ -10,7 +10,7 @@ from plans import plan_text, saved_plan
 
 from nabladp.privacy import CDP, Guarantee
 from nabladp.release import Plan
-from nabladp.release.other_budgets import FACTORS, PLANNED, TOGETHER, Outlook, outlook, scaled
+from nabladp.release.other_budgets import FACTORS, PLANNED, TOGETHER, Outlook, outlook, scale_budgets
 from nabladp.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -66,7 +66,7 @@ def test_every_budget_is_scaled_by_its_own_rule() -> None:
         "sets": [["a", "b"]],
         "k": 2,
     }
-    assert scaled(options, 2.0) == {
+    assert scale_budgets(options, 2.0) == {
         "budget": {"cdp": 0.6},
         "budgets": {"a": {"rho": 0.04}, "b": {"pure": 2.0}},
         "holdout_budget": {"epsilon": 2.0, "delta": 1e-6},
@@ -74,8 +74,10 @@ def test_every_budget_is_scaled_by_its_own_rule() -> None:
         "sets": [["a", "b"]],
         "k": 2,
     }
-    assert scaled({"sets": {"a+b": {"rho": 0.1}}}, 0.5) == {"sets": {"a+b": {"rho": 0.025}}}
-    assert scaled({"budget": {"cdp": 0.3}}, 2**0.5) == {"budget": {"cdp": 0.4243}}  # what is shown is what is priced
+    assert scale_budgets({"sets": {"a+b": {"rho": 0.1}}}, 0.5) == {"sets": {"a+b": {"rho": 0.025}}}
+    assert scale_budgets({"budget": {"cdp": 0.3}}, 2**0.5) == {
+        "budget": {"cdp": 0.4243}
+    }  # what is shown is what is priced
 
 
 def test_the_planned_step_is_the_plan_itself(plan: Plan, found: Outlook) -> None:
@@ -91,7 +93,7 @@ def test_other_steps_are_priced_as_a_plan_with_that_budget_would_be(plan: Plan, 
     for (_, mechanism), part in zip(plan.releases, found.parts, strict=True):
         for factor, step in zip(FACTORS, part.steps, strict=True):
             assert step is not None
-            again = type(mechanism).from_plan(scaled(mechanism.to_json(), factor))
+            again = type(mechanism).from_plan(scale_budgets(mechanism.to_json(), factor))
             total = again.guarantee(plan.schema, 5000).total(("region", "income", "sick"))
             assert total is not None
             assert step.totals[1] == (str(total.rho), str(total.pure), str(total.rho_of_rest))

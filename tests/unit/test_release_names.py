@@ -98,7 +98,7 @@ def test_an_empty_folder_in_the_way_is_not_replaced(
     """It may be where another process is about to publish."""
     goal = tmp_path / "out"
     if not by_linux:
-        monkeypatch.setattr(publish, "_renamed_by_linux", lambda *_: False)
+        monkeypatch.setattr(publish, "_rename_by_linux", lambda *_: False)
 
     def stage(what: str, *_: int) -> None:
         if what == "writing":
@@ -118,7 +118,7 @@ def test_an_empty_folder_in_the_way_is_not_replaced(
 @pytest.mark.parametrize("kind", ["folder", "full", "file", "link"])
 def test_renaming_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, by_linux: bool) -> None:
     if not by_linux:
-        monkeypatch.setattr(publish, "_renamed_by_linux", lambda *_: False)
+        monkeypatch.setattr(publish, "_rename_by_linux", lambda *_: False)
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     (old / "mine").touch()
@@ -143,7 +143,7 @@ def test_renaming_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("by_linux", [True, False])
 def test_of_two_that_race_for_a_name_one_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_linux: bool) -> None:
     if not by_linux:
-        monkeypatch.setattr(publish, "_renamed_by_linux", lambda *_: False)
+        monkeypatch.setattr(publish, "_rename_by_linux", lambda *_: False)
     for turn in range(20):
         results: list[str] = []
         start = threading.Barrier(2)

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nabladp.errors import NablaDPError, is_interrupt
+from nabladp.errors import NablaDPError, attached_facts, is_interrupt
 
 if TYPE_CHECKING:
     from nabladp.release import Release
@@ -35,7 +35,7 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
-def _wrapped(console: Console, text: str, indent: int = 0) -> str:
+def _wrap(console: Console, text: str, indent: int = 0) -> str:
     """By words; a long one, such as a path, is left whole, to be copied."""
     lines = wrap(printable(text), console.width - indent, break_long_words=False, break_on_hyphens=False)
     return ("\n" + " " * indent).join(lines)
@@ -43,7 +43,7 @@ def _wrapped(console: Console, text: str, indent: int = 0) -> str:
 
 def say(text: str, style: str = "") -> None:
     """A line for people."""
-    out.print(Text(_wrapped(out, text), style), soft_wrap=True)
+    out.print(Text(_wrap(out, text), style), soft_wrap=True)
 
 
 def say_command(text: str) -> None:
@@ -101,33 +101,33 @@ def answering(as_json: bool, afterwards: str = "") -> Iterator[None]:
     except NablaDPError as error:
         _fail(error.to_json(), as_json, 1)
     except KeyboardInterrupt as error:
-        _fail({"error": "Interrupted", "message": "Interrupted.", **_left_behind(error, afterwards)}, as_json, 130)
+        _fail({"error": "Interrupted", "message": "Interrupted.", **_ledger_facts(error, afterwards)}, as_json, 130)
     except BrokenPipeError:  # nobody reads on: what is left to print goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
         if is_interrupt(error):
-            _fail({"error": "Interrupted", "message": "Interrupted.", **_left_behind(error, afterwards)}, as_json, 130)
+            _fail({"error": "Interrupted", "message": "Interrupted.", **_ledger_facts(error, afterwards)}, as_json, 130)
         if os.environ.get("NABLADP_DEBUG") == "1":
             raise
-        _fail(_unexpected(error, afterwards), as_json, 1)
+        _fail(_unexpected_error(error, afterwards), as_json, 1)
 
 
-def _unexpected(error: Exception, afterwards: str) -> dict[str, Any]:
+def _unexpected_error(error: Exception, afterwards: str) -> dict[str, Any]:
     """The text of a foreign error may hold a data value, so only its type is shown, or the system's own words."""
     if isinstance(error, OSError) and error.errno is not None:
-        said = f"The system refused: {os.strerror(error.errno)}."
+        message = f"The system refused: {os.strerror(error.errno)}."
     else:
-        said = f"Something unexpected went wrong ({type(error).__name__})."
-    left = _left_behind(error, afterwards)
+        message = f"Something unexpected went wrong ({type(error).__name__})."
+    left = _ledger_facts(error, afterwards)
     fix = f"{left['fix']} Set NABLADP_DEBUG=1 to see the details; they may show data."
-    return {"error": "Unexpected", "message": said, **left, "fix": fix.strip()}
+    return {"error": "Unexpected", "message": message, **left, "fix": fix.strip()}
 
 
-def _left_behind(error: BaseException, afterwards: str) -> dict[str, Any]:
+def _ledger_facts(error: BaseException, afterwards: str) -> dict[str, Any]:
     """How the ledger's entries stand where the session knows it, otherwise the words of the command."""
-    standing = getattr(error, "standing", None)
-    return {"fix": afterwards} if standing is None else {"fix": "", **standing.to_json()}
+    facts = attached_facts(error)
+    return {"fix": "", **facts} if facts else {"fix": afterwards}
 
 
 def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
@@ -146,7 +146,7 @@ def _fail(body: dict[str, Any], as_json: bool, code: int) -> NoReturn:
 
 
 def _complain(label: str, text: str, style: str = "bold") -> None:
-    err.print(Text.assemble((label, style), " ", _wrapped(err, text, indent=len(label) + 1)), soft_wrap=True)
+    err.print(Text.assemble((label, style), " ", _wrap(err, text, indent=len(label) + 1)), soft_wrap=True)
 
 
 # ---- of a release that was just published ---------------------------------------------------------------------------

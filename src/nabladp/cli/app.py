@@ -52,7 +52,7 @@ def report(
 
         with working("writing the report"):
             page = write(folder, to, title)
-        written = {"report": str(page), **_printed(page, pdf, certificate, png)}
+        written = {"report": str(page), **_render_files(page, pdf, certificate, png)}
         if json:
             print_json(written)
             return
@@ -62,23 +62,23 @@ def report(
             say(f"Wrote {len(written['png']):,} pictures into {png}.")
 
 
-def _printed(page: Path, pdf: Path | None, certificate: Path | None, png: Path | None) -> dict[str, Any]:
+def _render_files(page: Path, pdf: Path | None, certificate: Path | None, png: Path | None) -> dict[str, Any]:
     from nabladp.report import rendering
 
-    made: dict[str, Any] = {"pdf": None, "certificate": None, "png": []}
+    files: dict[str, Any] = {"pdf": None, "certificate": None, "png": []}
     if pdf is None and certificate is None and png is None:
-        return made
+        return files
     rendering.find_browser()  # refuses before it is waited for
     with working("drawing") as tell:
-        for key, place in (("pdf", pdf), ("certificate", certificate)):
-            if place is not None:
+        for key, path in (("pdf", pdf), ("certificate", certificate)):
+            if path is not None:
                 tell(f"drawing the {key}", 0, 0)
-                rendering.write_pdf(page, place, certificate=key == "certificate")
-                made[key] = str(place)
+                rendering.write_pdf(page, path, certificate=key == "certificate")
+                files[key] = str(path)
         if png is not None:
             tell("drawing charts", 0, 0)
-            made["png"] = [str(path) for path in rendering.write_charts(page, png)]
-    return made
+            files["png"] = [str(chart) for chart in rendering.write_charts(page, png)]
+    return files
 
 
 # ---- compare --------------------------------------------------------------------------------------------------------
@@ -93,15 +93,15 @@ def compare(
     """Compare a release with the table itself. For the owner only: the page contains unprotected statistics."""
     with answering(json):
         from nabladp.release.comparison import NOTICE, comparison_path
-        from nabladp.release.comparison import compare as compared
-        from nabladp.report import place
-        from nabladp.report.comparison import write_comparison
+        from nabladp.release.comparison import compare as compare_releases
+        from nabladp.report import ledger_order
+        from nabladp.report.comparison_page import write_comparison
 
         comparison_path(folder, to)  # refuses before anything is read
         with working("comparing with the table"):
-            found = sorted(compared(folder, source), key=lambda part: place(part.release))
-            page = write_comparison(found, folder, to)
-        parts = [part.to_json() for part in found]
+            comparisons = sorted(compare_releases(folder, source), key=lambda part: ledger_order(part.release))
+            page = write_comparison(comparisons, folder, to)
+        parts = [part.to_json() for part in comparisons]
         if json:
             print_json({"notice": NOTICE, "file": str(page), "releases": parts})
             return
@@ -162,8 +162,8 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         say(__version__)
         raise typer.Exit
 
@@ -252,7 +252,7 @@ def cost(
         with working("computing the cost"):
             loaded = Plan.load(plan)
             priced, recorded = loaded.cost(), loaded.has_ledger()
-            answer = priced.to_json() | priced.explained(sets or [], worst, prior) | {"ledger_exists": recorded}
+            answer = priced.to_json() | priced.explain_sets(sets or [], worst, prior) | {"ledger_exists": recorded}
         if page is not None:
             from nabladp.report.cost_page import write_cost_page
 

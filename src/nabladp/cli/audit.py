@@ -31,16 +31,16 @@ def audit(
         from nabladp.release import Plan
 
         loaded = Plan.load(plan)
-        found = _audited(loaded, sets, seconds, beta)
+        audits = _run_audits(loaded, sets, seconds, beta)
         if picture is not None:
-            audit_plot(found).save(str(picture), format="html", inline=True)  # needs no network to be looked at
-        passed = all(one.passed for _, one in found)
+            audit_plot(audits).save(str(picture), format="html", inline=True)  # needs no network to be looked at
+        passed = all(result.passed for _, result in audits)
         if json:
-            print_json({"passed": passed, "releases": {name: one.to_json() for name, one in found}})
+            print_json({"passed": passed, "releases": {name: result.to_json() for name, result in audits}})
         else:
-            for name, one in found:
-                say_tables(_table(name, one))
-                _say_how(one)
+            for name, result in audits:
+                say_tables(_table(name, result))
+                _say_how(result)
             if passed:
                 say(f"No claim is refuted (confidence {1 - beta:g}). No table was read, nothing spent.")
             else:
@@ -49,20 +49,20 @@ def audit(
             raise typer.Exit(1)
 
 
-def _audited(loaded: Any, sets: list[str] | None, seconds: float, beta: float) -> Named:
-    from nabladp.audit import audit as audited
+def _run_audits(loaded: Any, sets: list[str] | None, seconds: float, beta: float) -> Named:
+    from nabladp.audit import audit as audit_mechanism
 
     wanted = None if sets is None else [[part.strip() for part in text.split("+")] for text in sets]
-    found: Named = []
+    audits: Named = []
     for name, mechanism in loaded.releases:
         with working(f"auditing {name}") as tell:
 
-            def told(what: str, done: int, total: int, tell: Any = tell, name: str = name) -> None:
+            def report(what: str, done: int, total: int, tell: Any = tell, name: str = name) -> None:
                 tell(f"auditing {name}: {what}", done, total)
 
-            one = audited(mechanism, loaded.schema, sets=wanted, seconds=seconds, beta=beta, progress=told)
-        found.append((name, one))
-    return found
+            result = audit_mechanism(mechanism, loaded.schema, sets=wanted, seconds=seconds, beta=beta, progress=report)
+        audits.append((name, result))
+    return audits
 
 
 def _table(name: str, one: Any) -> Table:

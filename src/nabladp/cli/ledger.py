@@ -65,8 +65,8 @@ def show_ledger(
         if answer["test"]:
             say(" TEST — NOT PRIVATE ", "bold white on red")
         entries = show.entries_table(answer["entries"], {u["entry"] for u in answer["unfinished"]})
-        explained = [show.explanation(told) for told in answer["sets"]]
-        say_tables(show.spending_table(answer["limits"]), *explained, entries)
+        explanations = [show.explanation(facts) for facts in answer["sets"]]
+        say_tables(show.spending_table(answer["limits"]), *explanations, entries)
         _say_unfinished(answer["unfinished"], shlex.quote(label))
         _say_failed(answer["failed"], shlex.quote(label))
         say(f"Head: entry {answer['head']['entry']}, {answer['head']['hash']}")
@@ -74,14 +74,14 @@ def show_ledger(
 
 def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> None:
     """Reservations of one plan share a folder, from which all of them are recovered at once."""
-    told: set[str] = set()
+    folders: set[str] = set()
     for entry in unfinished:
         say(f"Unfinished: {entry['name']}. It was reserved but not released, and stays spent.", "yellow")
         folder = entry.get("folder")
-        if folder is not None and folder not in told:
+        if folder is not None and folder not in folders:
             say("Still running, or interrupted. If its folder exists next to the release's path, publish it:")
             say_command(f"nabladp ledger recover {ledger} {shlex.quote(folder)}")
-            told.add(folder)
+            folders.add(folder)
         say("If nothing was published, void it:")
         say_command(f"nabladp ledger void {ledger} {shlex.quote(entry['name'])} --reason '…'")
 
@@ -125,7 +125,7 @@ def verify(
 
         with working("checking the hash chain"), Ledger.read(ledger) as book:
             problems, head = [problem.to_json() for problem in book.verify()], book.head
-            checked = [] if release is None else [found.name for found in check_published(release, book)]
+            checked = [] if release is None else [own.name for own in check_published(release, book)]
         if json:
             print_json({"ok": not problems, "problems": problems, "head": head.hash, "releases": checked})
         for name in checked if not json else ():

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nabladp.cli.answer import printable
-from nabladp.release.cost import shown
+from nabladp.release.cost import format_cost
 
 BAR = 24
 MOST_ROWS = 40
@@ -51,7 +51,7 @@ def privacy_table(figures: Row) -> Table:
     table = plain_table(title, ["attributes"], ["ε tight", "ε paper", "ρ"])
 
     def add(label: str, figure: Row, style: str = "") -> None:
-        cells = [shown(figure[key]) for key in ("epsilon", "epsilon_paper", "rho")]
+        cells = [format_cost(figure[key]) for key in ("epsilon", "epsilon_paper", "rho")]
         table.add_row(printable(label), *cells, style=style)
 
     attributes = list(figures["attributes"].items())
@@ -73,24 +73,26 @@ def limits_plot(lines: Sequence[Row]) -> Table:
     """A bar per limit, broken limits first."""
     table = plain_table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
     for line in sorted(lines, key=lambda line: line["fits"])[: most(len(lines))]:
-        fits, asked = line["fits"], f"{line['measure']} {shown(line['requested'])}"
+        fits, requested = line["fits"], f"{line['measure']} {format_cost(line['requested'])}"
         after = (
-            shown(line["left"] - line["requested"], up=False) if fits else f"OVER: {shown(line['left'], up=False)} left"
+            format_cost(line["left"] - line["requested"], up=False)
+            if fits
+            else f"OVER: {format_cost(line['left'], up=False)} left"
         )
         bar = Text(_bar(line), "green" if fits else "red")
-        table.add_row(printable(line["limit"]), bar, asked, Text(after, "" if fits else "bold red"))
+        table.add_row(printable(line["limit"]), bar, requested, Text(after, "" if fits else "bold red"))
     _more(table, len(lines) - most(len(lines)), "limits")
     return table
 
 
 def _bar(line: Row) -> str:
     """A limit of which something without a bound was booked, or asked for, is full."""
-    spent, left, asked = line["spent"], line["left"], line["requested"]
+    spent, left, requested = line["spent"], line["left"], line["requested"]
     if spent is None:
         return "█" * BAR
     allowed = spent + left
     before = min(BAR, round(BAR * spent / allowed)) if allowed else BAR
-    now = BAR - before if asked is None or asked >= left else round(BAR * asked / allowed)
+    now = BAR - before if requested is None or requested >= left else round(BAR * requested / allowed)
     return ("█" * before + "▓" * now).ljust(BAR, "·")[:BAR]
 
 
@@ -106,15 +108,15 @@ def _summary(name: str, error: Row) -> Table:
     table.show_header = False
     lines = list(error.get("summary", {"its figures": "see --json"}).items())
     for label, value in lines[: most(len(lines))]:
-        table.add_row(printable(str(label)), printable(_worded(value)))
+        table.add_row(printable(str(label)), printable(_format_value(value)))
     _more(table, len(lines) - most(len(lines)), "figures")
     return table
 
 
-def _worded(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Numbers with four digits, but whole ones in full; what JSON has no number for is no bound."""
     if value is None:
-        return shown(None)
+        return format_cost(None)
     if isinstance(value, bool | str):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
@@ -147,7 +149,12 @@ def spending_table(lines: Sequence[Row]) -> Table:
     table = plain_table("Spent and left", ["limit"], ["measure", "allowed", "spent", "left"])
     listed = lines if len(lines) <= most(len(lines)) else sorted(lines, key=lambda line: line["left"] / line["allowed"])
     for line in listed[: most(len(lines))]:
-        cells = [line["measure"], shown(line["allowed"], up=False), shown(line["spent"]), shown(line["left"], up=False)]
+        cells = [
+            line["measure"],
+            format_cost(line["allowed"], up=False),
+            format_cost(line["spent"]),
+            format_cost(line["left"], up=False),
+        ]
         table.add_row(printable(line["limit"]), *cells, style="red" if line["exceeded"] else "")
     _more(table, len(lines) - most(len(lines)), "limits")
     return table
@@ -175,28 +182,28 @@ def demo_errors(rows: Sequence[Row]) -> Table:
     return table
 
 
-def explanation(told: Row) -> Table:
+def explanation(facts: Row) -> Table:
     """One set of attributes: its figures, and what they mean with what that assumes."""
-    table = plain_table(f"What can be learned about {printable(' + '.join(told['attributes']))}", ["", ""])
+    table = plain_table(f"What can be learned about {printable(' + '.join(facts['attributes']))}", ["", ""])
     table.show_header = False
-    if told["public"]:
-        table.add_row("ε", f"Nothing is promised: {printable(', '.join(told['public']))} is public.")
+    if facts["public"]:
+        table.add_row("ε", f"Nothing is promised: {printable(', '.join(facts['public']))} is public.")
         return table
     pairs = [
-        ("ε tight", shown(told["epsilon"])),
+        ("ε tight", format_cost(facts["epsilon"])),
         (
             "ε exact",
-            shown(told["epsilon_exact"]) if told["epsilon_exact"] is not None else "not for this kind of noise",
+            format_cost(facts["epsilon_exact"]) if facts["epsilon_exact"] is not None else "not for this kind of noise",
         ),
-        ("ε paper", shown(told["epsilon_paper"])),
-        ("ε pure", shown(told["pure_epsilon"])),
-        ("ρ", f"{shown(told['rho'])} (group privacy alone: {shown(told['group_privacy']['rho'])})"),
+        ("ε paper", format_cost(facts["epsilon_paper"])),
+        ("ε pure", format_cost(facts["pure_epsilon"])),
+        ("ρ", f"{format_cost(facts['rho'])} (group privacy alone: {format_cost(facts['group_privacy']['rho'])})"),
     ]
     for name, value in pairs:
         table.add_row(name, value)
-    for statement in told["statements"]:
+    for statement in facts["statements"]:
         table.add_row("means", f"{statement['sentence']} Assumes: {statement['assumes']}")
-    table.add_row("not", told["not_protected"])
+    table.add_row("not", facts["not_protected"])
     return table
 
 
@@ -214,21 +221,20 @@ def excess_sentence(limits: Sequence[Row], any_rows: bool) -> str:
     start = "Without the number of rows, this" if any_rows else "This"
     unbounded = [line for line in broken if line["spent"] is None or line["requested"] is None]
     if unbounded:
-        told = f"the budget for {unbounded[0]['limit']!r}: its cost has no bound in {unbounded[0]['measure']}"
+        excess_text = f"the budget for {unbounded[0]['limit']!r}: its cost has no bound in {unbounded[0]['measure']}"
     else:
         worst = max(broken, key=lambda line: (line["spent"] + line["requested"]) / line["allowed"])
         excess = worst["spent"] + worst["requested"] - worst["allowed"]
-        told = f"the budget for {worst['limit']!r} by {worst['measure']} = {shown(excess)}"
+        excess_text = f"the budget for {worst['limit']!r} by {worst['measure']} = {format_cost(excess)}"
     others = len(broken) - 1
     more = f", and {others:,} other {'limit' if others == 1 else 'limits'}" if others else ""
-    return f"{start} plan exceeds {told}{more}. Nothing was spent."
+    return f"{start} plan exceeds {excess_text}{more}. Nothing was spent."
 
 
-def worst_sentence(found: Row) -> str:
-    names = " + ".join(found["attributes"])
-    if found["exact"]:
-        many = f"{len(found['attributes'])} attributes are" if len(found["attributes"]) > 1 else "attribute is"
-        return f"The costliest {many} {names}: ρ = {shown(found['rho'])}."
-    return (
-        f"Among the costliest: {names}, ρ = {shown(found['rho'])}; no set as large exceeds {shown(found['at_most'])}."
-    )
+def worst_sentence(worst: Row) -> str:
+    names = " + ".join(worst["attributes"])
+    if worst["exact"]:
+        many = f"{len(worst['attributes'])} attributes are" if len(worst["attributes"]) > 1 else "attribute is"
+        return f"The costliest {many} {names}: ρ = {format_cost(worst['rho'])}."
+    rho, bound = format_cost(worst["rho"]), format_cost(worst["at_most"])
+    return f"Among the costliest: {names}, ρ = {rho}; no set as large exceeds {bound}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.displayed import Stage
-from nabladp.errors import DataError, DomainTooLarge, MissingPart, NablaDPError, SourceError
+from nabladp.errors import DataError, DomainTooLarge, MissingPart, NablaDPError, SourceError, attach_facts
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Ledger
 from nabladp.privacy.ledger import Entry
@@ -59,12 +59,12 @@ class Watched(Counts):
         return self.table.n
 
     def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[NDArray[np.int64]]:
-        with self._reading(progress) as told:
-            return self.table.marginals(sets, told)
+        with self._reading(progress) as marks:
+            return self.table.marginals(sets, marks)
 
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
-        with self._reading(progress) as told:
-            return self.table.fold(kernel, told)
+        with self._reading(progress) as marks:
+            return self.table.fold(kernel, marks)
 
     @contextmanager
     def _reading(self, progress: Progress | None) -> Iterator[Progress | None]:
@@ -116,20 +116,20 @@ class Standing:
         if not self.failed and not self.reserved:
             subject = "the reservation was" if len(self.voided) == 1 else "the reservations were"
             return f"Nothing was spent: reading failed before any noise was drawn, and {subject} voided."
-        said = []
+        sentences = []
         if self.voided:
-            said.append(f"Nothing was spent on {_listing(self.voided)}: no noise was drawn, and it was voided.")
+            sentences.append(f"Nothing was spent on {_listing(self.voided)}: no noise was drawn, and it was voided.")
         if self.failed:
-            said.append(
+            sentences.append(
                 f"No noise was drawn for {_listing(self.failed)}, but only a grantor can void: it is recorded as "
                 "failed and counts towards the budget until a grantor voids it."
             )
         if self.reserved:
-            said.append(
+            sentences.append(
                 f"{_listing(self.reserved)} stays reserved and counts towards the budget. If nobody has seen any "
                 "output of it, the ledger's owner can void it."
             )
-        return " ".join(said)
+        return " ".join(sentences)
 
     def to_json(self) -> dict[str, Any]:
         counting = [*self.failed, *self.reserved]
@@ -141,7 +141,7 @@ class Standing:
 class Attempt:
     """The entries of one reservation, from reserving to binding.
 
-    Use :meth:`watched` around all that happens in between, :meth:`running` around each mechanism's run, and
+    Use :meth:`explain_failures` around all that happens in between, :meth:`running` around each mechanism's run, and
     :meth:`reading` around what reads rows outside of one.
     """
 
@@ -167,18 +167,15 @@ class Attempt:
             yield
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def explain_failures(self) -> Iterator[None]:
         """An error that comes out of here says which entries still count, and how their owner can void them."""
         try:
             yield
         except BaseException as error:
             standing = self._standing(error)
-            if isinstance(error, NablaDPError):
-                error.fields |= standing.to_json()
-            else:
+            attach_facts(error, standing.to_json())
+            if not isinstance(error, NablaDPError):
                 error.add_note(" ".join((standing.note, *standing.commands)))
-            with suppress(AttributeError):  # an exception of a class with slots
-                error.standing = standing  # type: ignore[attr-defined]
             raise
 
     def _standing(self, error: BaseException) -> Standing:
@@ -216,5 +213,5 @@ def _rule(error: NablaDPError) -> str:
 
 
 def _listing(names: Sequence[str], most: int = 3) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+    quoted = ", ".join(repr(name) for name in names[:most])
+    return quoted + (f" and {len(names) - most} more" if len(names) > most else "")

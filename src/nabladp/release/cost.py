@@ -36,21 +36,23 @@ def nearest(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-def scaled(options: Mapping[str, Any], factor: float, rounding: Callable[[float], float] = nearest) -> dict[str, Any]:
+def scale_budgets(
+    options: Mapping[str, Any], factor: float, rounding: Callable[[float], float] = nearest
+) -> dict[str, Any]:
     """The options of a mechanism with every budget changed so that its ε is so many times as large.
 
     Rounded to a few digits, so that what is shown is what was priced.
     """
-    found = dict(options)
+    scaled_options = dict(options)
     for name in options:
         if not is_budget(options, name):
             continue
         if name in _SEVERAL:
-            found[name] = {key: _times(value, factor, rounding) for key, value in options[name].items()}
+            scaled_options[name] = {key: _times(value, factor, rounding) for key, value in options[name].items()}
         else:
             value = options[name]
-            found[name] = rounding(value * factor) if name in _PLAIN else _times(value, factor, rounding)
-    return found
+            scaled_options[name] = rounding(value * factor) if name in _PLAIN else _times(value, factor, rounding)
+    return scaled_options
 
 
 def is_budget(options: Mapping[str, Any], name: str) -> bool:
@@ -120,13 +122,13 @@ class Largest:
 
 def _budget_words(budgets: Mapping[str, Any]) -> str:
     """Each budget by its name, but for the usual one; an entry of several with a dot, as in ``budgets.age``."""
-    told = []
+    words = []
     for name, value in budgets.items():
         several = isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values())
         for key, own in value.items() if several else ((None, value),):
             label = name if key is None else f"{name}.{key}"
-            told.append(as_python(own) if label == "budget" else f"{label} {as_python(own)}")
-    return ", ".join(told[:_MOST_SHOWN]) + (" and others" if len(told) > _MOST_SHOWN else "")
+            words.append(as_python(own) if label == "budget" else f"{label} {as_python(own)}")
+    return ", ".join(words[:_MOST_SHOWN]) + (" and others" if len(words) > _MOST_SHOWN else "")
 
 
 # ---- one set of attributes, in numbers and in sentences --------------------------------------------------------------
@@ -155,12 +157,12 @@ def _membership(guarantee: Guarantee) -> str:
 
 def costliest(guarantee: Guarantee, size: int) -> dict[str, Any]:
     """The costliest attributes of this number."""
-    found = guarantee.worst_subset(size)
+    worst = guarantee.worst_subset(size)
     return {
-        "attributes": list(found.attributes),
-        "rho": finite(found.rho),
-        "at_most": finite(found.at_most),
-        "exact": found.exact,
+        "attributes": list(worst.attributes),
+        "rho": finite(worst.rho),
+        "at_most": finite(worst.at_most),
+        "exact": worst.exact,
     }
 
 
@@ -204,13 +206,13 @@ class Cost:
     def fits(self) -> bool:
         return all(line.fits for line in self.lines)
 
-    def explained(self, sets: Sequence[str], worst: int | None = None, prior: float = 0.5) -> dict[str, Any]:
+    def explain_sets(self, sets: Sequence[str], worst: int | None = None, prior: float = 0.5) -> dict[str, Any]:
         """More about sets written "a+b", and the costliest attributes."""
         universe = self.guarantee.universe
-        found: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if sets:
-            found["sets"] = [explain(self.guarantee, members(universe, text), self.delta, prior) for text in sets]
-        return found | ({} if worst is None else {"worst": costliest(self.guarantee, worst)})
+            facts["sets"] = [explain(self.guarantee, members(universe, text), self.delta, prior) for text in sets]
+        return facts | ({} if worst is None else {"worst": costliest(self.guarantee, worst)})
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -242,7 +244,7 @@ def price(
     return Guarantee.compose(schema, parts).for_rows(rows_per_person), errors
 
 
-def shown(value: float | None, *, up: bool = True) -> str:
+def format_cost(value: float | None, *, up: bool = True) -> str:
     """Four digits for people; costs are rounded up, what is left or allowed down."""
     return "no bound" if value is None else format_rounded(value, 4, up=up)
 
@@ -264,12 +266,12 @@ def figures(guarantee: Guarantee, adversaries: Mapping[str, Sequence[str]], delt
 
 
 def figure(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> dict[str, float | None]:
-    shown = guarantee.figure(attributes)
+    costs = guarantee.figure(attributes)
     values = {
-        "rho": shown.rho,
-        "epsilon": shown.epsilon(delta),
-        "epsilon_paper": shown.epsilon(delta, "paper"),
-        "pure_epsilon": shown.pure,
+        "rho": costs.rho,
+        "epsilon": costs.epsilon(delta),
+        "epsilon_paper": costs.epsilon(delta, "paper"),
+        "pure_epsilon": costs.pure,
     }
     return {name: finite(value) for name, value in values.items()}
 

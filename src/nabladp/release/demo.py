@@ -60,8 +60,8 @@ def make_people(people: int, seed: int = 2020) -> dict[str, list[object] | NDArr
     region = _pick(uniform[0], [[0.2, 0.22, 0.18, 0.16, 0.2, 0.04]])
     age = np.minimum((99 * uniform[1] ** 1.15).astype(np.int64), 99)
     sex = _pick(uniform[2], [[0.51, 0.49]])
-    race = _pick(uniform[3], _tilted([0.66, 0.13, 0.07, 0.02, 0.07, 0.05], len(REGIONS), 0.9), region)
-    ethnicity = _pick(uniform[4], _tilted([0.18, 0.82], len(RACES), 1.4), race)
+    race = _pick(uniform[3], _tilt([0.66, 0.13, 0.07, 0.02, 0.07, 0.05], len(REGIONS), 0.9), region)
+    ethnicity = _pick(uniform[4], _tilt([0.18, 0.82], len(RACES), 1.4), race)
     band = np.digitize(age, [12, 18, 25, 65])  # child, youth, young, adult, old
     schooling: list[list[float]] = [[0.7, 0.3, 0, 0, 0], [0.05, 0.35, 0.6, 0, 0], [0.02, 0.08, 0.5, 0.35, 0.05]]
     schooling += [[0.03, 0.12, 0.4, 0.3, 0.15], [0.06, 0.3, 0.4, 0.16, 0.08]]
@@ -110,7 +110,7 @@ def _pick(uniform: NDArray[np.float64], rows: Sequence[Sequence[float]], given: 
     return codes
 
 
-def _tilted(base: Sequence[float], groups: int, strength: float) -> list[list[float]]:
+def _tilt(base: Sequence[float], groups: int, strength: float) -> list[list[float]]:
     """The same shares for every group, each tilted a little towards another value."""
     return [[p * (strength + 1 if i == g % len(base) else 1) for i, p in enumerate(base)] for g in range(groups)]
 
@@ -193,22 +193,22 @@ def release(folder: Path, quiet: bool) -> None:
     command = [sys.executable, "-m", "nabladp", "release", PLAN_FILE, "--new-ledger", *(["--json"] if quiet else [])]
     done = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE if quiet else None)
     if done.returncode:
-        said = json.loads(done.stdout)["message"] if quiet else "The message above says why."
-        raise ReleaseError(f"The demo's release failed. {said}", fix="Mend that, and give the demo a new folder.")
+        reason = json.loads(done.stdout)["message"] if quiet else "The message above says why."
+        raise ReleaseError(f"The demo's release failed. {reason}", fix="Mend that, and give the demo a new folder.")
 
 
 def compare(folder: Path) -> dict[str, Any]:
     """The figures of the release, and its errors: predicted beside actual."""
     releases = [Release.load(folder / OUT / name) for name in ("single-columns", "pairs-and-triples")]
-    whole = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
+    total = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
     return {
         "folder": str(folder / OUT),
-        "figures": figures(whole, releases[0].adversaries, DELTA),
-        "errors": [row for release in releases for row in _compared(release, folder / PEOPLE)],
+        "figures": figures(total, releases[0].adversaries, DELTA),
+        "errors": [row for release in releases for row in _compare_tables(release, folder / PEOPLE)],
     }
 
 
-def _compared(release: Release, source: Path) -> list[dict[str, Any]]:
+def _compare_tables(release: Release, source: Path) -> list[dict[str, Any]]:
     tables = list(release.output)  # type: ignore[call-overload]
     truth = open_table(source, SCHEMA).marginals([table.attributes for table in tables])
     rows = []

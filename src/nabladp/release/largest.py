@@ -15,7 +15,7 @@ from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
-from nabladp.release.cost import Cost, Largest, budgets_of, price, scaled, without_rows
+from nabladp.release.cost import Cost, Largest, budgets_of, price, scale_budgets, without_rows
 from nabladp.schema import Schema
 
 _DIGITS, _MOST_TRIES, _MOST_SECONDS = 3, 12, 2.0
@@ -58,16 +58,16 @@ def naming_largest(
         yield
     except BudgetExceeded as error:
         with suppress(Exception):  # a suggestion never hides the refusal
-            found = request_cost(named, schema, n, rows_per_person, standing()).largest
-            if found is not None:
-                error.fix = f"{found.sentence} {_otherwise(error.fix, found)}"
-                error.fields["largest_budget"] = found.to_json()
+            largest = request_cost(named, schema, n, rows_per_person, standing()).largest
+            if largest is not None:
+                error.fix = f"{largest.sentence} {_otherwise(error.fix, largest)}"
+                error.fields["largest_budget"] = largest.to_json()
         raise
 
 
-def _otherwise(fix: str, found: Largest) -> str:
+def _otherwise(fix: str, largest: Largest) -> str:
     """The ledger's own advice, which knows of no budget."""
-    return fix.replace("Ask for at most what is left, or leave", "Leave" if found.budgets is None else "Or leave")
+    return fix.replace("Ask for at most what is left, or leave", "Leave" if largest.budgets is None else "Or leave")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class _Search:
             options = self._options(factor)
             growth = self._room(options)
             if growth is not None and growth >= 1:
-                low, best = factor, self._found(factor, options)
+                low, best = factor, self._largest(factor, options)
             else:
                 high = factor
             factor *= growth or 0.0
@@ -97,7 +97,7 @@ class _Search:
         return best
 
     def _options(self, factor: float) -> Options:
-        return tuple(scaled(mechanism.to_json(), factor, _down) for _, mechanism in self.named)
+        return tuple(scale_budgets(mechanism.to_json(), factor, _down) for _, mechanism in self.named)
 
     def _room(self, options: Options) -> float | None:
         """By which factor the budgets could grow; None where a mechanism refuses them."""
@@ -110,7 +110,7 @@ class _Search:
         growth = _growth(lines)
         return max(1.0, growth) if all(line.fits for line in lines) else min(growth, math.nextafter(1.0, 0.0))
 
-    def _found(self, factor: float, options: Options) -> Largest:
+    def _largest(self, factor: float, options: Options) -> Largest:
         names = (name for name, _ in self.named)
         return Largest(_down(factor), {name: budgets_of(own) for name, own in zip(names, options, strict=True)})
 

@@ -24,7 +24,7 @@ def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -
                 f"The name of release number {number} is not a valid folder name: {quote(name)}.",
                 fix=f"Use letters and digits, at most {MOST_LETTERS}, and no path.",
             )
-        folder = _folded(name)
+        folder = _fold(name)
         if folder in OWN_FILES:
             raise kind(
                 f"A release cannot have the name {name!r}: a published folder holds a file of that name.",
@@ -32,9 +32,11 @@ def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -
             )
         if folder in taken:
             same = taken[folder] == name
-            said = f"Two releases have the name {name!r}" if same else f"{taken[folder]!r} and {name!r} are one folder"
+            problem = (
+                f"Two releases have the name {name!r}" if same else f"{taken[folder]!r} and {name!r} are one folder"
+            )
             more = "" if same else " where letters' case does not count"
-            raise kind(f"{said}{more}.", fix="Give each release a name of its own.")
+            raise kind(f"{problem}{more}.", fix="Give each release a name of its own.")
         taken[folder] = name
 
 
@@ -50,6 +52,6 @@ def is_folder_name(name: Any) -> bool:
     return name == name.strip() and name[0] != "." and name[-1] != "." and not set(name) & set('/\\:*?"<>|')
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     """Equal for names that some file systems take for one."""
     return unicodedata.normalize("NFC", name.casefold())

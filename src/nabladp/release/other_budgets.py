@@ -10,7 +10,7 @@ from typing import Any
 from nabladp.errors import NablaDPError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
-from nabladp.release.cost import as_toml, error_json, is_budget, scaled
+from nabladp.release.cost import as_toml, error_json, is_budget, scale_budgets
 from nabladp.release.plan import Plan
 
 FACTORS = tuple(2 ** (step / 2) for step in range(-6, 7))  # of every ε: from an eighth of the plan's to eight times it
@@ -73,16 +73,16 @@ class Outlook:
 
 def outlook(plan: Plan, sets: Sequence[Sequence[str]], tell: Tell | None = None) -> Outlook:
     """``sets`` are the sets of attributes whose costs are wanted."""
-    asked = tuple(tuple(chosen) for chosen in sets)
+    wanted = tuple(tuple(chosen) for chosen in sets)
     parts = []
     for number, (name, mechanism) in enumerate(plan.releases):
         steps = []
-        for place, factor in enumerate(FACTORS):
+        for index, factor in enumerate(FACTORS):
             if tell is not None:
-                tell("pricing, budget", number * len(FACTORS) + place + 1, len(plan.releases) * len(FACTORS))
-            steps.append(_step(plan, mechanism, factor, asked))
+                tell("pricing, budget", number * len(FACTORS) + index + 1, len(plan.releases) * len(FACTORS))
+            steps.append(_step(plan, mechanism, factor, wanted))
         parts.append(Part(name, type(mechanism).__name__, tuple(steps)))
-    return Outlook(plan, asked, tuple(parts))
+    return Outlook(plan, wanted, tuple(parts))
 
 
 def _step(plan: Plan, mechanism: Mechanism, factor: float, sets: Sequence[tuple[str, ...]]) -> Step | None:
@@ -90,7 +90,7 @@ def _step(plan: Plan, mechanism: Mechanism, factor: float, sets: Sequence[tuple[
     if factor != 1:
         if "settings" in options:  # they fix the noise, whatever the budget
             return None
-        options = scaled(options, factor)
+        options = scale_budgets(options, factor)
     try:
         chosen = mechanism if factor == 1 else type(mechanism).from_plan(options)
         rows = plan.rows or 0

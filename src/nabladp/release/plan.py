@@ -24,7 +24,7 @@ from nabladp.release.cost import DELTA, Cost, price, without_rows
 from nabladp.release.curator_tasks import open_existing
 from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
-from nabladp.release.publish import Announce, Published, unwatched
+from nabladp.release.publish import Announce, Published, ignore_progress
 from nabladp.release.record import Release
 from nabladp.release.session import Session
 from nabladp.schema import Schema
@@ -60,9 +60,9 @@ class Plan:
     @classmethod
     def load(cls, path: str | Path) -> Plan:
         where = as_path(path, "The plan")
-        told = quote(where.name)
+        name = quote(where.name)
         try:
-            text = read_file(where, f"The plan {told}").decode("utf-8")
+            text = read_file(where, f"The plan {name}").decode("utf-8")
         except SourceError:
             raise
         except OSError:
@@ -70,13 +70,13 @@ class Plan:
                 f"There is no readable plan {quote_path(path)}.", fix="Give the path of a plan.toml."
             ) from None
         except UnicodeDecodeError:
-            raise PlanError(f"{told} is not UTF-8 text.", fix="Save it as UTF-8.") from None
-        return cls.of(parse_toml(text, told, PlanError), where.resolve().parent, f"{where.stem}-release")
+            raise PlanError(f"{name} is not UTF-8 text.", fix="Save it as UTF-8.") from None
+        return cls.of(parse_toml(text, name, PlanError), where.resolve().parent, f"{where.stem}-release")
 
     @classmethod
     def of(cls, data: Mapping[str, Any], folder: Path, out: str = "release") -> Plan:
         folder = as_path(folder, "The folder of the plan")
-        _known(expect(data, dict, "A plan", "Give a table with [table], [budget] and [[release]]."), "")
+        _check_keys(expect(data, dict, "A plan", "Give a table with [table], [budget] and [[release]]."), "")
         table, budget = _part(data, "table"), _part(data, "budget")
         report = _part(data, "report") if "report" in data else {}
         ledger = _text(budget, "budget", "ledger", "ledger.db")
@@ -175,7 +175,7 @@ class Plan:
         *,
         test_seed: int | None = None,
         stage: Stage | None = None,
-        announce: Announce = unwatched,
+        announce: Announce = ignore_progress,
         new_ledger: bool = False,
     ) -> Published:
         """:meth:`run`, with what became of the report; ``announce`` is called before that is written."""
@@ -186,7 +186,7 @@ class Plan:
             self._check_affordable(self.rows)
         table = self._table()
         if new_ledger and without_rows(self.releases, self.rows):
-            (stage or unwatched)("counting rows", 0, 0)
+            (stage or ignore_progress)("counting rows", 0, 0)
             self._check_affordable(table.n)  # public, and all that is read before the reservation
         session = self._session(table, noise, new_ledger)
         try:
@@ -201,7 +201,7 @@ class Plan:
 
 
 def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mechanism], ...]:
-    listed = list(enumerate(_listed(data, "release"), 1))
+    listed = list(enumerate(_table_array(data, "release"), 1))
     if not listed:
         raise PlanError("The plan releases nothing.", fix='Add a [[release]] with mechanism = "NoisyMarginals".')
     for number, options in listed:
@@ -234,15 +234,15 @@ def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, number: in
 
 
 def _adversaries(data: Mapping[str, Any], schema: Schema) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for body in _listed(data, "adversary"):
-        _known(body, "adversary")
+    adversaries: dict[str, tuple[str, ...]] = {}
+    for body in _table_array(data, "adversary"):
+        _check_keys(body, "adversary")
         name, attributes = body.get("name"), body.get("attributes")
         if not isinstance(name, str) or not isinstance(attributes, list) or not attributes:
             raise PlanError(
                 "An [[adversary]] needs a name and attributes.", fix='Write attributes = ["income", "health"].'
             )
-        if name in found:
+        if name in adversaries:
             raise PlanError(f"Two adversaries have the name {quote(name)}.", fix="Give each [[adversary]] its own.")
         if not all(isinstance(attribute, str) for attribute in attributes):
             raise PlanError(
@@ -250,11 +250,11 @@ def _adversaries(data: Mapping[str, Any], schema: Schema) -> dict[str, tuple[str
                 fix='Write attributes = ["income", "health"].',
             )
         Universe.of(schema).sources(attributes)
-        found[name] = tuple(attributes)
-    return found
+        adversaries[name] = tuple(attributes)
+    return adversaries
 
 
-def _listed(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+def _table_array(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     listed = data.get(name, [])
     if not isinstance(listed, list) or not all(isinstance(body, Mapping) for body in listed):
         raise PlanError(f"[{name}] may be given several times.", fix=f"Double the brackets: [[{name}]].")
@@ -265,7 +265,7 @@ def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = data.get(name)
     if not isinstance(part, Mapping):
         raise PlanError(f"The plan has no [{name}].", fix=f"Add a [{name}] section.")
-    _known(part, name)
+    _check_keys(part, name)
     return part
 
 
@@ -287,7 +287,7 @@ def _count(part: Mapping[str, Any], name: str, meaning: str) -> int | None:
     return value
 
 
-def _known(part: Mapping[str, Any], section: str) -> None:
+def _check_keys(part: Mapping[str, Any], section: str) -> None:
     for name in part:
         if name not in _KEYS[section]:
             where = f"[{section}]" if section else "A plan"
@@ -300,10 +300,10 @@ def _source(folder: Path, table: Mapping[str, Any]) -> str | Mapping[str, Any]:
     if isinstance(source, Mapping):
         check_spark(source)
         return source
-    return _located(folder, _text(table, "table", "source", "people.csv"))
+    return _resolve(folder, _text(table, "table", "source", "people.csv"))
 
 
-def _located(folder: Path, source: str) -> str:
+def _resolve(folder: Path, source: str) -> str:
     """Paths are relative to the plan, queries and addresses stay as they are; signs of a glob count in the file's own
     path only, not in that of the plan."""
     path = str(folder / source)

@@ -30,7 +30,7 @@ from nabladp.release.record import DIGESTS, RECORD, Release
 Announce = Callable[[Sequence[Release], Path], None]  # told of the releases and their folder
 
 
-def unwatched(*_: object) -> None:
+def ignore_progress(*_: object) -> None:
     """For someone who does not watch."""
 
 
@@ -54,18 +54,18 @@ class Published:
 class Pending:
     """A hidden folder that becomes ``goal``, with a subfolder for each release ("" for the folder itself).
 
-    Made before anything is reserved, so that a bad place or name costs nothing.
+    Made before anything is reserved, so that a bad path or name costs nothing.
     """
 
-    def __init__(self, where: Path, run: str, places: Sequence[str]) -> None:
+    def __init__(self, where: Path, run: str, subfolders: Sequence[str]) -> None:
         goal = self.goal = Path(os.path.abspath(where))
         self.folder = goal.parent / f".{goal.name}.pending-{run}"
         _refuse_taken(goal, "Choose another folder or move it away.")
         _refuse_forgotten(goal)
-        self._made = [folder for folder in (goal.parent, *goal.parent.parents) if not os.path.exists(folder)]
+        self._created = [folder for folder in (goal.parent, *goal.parent.parents) if not os.path.exists(folder)]
         try:
-            for place in ("", *places):
-                (self.folder / place).mkdir(parents=True, exist_ok=True)
+            for subfolder in ("", *subfolders):
+                (self.folder / subfolder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             self.discard()
             raise _unwritable(error, goal) from None
@@ -79,11 +79,11 @@ class Pending:
     def write(self, releases: Sequence[tuple[str, Release]]) -> None:
         """All files of all releases, synced to disk."""
         try:
-            for place, release in releases:
+            for subfolder, release in releases:
                 for name, content in release.files().items():
-                    _write_synced(self.folder / place / name, content)
-                _sync_folder(self.folder / place)
-            lines = [f"{release.digest} {release.ledger['entry']} {place}" for place, release in releases]
+                    _write_synced(self.folder / subfolder / name, content)
+                _sync_folder(self.folder / subfolder)
+            lines = [f"{release.digest} {release.ledger['entry']} {subfolder}" for subfolder, release in releases]
             draft = self.folder / f"{DIGESTS}.part"
             _write_synced(draft, ("\n".join(lines) + "\n").encode())
             os.rename(draft, self.folder / DIGESTS)
@@ -107,7 +107,7 @@ class Pending:
     def destroy(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):  # parents made for this release go, too, if they are still empty
-            for folder in self._made:
+            for folder in self._created:
                 folder.rmdir()
 
 
@@ -117,7 +117,7 @@ def recover(folder: str | Path, ledger: Ledger) -> Path:
 
 
 def recover_releases(
-    folder: str | Path, ledger: Ledger, stage: Stage = unwatched, announce: Announce = unwatched
+    folder: str | Path, ledger: Ledger, stage: Stage = ignore_progress, announce: Announce = ignore_progress
 ) -> Published:
     """:func:`recover`, with what became of the report."""
     hidden = Path(os.path.abspath(folder))
@@ -131,10 +131,10 @@ def recover_releases(
         raise ReleaseError(f"{hidden.name!r} holds no finished release.", fix="Its reservation can only be voided.")
     goal = hidden.parent / match.group(1)
     _refuse_taken(goal, "Move it away, then recover again.")
-    found = list(_finished(hidden, ledger))
-    bindings = [(int(release.ledger["entry"]), digest, {"recovered": True}) for release, digest in found]
-    ledger.bind_all(bindings, seeded=any(release.stamp is not None for release, _ in found))
-    return _publish(hidden, goal, [release for release, _ in found], stage, announce)
+    finished = list(_read_finished(hidden, ledger))
+    bindings = [(int(release.ledger["entry"]), digest, {"recovered": True}) for release, digest in finished]
+    ledger.bind_all(bindings, seeded=any(release.stamp is not None for release, _ in finished))
+    return _publish(hidden, goal, [release for release, _ in finished], stage, announce)
 
 
 def check_published(folder: str | Path, ledger: Ledger) -> list[Release]:
@@ -143,25 +143,25 @@ def check_published(folder: str | Path, ledger: Ledger) -> list[Release]:
     records = sorted([*where.glob(RECORD), *where.glob(f"*/{RECORD}")])
     if not records:
         raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
-    found = [Release.load(record) for record in records]
-    for release in found:
+    releases = [Release.load(record) for record in records]
+    for release in releases:
         if not _is_booked(release, ledger) or ledger.bound(release.name) != release.digest:
             raise ReleaseError(
                 f"{release.name!r} is not the release that the ledger has bound.",
                 fix="Name its own ledger; if that is the one, the release was changed: fetch it again.",
             )
-    return found
+    return releases
 
 
-def _finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[Release, str]]:
+def _read_finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[Release, str]]:
     """Every release of a hidden folder that is as it was written, with its digest."""
     try:
         for line in read_file(hidden / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n"):
-            digest, entry, place = line.split(" ", 2)
-            record = hidden / place / RECORD
+            digest, entry, subfolder = line.split(" ", 2)
+            record = hidden / subfolder / RECORD
             release = Release.load(record)
-            whole = all((hidden / place / name).exists() for name in release.hashes)
-            same = whole and hashlib.sha256(record.read_bytes()).hexdigest() == digest
+            complete = all((hidden / subfolder / name).exists() for name in release.hashes)
+            same = complete and hashlib.sha256(record.read_bytes()).hexdigest() == digest
             if not same or int(entry) != release.ledger["entry"] or not _is_booked(release, ledger):
                 raise ValueError
             yield release, digest
@@ -245,7 +245,7 @@ def rename_new(old: Path, new: Path) -> None:
 
     A plain rename replaces an empty folder. Where the system has no call that does not, the name is taken first.
     """
-    if _renamed_by_linux(old, new):
+    if _rename_by_linux(old, new):
         return
     if os.name != "nt":  # which never replaces one
         os.mkdir(new)
@@ -257,7 +257,7 @@ def rename_new(old: Path, new: Path) -> None:
         raise
 
 
-def _renamed_by_linux(old: Path, new: Path) -> bool:
+def _rename_by_linux(old: Path, new: Path) -> bool:
     """Whether Linux's own call did it; False where there is none, or the file system does not know it."""
     if not sys.platform.startswith("linux"):
         return False

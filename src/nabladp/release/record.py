@@ -64,13 +64,13 @@ def read_adversaries(data: Mapping[str, Any], guarantee: Guarantee) -> dict[str,
     """Named sets of attributes that the guarantee speaks of."""
     listed = data["figures"].get("adversaries")
     _need(isinstance(listed, list) and all(isinstance(body, Mapping) for body in listed), "adversaries")
-    found = {}
+    adversaries = {}
     for body in listed:
         name, chosen = body.get("name"), body.get("attributes")
         _need(isinstance(name, str) and isinstance(chosen, list) and len(chosen) > 0, "adversaries")
         guarantee.universe.sources(chosen)  # refuses what is no attribute
-        found[name] = tuple(chosen)
-    return found
+        adversaries[name] = tuple(chosen)
+    return adversaries
 
 
 def check_same_attributes(schema: Schema, guarantee: Guarantee) -> None:
@@ -148,7 +148,7 @@ TABLE = re.compile(r"[a-z]+\.parquet")  # the values, and what else an output of
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MOST_TABLE = 1 << 35  # bytes of a published table
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-DIGESTS = "digests.txt"  # digest, ledger entry and place of every record of a published folder
+DIGESTS = "digests.txt"  # digest, ledger entry and subfolder of every record of a published folder
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -199,13 +199,13 @@ class Release(Displayed):
     def extra(self) -> dict[str, bytes]:
         """What else the output offers, as Parquet files by name."""
         tables = self.output.extra_tables(self.schema)
-        found = {f"{name}.parquet": _parquet(table) for name, table in tables.items()}
-        if VALUES in found or not all(TABLE.fullmatch(name) for name in found):
+        files = {f"{name}.parquet": _parquet(table) for name, table in tables.items()}
+        if VALUES in files or not all(TABLE.fullmatch(name) for name in files):
             raise ReleaseError(
                 f"{self.mechanism} offers a table whose name is not a valid file name.",
                 fix="Use one plain lowercase word.",
             )
-        return found
+        return files
 
     @cached_property
     def hashes(self) -> dict[str, str]:
@@ -355,11 +355,11 @@ def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
 
 def _listed_digest(record: Path) -> str | None:
     """What the list of digests beside the record, or beside its folder, says of it."""
-    for folder, place in ((record.parent, ""), (record.parent.parent, record.parent.name)):
+    for folder, subfolder in ((record.parent, ""), (record.parent.parent, record.parent.name)):
         with suppress(OSError, ValueError):
             for line in read_file(folder / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n"):
                 digest, _, listed = line.split(" ", 2)
-                if listed == place:
+                if listed == subfolder:
                     return digest
     return None
 

@@ -22,12 +22,12 @@ from nabladp.release.attempt import Attempt, RowMarks, Watched
 from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
 from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
-from nabladp.release.publish import Announce, Pending, Published, unwatched
+from nabladp.release.publish import Announce, Pending, Published, ignore_progress
 from nabladp.release.record import Release, versions
 from nabladp.schema import Schema
 from nabladp.tables import Table, open_table
 
-Part = tuple[str, str, Mechanism]  # name in the ledger, place in the folder, mechanism
+Part = tuple[str, str, Mechanism]  # name in the ledger, subfolder, mechanism
 _BYTES_PER_CELL, _SPARE_BYTES = 64, 1 << 20
 
 
@@ -121,9 +121,9 @@ class Session:
             expect(name, str, "The name of a release", 'Give it as text, e.g. name="ages".')
         part = (name or f"{type(mechanism).__name__}-{run}", "", mechanism)
         if to is None:
-            return self._reserve_and_run([part], None, stage or unwatched)[0]
+            return self._reserve_and_run([part], None, stage or ignore_progress)[0]
         goal = as_path(to, "The folder of the release")
-        return self._publish([part], run, goal, stage or unwatched, unwatched).warn().releases[0]
+        return self._publish([part], run, goal, stage or ignore_progress, ignore_progress).warn().releases[0]
 
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None
@@ -136,18 +136,18 @@ class Session:
         named: Sequence[tuple[str, Mechanism]],
         to: str | Path,
         stage: Stage | None = None,
-        announce: Announce = unwatched,
+        announce: Announce = ignore_progress,
     ) -> Published:
         """:meth:`release_all`, with what became of the report; ``announce`` is called before that is written."""
-        named = _named(named)
+        named = _check_releases(named)
         check_names([name for name, _ in named])
         run = uuid.uuid4().hex[:8]
         goal = Path(os.path.abspath(as_path(to, "The folder of the releases")))
         parts = [(f"{goal.name}-{run}/{name}", name, mechanism) for name, mechanism in named]
-        return self._publish(parts, run, goal, stage or unwatched, announce)
+        return self._publish(parts, run, goal, stage or ignore_progress, announce)
 
     def _publish(self, parts: Sequence[Part], run: str, goal: Path, stage: Stage, announce: Announce) -> Published:
-        pending = Pending(goal, run, [place for _, place, _ in parts])
+        pending = Pending(goal, run, [subfolder for _, subfolder, _ in parts])
         try:
             releases = self._reserve_and_run(parts, pending, stage)
             return pending.publish(releases, stage, announce)
@@ -180,25 +180,29 @@ class Session:
                 seeded=self.noise.is_seeded,
             )
         attempt = Attempt(self.ledger, entries, self.noise, pending)
-        with attempt.watched():
+        with attempt.explain_failures():
             limits = [line.to_json() for line in self.ledger.spent()]
             with attempt.reading():  # before any noise is drawn, where that costs nothing
                 columns = (column for *_, mechanism in parts for column in mechanism.reads(self.schema))
                 self.table.load(columns, RowMarks(tell, "reading rows"))
             releases = []
-            for (name, place, mechanism), guarantee, error, entry in zip(parts, promises, errors, entries, strict=True):
+            for (name, subfolder, mechanism), guarantee, error, entry in zip(
+                parts, promises, errors, entries, strict=True
+            ):
                 with attempt.running(entry):
-                    output = mechanism.run(Watched(self.table, place or name, tell, attempt.faults), self.noise)
+                    output = mechanism.run(Watched(self.table, subfolder or name, tell, attempt.faults), self.noise)
                 booked = {"ledger": self.ledger.id, "entry": entry.seq, "name": entry.name, "hash": entry.hash}
                 releases.append(self._record(name, mechanism, guarantee, error, output, booked, limits))
             tell("writing", 0, 0)
             if pending is not None:
-                pending.write([(place, release) for (_, place, _), release in zip(parts, releases, strict=True)])
+                pending.write(
+                    [(subfolder, release) for (_, subfolder, _), release in zip(parts, releases, strict=True)]
+                )
             self._bind(entries, releases, pending)
         return releases
 
     def _naming_largest(self, parts: Sequence[Part], n: int | None) -> AbstractContextManager[None]:
-        named = [(place or name, mechanism) for name, place, mechanism in parts]
+        named = [(subfolder or name, mechanism) for name, subfolder, mechanism in parts]
         return naming_largest(named, self.schema, n, self.rows_per_person, self.ledger.spent)
 
     def _check_row_order(self, mechanisms: Iterable[Mechanism]) -> None:
@@ -270,8 +274,8 @@ def _adversaries(given: Any) -> dict[str, tuple[str, ...]]:
 
 def _mechanism(value: Any) -> Mechanism:
     """Something that can be released: it says what it costs, and runs."""
-    asked = ("reads", "guarantee", "expected_error", "run", "to_json")
-    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in asked):
+    methods = ("reads", "guarantee", "expected_error", "run", "to_json")
+    if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
         raise MechanismError(
             f"A release is made by a mechanism, not by {quote(value)}.",
             fix="Give one with its parameters, e.g. NoisyMarginals(CDP(0.5), k=1).",
@@ -280,7 +284,7 @@ def _mechanism(value: Any) -> Mechanism:
     return mechanism
 
 
-def _named(given: Any) -> list[tuple[str, Mechanism]]:
+def _check_releases(given: Any) -> list[tuple[str, Mechanism]]:
     """Names with their mechanisms."""
     fix = "Give a list of names, each with its mechanism."
     pairs = [members(pair, "A release", fix, error=ReleaseError) for pair in members(given, "The releases", fix)]

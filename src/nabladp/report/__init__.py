@@ -30,13 +30,13 @@ def report(source: Source, title: str | None = None, *, stage: Stage | None = No
     alone, several of them (:class:`Certificate`), or the JSON file that either was kept in."""
     from nabladp.report.page import claims_page, page
 
-    found = _behind(source)
-    if isinstance(found, Certificate):
-        return claims_page(found, title or found.title)
-    return page(found, title or _title(source, found), stage or _unwatched)
+    content = _content_of(source)
+    if isinstance(content, Certificate):
+        return claims_page(content, title or content.title)
+    return page(content, title or _title(source, content), stage or _ignore_progress)
 
 
-def _unwatched(what: str, done: int, total: int) -> None:
+def _ignore_progress(what: str, done: int, total: int) -> None:
     return None
 
 
@@ -71,7 +71,7 @@ def write(
     return goal
 
 
-def _behind(source: Source) -> Certificate | list[Release]:
+def _content_of(source: Source) -> Certificate | list[Release]:
     """Releases, or guarantees alone. A JSON file that is not a release's record is a certificate."""
     from nabladp.release.record import RECORD
 
@@ -96,30 +96,30 @@ def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
         listed = members(source, "What is reported on", "Give a release, several, or the folder of one.")
         if not listed:
             raise ReleaseError("There is no release to report on.", fix="Give at least one.")
-        return [expect(one, Release, "What is reported on", "Give a Release.") for one in listed]
+        return [expect(release, Release, "What is reported on", "Give a Release.") for release in listed]
     folder = folder_of(as_path(source, "The release"))
     records = [*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]
     if not records:
-        raise ReleaseError(f"There is no release in {str(folder)!r}.", fix=_suggested(folder))
-    return sorted((Release.load(record) for record in records), key=place)
+        raise ReleaseError(f"There is no release in {str(folder)!r}.", fix=_suggest_folder(folder))
+    return sorted((Release.load(record) for record in records), key=ledger_order)
 
 
-def place(release: Release) -> tuple[int, str]:
-    """Where a release stands among others: by its entry in the ledger."""
+def ledger_order(release: Release) -> tuple[int, str]:
+    """Releases are sorted by their entries in the ledger."""
     return int(release.ledger["entry"]), release.name
 
 
-def _suggested(folder: Path) -> str:
+def _suggest_folder(folder: Path) -> str:
     """What could have been meant: a folder further below."""
     from nabladp.release.record import RECORD
 
     records = [*folder.glob(f"*/*/{RECORD}"), *folder.glob(f"*/*/*/{RECORD}")]
-    below = [repr(str(found)) for found in sorted({record.parent.parent for record in records})]
+    below = [repr(str(folder_below)) for folder_below in sorted({record.parent.parent for record in records})]
     if not below:
         return "Give the folder of a release."
     more = f" (and {len(below) - MOST_SUGGESTED:,} more)" if len(below) > MOST_SUGGESTED else ""
-    named = " or ".join(below[:MOST_SUGGESTED])
-    return f"Give the folder of a release. Below it there {'is' if len(below) == 1 else 'are'} {named}{more}."
+    folders = " or ".join(below[:MOST_SUGGESTED])
+    return f"Give the folder of a release. Below it there {'is' if len(below) == 1 else 'are'} {folders}{more}."
 
 
 def folder_of(where: Path) -> Path:

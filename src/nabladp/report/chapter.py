@@ -9,7 +9,7 @@ from math import comb
 from typing import Any
 
 from nabladp.privacy import Guarantee
-from nabladp.release.cost import figure, figures, finite, shown
+from nabladp.release.cost import figure, figures, finite, format_cost
 from nabladp.report.sentences import PRIOR, Sentences
 from nabladp.schema import Schema
 
@@ -47,15 +47,15 @@ NO_LIMITS = Limits({}, None, ())
 
 
 def chapter(words: Sentences, described: Mapping[str, Described], limits: Limits = NO_LIMITS) -> dict[str, Any]:
-    """What is told of attributes and of the whole person (or whatever a row is about)."""
-    told = figures(words.guarantee, words.adversaries, words.delta)
+    """What is said of attributes and of the whole person (or whatever a row is about)."""
+    costs = figures(words.guarantee, words.adversaries, words.delta)
     return {
         "words": words,
-        "told": told,
-        "person": shown_figure(told["person"]),
-        "pure": told["person"]["pure_epsilon"] is not None,
-        "some_pure": any(f["rho"] and f["pure_epsilon"] is not None for f in told["attributes"].values()),
-        "attributes": attribute_rows(described, words.guarantee, told, limits),
+        "costs": costs,
+        "person": format_costs(costs["person"]),
+        "pure": costs["person"]["pure_epsilon"] is not None,
+        "some_pure": any(f["rho"] and f["pure_epsilon"] is not None for f in costs["attributes"].values()),
+        "attributes": attribute_rows(described, words.guarantee, costs, limits),
         "limited": words.released,
         "person_limit": limit_bar(words.guarantee, limits.person) if limits.person else None,
         "set_limits": [limit_bar(words.guarantee, line) for line in limits.sets],
@@ -69,7 +69,7 @@ def set_rows(guarantee: Guarantee, delta: float) -> tuple[str, list[dict[str, An
     rows = []
     for size in sizes:
         sets = sorted(combinations(names, size), key=lambda chosen: -guarantee.rho(chosen))
-        rows += [{"attributes": chosen, "figure": shown_figure(figure(guarantee, chosen, delta))} for chosen in sets]
+        rows += [{"attributes": chosen, "figure": format_costs(figure(guarantee, chosen, delta))} for chosen in sets]
     return " and ".join(SIZES[size] for size in sizes).capitalize(), rows
 
 
@@ -83,7 +83,7 @@ def costliest(guarantee: Guarantee) -> list[dict[str, Any]]:
     """The costliest 1, 2, … protected attributes, each with whether that is certain."""
     sizes = range(1, min(COSTLIEST, len(guarantee.universe.protected)) + 1)
     looks = min(20_000, MOST_LOOKS // (len(guarantee.terms) + 1))
-    found = [guarantee.worst_subset(size, looks) for size in sizes]
+    subsets = [guarantee.worst_subset(size, looks) for size in sizes]
     return [
         {
             "attributes": list(worst.attributes),
@@ -91,20 +91,20 @@ def costliest(guarantee: Guarantee) -> list[dict[str, Any]]:
             "at_most": finite(worst.at_most),
             "exact": worst.exact,
         }
-        for worst in found
+        for worst in subsets
     ]
 
 
 def blocks_of(chapters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The data behind every chapter's explorer, by the name under which its script looks for it."""
-    found: dict[str, Any] = {}
+    blocks: dict[str, Any] = {}
     for about in chapters:
         words = about["words"]
-        found[f"guarantee{about['mark']}"] = words.guarantee.to_json()
-        found[f"explorer{about['mark']}"] = explorer(
-            words.guarantee, words.delta, about["told"]["adversaries"], words.one
+        blocks[f"guarantee{about['mark']}"] = words.guarantee.to_json()
+        blocks[f"explorer{about['mark']}"] = explorer(
+            words.guarantee, words.delta, about["costs"]["adversaries"], words.one
         )
-    return found
+    return blocks
 
 
 # ---- the table of attributes ----------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def of_schema(schema: Schema) -> dict[str, Described]:
 
 
 def attribute_rows(
-    described: Mapping[str, Described], guarantee: Guarantee, told: Mapping[str, Any], limits: Limits
+    described: Mapping[str, Described], guarantee: Guarantee, costs: Mapping[str, Any], limits: Limits
 ) -> list[dict[str, Any]]:
     """Every source attribute in order, derived columns under the first of their sources."""
     below: dict[str, list[dict[str, Any]]] = {}
@@ -124,13 +124,13 @@ def attribute_rows(
         below.setdefault(sources[0], []).append({"name": name, "sources": list(sources)})
     rows = []
     for name in guarantee.universe.roots:
-        figure = told["attributes"].get(name)
+        figure = costs["attributes"].get(name)
         rows.append(
             {
                 "name": name,
                 **{key: described.get(name, {}).get(key) for key in ("kind", "size", "note")},
                 "public": figure is None,
-                "figure": None if figure is None else shown_figure(figure),
+                "figure": None if figure is None else format_costs(figure),
                 "unread": figure is not None and figure["rho"] == 0,
                 "limits": [limit_bar(guarantee, line) for line in limits.single.get(name, ())],
                 "derived": below.get(name, []),
@@ -139,8 +139,8 @@ def attribute_rows(
     return rows
 
 
-def shown_figure(figure: Mapping[str, float | None]) -> dict[str, str]:
-    return {name: shown(value) for name, value in figure.items()}
+def format_costs(figure: Mapping[str, float | None]) -> dict[str, str]:
+    return {name: format_cost(value) for name, value in figure.items()}
 
 
 def limit_bar(guarantee: Guarantee, line: Line) -> dict[str, Any]:
@@ -155,10 +155,10 @@ def limit_bar(guarantee: Guarantee, line: Line) -> dict[str, Any]:
         "name": line["limit"],
         "attributes": line["attributes"],
         "measure": line["measure"],
-        "allowed": shown(allowed, up=False),
-        "here": shown(here if here < float("inf") else None),
-        "others": shown(others),
-        "left": shown(line["left"], up=False),
+        "allowed": format_cost(allowed, up=False),
+        "here": format_cost(here if here < float("inf") else None),
+        "others": format_cost(others),
+        "left": format_cost(line["left"], up=False),
         "exceeded": line["exceeded"],
         "shares": {
             "others": round(others * scale, 3),

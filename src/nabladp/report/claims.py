@@ -65,16 +65,16 @@ class Claim:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Claim:
-        one, many = map(_text, data["protects"])
+        singular, plural = map(_text, data["protects"])
         return cls(
             Guarantee.from_json(data["guarantee"]),
             _text(data["name"]),
             data["delta"],
-            (one, many),
+            (singular, plural),
             _text(data["note"]),
-            {_text(name): _text(said) for name, said in data["attributes"].items()},
-            {_text(name): [_text(one) for one in chosen] for name, chosen in data["adversaries"].items()},
-            {_text(head): _text(said) for head, said in data["not_covered"].items()},
+            {_text(name): _text(text) for name, text in data["attributes"].items()},
+            {_text(name): [_text(member) for member in chosen] for name, chosen in data["adversaries"].items()},
+            {_text(head): _text(text) for head, text in data["not_covered"].items()},
         )
 
 

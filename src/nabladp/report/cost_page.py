@@ -9,7 +9,7 @@ from typing import Any
 from nabladp.errors import ReleaseError
 from nabladp.privacy.units import to_float
 from nabladp.release import Plan
-from nabladp.release.cost import Cost, shown
+from nabladp.release.cost import Cost, format_cost
 from nabladp.release.names import refuse_published
 from nabladp.release.other_budgets import outlook
 from nabladp.report.chapter import explorer
@@ -22,8 +22,8 @@ Tell = Callable[[str, int, int], None]
 def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
     """Sentences, limits, figures and the explorer for the plan's own budgets; sliders and curves for others."""
     cost = plan.cost()
-    told = cost.to_json()
-    sets = _sets(cost, told)
+    facts = cost.to_json()
+    sets = _sets(cost, facts)
     prospect = outlook(plan, [chosen for _, _, chosen in sets], tell)
     rows = [plan.rows] if plan.rows else []
     context = {
@@ -34,15 +34,15 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
         "any_rows": cost.any_rows,
         "rows": plan.rows,
         "words": Sentences(cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries),
-        "sets": [_set_row(cost, *found) for found in sets],
-        "limits": [_limit_row(line) for line in told["limits"]],
+        "sets": [_set_row(cost, *row) for row in sets],
+        "limits": [_limit_row(line) for line in facts["limits"]],
         "parts": [{"name": part.name, "mechanism": part.mechanism} for part in prospect.parts],
-        "public": told["public"],
-        "derived": told["derived"],
+        "public": facts["public"],
+        "derived": facts["derived"],
     }
     blocks = {
         "guarantee": cost.guarantee.to_json(),
-        "explorer": explorer(cost.guarantee, plan.delta, told["adversaries"]),
+        "explorer": explorer(cost.guarantee, plan.delta, facts["adversaries"]),
         "outlook": {**prospect.to_json(), "limits": _limits(cost, sets)},
     }
     scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js", "cost.js")
@@ -62,16 +62,16 @@ def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = 
     return goal
 
 
-def _sets(cost: Cost, told: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
+def _sets(cost: Cost, facts: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
     """Kind, label and attributes of every set that the page speaks of: the person, attributes, adversaries, limits."""
-    found = [("person", "the whole person", tuple(cost.guarantee.per_person().attributes))]
-    found += [("attribute", name, (name,)) for name in told["attributes"]]
-    found += [("adversary", body["name"], tuple(body["attributes"])) for body in told["adversaries"]]
-    known = {frozenset(chosen) for _, _, chosen in found}
+    sets = [("person", "the whole person", tuple(cost.guarantee.per_person().attributes))]
+    sets += [("attribute", name, (name,)) for name in facts["attributes"]]
+    sets += [("adversary", body["name"], tuple(body["attributes"])) for body in facts["adversaries"]]
+    known = {frozenset(chosen) for _, _, chosen in sets}
     limits = [line.standing.limit for line in cost.lines]
     return [
-        *found,
-        *(("limit", one.name, tuple(sorted(one.attributes))) for one in limits if one.attributes not in known),
+        *sets,
+        *(("limit", limit.name, tuple(sorted(limit.attributes))) for limit in limits if limit.attributes not in known),
     ]
 
 
@@ -82,7 +82,7 @@ def _set_row(cost: Cost, kind: str, label: str, chosen: tuple[str, ...]) -> dict
         "epsilon_paper": figure.epsilon(cost.delta, "paper"),
         "rho": figure.rho,
     }
-    texts = {key: shown(value if value < float("inf") else None) for key, value in values.items()}
+    texts = {key: format_cost(value if value < float("inf") else None) for key, value in values.items()}
     return {"kind": kind, "label": label, "attributes": chosen, **texts}
 
 
@@ -90,23 +90,23 @@ def _limit_row(line: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": line["limit"],
         "measure": line["measure"],
-        "allowed": shown(line["allowed"], up=False),
-        "spent": shown(line["spent"]),
-        "requested": shown(line["requested"]),
+        "allowed": format_cost(line["allowed"], up=False),
+        "spent": format_cost(line["spent"]),
+        "requested": format_cost(line["requested"]),
         "fits": line["fits"],
     }
 
 
 def _limits(cost: Cost, sets: list[tuple[str, str, tuple[str, ...]]]) -> list[dict[str, Any]]:
     """For the sliders: which set a limit is about, and exactly how much is allowed and spent."""
-    places = {frozenset(chosen): number for number, (_, _, chosen) in enumerate(sets)}
+    numbers = {frozenset(chosen): number for number, (_, _, chosen) in enumerate(sets)}
     return [
         {
-            "set": places[line.standing.limit.attributes],
+            "set": numbers[line.standing.limit.attributes],
             "pure": line.standing.limit.pure,
             "measure": line.standing.limit.measure,
             "allowed": str(line.standing.limit.units),
-            "shown": shown(to_float(line.standing.limit.units), up=False),
+            "shown": format_cost(to_float(line.standing.limit.units), up=False),
             "spent": None if line.standing.spent_units is None else str(line.standing.spent_units),
         }
         for line in cost.lines

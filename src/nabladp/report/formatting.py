@@ -31,10 +31,10 @@ def quote(name: str) -> str:
 
 def list_names(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """``“a”, “b” and “c”``; of very many the first few and how many there are besides."""
-    shown = [quote(name) for name in names[:most]]
+    quoted = [quote(name) for name in names[:most]]
     if len(names) > most:
-        return f"{', '.join(shown)} and {len(names) - most:,} more"
-    return " and ".join(([", ".join(shown[:-1])] if len(shown) > 1 else []) + shown[-1:])
+        return f"{', '.join(quoted)} and {len(names) - most:,} more"
+    return " and ".join(([", ".join(quoted[:-1])] if len(quoted) > 1 else []) + quoted[-1:])
 
 
 def format_percent_up(share: float) -> str:

@@ -10,12 +10,12 @@ from nabladp import __version__
 from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
-from nabladp.release.cost import figure, shown
+from nabladp.release.cost import figure, format_cost
 from nabladp.release.record import Release
-from nabladp.report.chapter import Limits, blocks_of, chapter, of_schema, set_rows, shown_figure
+from nabladp.report.chapter import Limits, blocks_of, chapter, format_costs, of_schema, set_rows
 from nabladp.report.claims import Certificate
 from nabladp.report.formatting import one_in, power_of_ten
-from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble, packed
+from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble, pack
 from nabladp.report.sentences import PRIOR, Sentences
 from nabladp.views.view import count_of, format_figure
 
@@ -34,13 +34,13 @@ def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
 
     Parts may speak of different δ. The whole is told at the smallest: its figures there are largest, and hold for all.
     """
-    checked(releases)
+    check_releases(releases)
     deltas = sorted({release.delta for release in releases}, reverse=True)
-    whole = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
+    guarantee = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
     lines = max(releases, key=lambda release: int(release.ledger["entry"])).limits
-    limits = Limits.of(lines, whole.universe.protected)
+    limits = Limits.of(lines, guarantee.universe.protected)
     words = Sentences(
-        whole,
+        guarantee,
         deltas[-1],
         [release.n for release in releases],
         max(release.rows_per_person for release in releases),
@@ -48,8 +48,8 @@ def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
         limits.person,
     )
     about = {"mark": "", "name": "", "note": "", "sets": [], **chapter(words, of_schema(releases[0].schema), limits)}
-    about["certificate"] = certificate(title, words, about["told"], lines, releases)
-    blocks = {name: packed(content) for name, content in blocks_of([about]).items()}
+    about["certificate"] = certificate(title, words, about["costs"], lines, releases)
+    blocks = {name: pack(content) for name, content in blocks_of([about]).items()}
     context = {
         "stamp": next((release.stamp for release in releases if release.stamp), None),
         "chapters": [about],
@@ -57,7 +57,7 @@ def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
         "parts": _parts(releases, blocks, stage),
         "schema_text": releases[0].schema.to_toml(),
     }
-    return _assembled(title, context, blocks)
+    return _assemble(title, context, blocks)
 
 
 def claims_page(certified: Certificate, title: str) -> str:
@@ -77,19 +77,19 @@ def claims_page(certified: Certificate, title: str) -> str:
         head, sets = set_rows(claim.guarantee, claim.delta)
         about: dict[str, Any] = {"mark": f"-{number}" if number else "", "name": claim.name, "note": claim.note}
         about |= {"sets": sets, "sets_head": head}
-        about |= chapter(words, {name: {"note": said} for name, said in claim.attributes.items()})
+        about |= chapter(words, {name: {"note": note} for name, note in claim.attributes.items()})
         named = f"{title}: {claim.name}" if claim.name and claim.name != title else title
-        about["certificate"] = certificate(named, words, about["told"], fingerprint=claim.fingerprint)
+        about["certificate"] = certificate(named, words, about["costs"], fingerprint=claim.fingerprint)
         chapters.append(about)
     context = {"stamp": None, "chapters": chapters, "deltas": [], "parts": []}
-    return _assembled(title, context, {**blocks_of(chapters), "record-0": certified.text})
+    return _assemble(title, context, {**blocks_of(chapters), "record-0": certified.text})
 
 
-def _assembled(title: str, context: Mapping[str, Any], blocks: Mapping[str, Any]) -> str:
+def _assemble(title: str, context: Mapping[str, Any], blocks: Mapping[str, Any]) -> str:
     return assemble("page.html.j2", {"title": title, "prior": PRIOR, **context}, blocks, SCRIPTS, STYLES)
 
 
-def checked(releases: Sequence[Release]) -> None:
+def check_releases(releases: Sequence[Release]) -> None:
     ours = Universe.of(releases[0].schema)
     if any(Universe.of(release.schema) != ours for release in releases):
         raise ReleaseError(
@@ -99,21 +99,21 @@ def checked(releases: Sequence[Release]) -> None:
 
 
 def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage) -> list[dict[str, Any]]:
-    """What is told of each release. Adds the data behind it: its views and, while there is room, its record."""
-    drawn = []
+    """What is said of each release. Adds the data behind it: its views and, while there is room, its record."""
+    views_of = []
     for number, release in enumerate(releases):
         stage("writing the report: release", number, len(releases))
-        drawn.append([view.to_json() for view in release.views()])
-    drawn = fit(drawn)
-    blocks |= {f"views-{number}": packed(views) for number, views in enumerate(drawn)}
-    found = []
+        views_of.append([view.to_json() for view in release.views()])
+    views_of = fit(views_of)
+    blocks |= {f"views-{number}": pack(views) for number, views in enumerate(views_of)}
+    parts = []
     for number, release in enumerate(releases):
-        record = packed(release.text)
+        record = pack(release.text)
         embedded = len(record) + sum(map(len, blocks.values())) <= BLOCKS
         if embedded:
             blocks[f"record-{number}"] = record
-        found.append(_part(number, release, embedded))
-    return found
+        parts.append(_part(number, release, embedded))
+    return parts
 
 
 def _part(number: int, release: Release, embedded: bool) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _part(number: int, release: Release, embedded: bool) -> dict[str, Any]:
         "embedded": embedded,
         "size": len(release.text),
         "delta": release.delta,
-        "person": shown_figure(figure(release.guarantee, release.guarantee.per_person().attributes, release.delta)),
+        "person": format_costs(figure(release.guarantee, release.guarantee.per_person().attributes, release.delta)),
         "summary": _summary(release.expected_error),
     }
 
@@ -153,7 +153,7 @@ def _summary(error: Any) -> list[tuple[str, str]]:
 def fit(drawn: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[dict[str, Any]]]:
     """The views of all releases; the largest lose their rows until all fit (they are in the Parquet file)."""
     kept = [list(listed) for listed in drawn]
-    while sum(len(packed(listed)) for listed in kept) > most:
+    while sum(len(pack(listed)) for listed in kept) > most:
         sizes = [(len(view.get("rows", ())), i, j) for i, listed in enumerate(kept) for j, view in enumerate(listed)]
         sizes.sort(reverse=True)
         if not sizes or sizes[0][0] == 0:
@@ -173,30 +173,30 @@ def fit(drawn: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[d
 def certificate(
     title: str,
     words: Sentences,
-    told: Mapping[str, Any],
+    costs: Mapping[str, Any],
     limits: Sequence[Mapping[str, Any]] = (),
     releases: Sequence[Release] = (),
     fingerprint: str = "",
 ) -> dict[str, Any]:
     """Of releases that were booked, or of a guarantee alone, which has a fingerprint and notes instead."""
-    notes = [(head, _cut(sentence)) for head, sentence in words.extra.items()][:MOST_PARTS]
+    notes = [(head, _shorten(sentence)) for head, sentence in words.extra.items()][:MOST_PARTS]
     return {
         "title": title,
         "who": words.who(),
         "against": words.against(),
-        "figures": _figures(told, limits, MOST_ROWS - 2 * min(len(releases) + len(notes), MOST_PARTS)),
+        "figures": _figures(costs, limits, MOST_ROWS - 2 * min(len(releases) + len(notes), MOST_PARTS)),
         "not_protected": words.exclusions(),
         "delta": f"{power_of_ten(words.delta)} ({one_in(words.delta)})",
-        "attributes": count_of(len(told["attributes"]), "protected attribute"),
+        "attributes": count_of(len(costs["attributes"]), "protected attribute"),
         "statement": words.person(),
         "notes": notes,
         "fingerprint": fingerprint,
         "version": __version__,
-        **(_booked(releases) if releases else {"parts": []}),
+        **(_ledger_facts(releases) if releases else {"parts": []}),
     }
 
 
-def _booked(releases: Sequence[Release]) -> dict[str, Any]:
+def _ledger_facts(releases: Sequence[Release]) -> dict[str, Any]:
     return {
         "parts": [
             {
@@ -217,7 +217,7 @@ def _booked(releases: Sequence[Release]) -> dict[str, Any]:
     }
 
 
-def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int) -> dict[str, Any]:
+def _figures(costs: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int) -> dict[str, Any]:
     """The costliest attributes, the named adversaries and the person; how many attributes are not shown."""
     allowed = {tuple(line["attributes"]): line for line in limits}
 
@@ -225,25 +225,25 @@ def _figures(told: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows:
         limit = allowed.get(tuple(sorted(attributes)))
         return {
             "label": label,
-            **{key: shown(figure[key]) for key in ("rho", "epsilon", "epsilon_paper", "pure_epsilon")},
+            **{key: format_cost(figure[key]) for key in ("rho", "epsilon", "epsilon_paper", "pure_epsilon")},
             "attributes": list(attributes[:MOST_NAMED]),
             "more": max(0, len(attributes) - MOST_NAMED),
-            "limit": f"{limit['measure']} {shown(limit['allowed'], up=False)}" if limit else "–",
+            "limit": f"{limit['measure']} {format_cost(limit['allowed'], up=False)}" if limit else "–",
         }
 
-    ranked = sorted(told["attributes"].items(), key=lambda item: -_size(item[1]["rho"]))
-    adversaries = told["adversaries"][:MOST_ADVERSARIES]
+    ranked = sorted(costs["attributes"].items(), key=lambda item: -_size(item[1]["rho"]))
+    adversaries = costs["adversaries"][:MOST_ADVERSARIES]
     room = rows - len(adversaries)
     return {
         "attributes": [line(name, figure, [name]) for name, figure in ranked[:room]],
         "hidden": max(0, len(ranked) - room),
         "adversaries": [line(a["name"], a, a["attributes"]) for a in adversaries],
-        "hidden_adversaries": len(told["adversaries"]) - len(adversaries),
-        "person": line("All protected attributes together", told["person"], list(told["attributes"])),
+        "hidden_adversaries": len(costs["adversaries"]) - len(adversaries),
+        "person": line("All protected attributes together", costs["person"], list(costs["attributes"])),
     }
 
 
-def _cut(sentence: str) -> str:
+def _shorten(sentence: str) -> str:
     return sentence if len(sentence) <= MOST_SIGNS else f"{sentence[:MOST_SIGNS]} …"
 
 

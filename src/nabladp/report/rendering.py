@@ -55,13 +55,13 @@ def assemble(
     """``blocks`` are data for the scripts, by name: text or bytes as they are, anything else as JSON."""
     from markupsafe import Markup
 
-    whole = [part for name in scripts for part in (*_NEEDS.get(name, ()), name)]
-    style, script = ("\n".join(asset(name) for name in names) for names in (styles, whole))
+    all_scripts = [part for name in scripts for part in (*_NEEDS.get(name, ()), name)]
+    style, script = ("\n".join(asset(name) for name in names) for names in (styles, all_scripts))
     own = {
         "policy": _policy(script, style),
         "style": Markup(style),
         "script": Markup(script),
-        "blocks": {name: packed(content) for name, content in blocks.items()},
+        "blocks": {name: pack(content) for name, content in blocks.items()},
     }
     return _templates().get_template(template).render({**context, **own})
 
@@ -82,7 +82,7 @@ class Packed(str):
     """Base64 of gzip: holds no sign that could end the element it stands in."""
 
 
-def packed(content: Any) -> Packed:
+def pack(content: Any) -> Packed:
     if isinstance(content, Packed):
         return content
     if not isinstance(content, str | bytes):
@@ -121,8 +121,8 @@ PATIENCE = 60.0  # seconds for one answer
 def find_browser() -> str:
     """Where Chromium lives; the environment variable NABLADP_BROWSER names another."""
     for name in (os.environ.get("NABLADP_BROWSER"), *NAMES):
-        if name and (found := shutil.which(name)):
-            return found
+        if name and (path := shutil.which(name)):
+            return path
     raise MissingPart(
         "PDF and PNG need Chromium or Chrome, and none was found.",
         fix="Install chromium, or name a browser in NABLADP_BROWSER; the HTML report needs none.",
@@ -134,7 +134,7 @@ def write_pdf(page: Path, to: Path, *, certificate: bool = False) -> None:
     first = "await nabladp.ready;"
     if not certificate:
         first += "document.documentElement.classList.add('print-all'); nabladp.openViews();"
-    with _opened(page) as browser:
+    with _open_browser(page) as browser:
         browser.evaluate(f"(async () => {{ {first} }})()")
         answer = browser.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
     _write(to, base64.b64decode(answer["data"]))
@@ -142,15 +142,15 @@ def write_pdf(page: Path, to: Path, *, certificate: bool = False) -> None:
 
 def write_charts(page: Path, folder: Path) -> list[Path]:
     """A PNG of the chart of every view, in their order; answers with the files. Views that are tables have none."""
-    found = []
-    with _opened(page) as browser:
+    paths = []
+    with _open_browser(page) as browser:
         for part, number, title in browser.evaluate("nabladp.ready.then(() => nabladp.listed())"):
             box = browser.evaluate(f"nabladp.stage({part}, {number})")
             if box is not None:
                 answer = browser.ask("Page.captureScreenshot", clip={**box, "scale": 2}, captureBeyondViewport=True)
-                found.append(folder / f"{part + 1:02d}-{number + 1:03d}-{_plain(title)}.png")
-                _write(found[-1], base64.b64decode(answer["data"]))
-    return found
+                paths.append(folder / f"{part + 1:02d}-{number + 1:03d}-{_plain(title)}.png")
+                _write(paths[-1], base64.b64decode(answer["data"]))
+    return paths
 
 
 def _plain(title: str) -> str:
@@ -167,7 +167,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _opened(page: Path) -> Iterator[_Browser]:
+def _open_browser(page: Path) -> Iterator[_Browser]:
     """A browser that shows the page; gone afterwards, with its profile."""
     program = find_browser()
     with tempfile.TemporaryDirectory(prefix="nabladp-") as profile:
@@ -217,10 +217,10 @@ class _Browser:
         self._wait(lambda message: message.get("method") == "Page.loadEventFired")
 
     def evaluate(self, script: str) -> Any:
-        found = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        if "exceptionDetails" in found:
+        answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
             raise ReleaseError("The page could not be drawn.", fix="Open it in a browser to see why.")
-        return found["result"].get("value")
+        return answer["result"].get("value")
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         number = next(self._numbers)
@@ -230,27 +230,27 @@ class _Browser:
         try:
             os.write(self._speak, json.dumps(message).encode() + b"\0")
         except OSError:
-            raise _failed() from None
+            raise _no_answer() from None
         answer = self._wait(lambda heard: heard.get("id") == number)
         if "error" in answer:
-            raise _failed()
-        found: dict[str, Any] = answer["result"]
-        return found
+            raise _no_answer()
+        result: dict[str, Any] = answer["result"]
+        return result
 
     def _wait(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         end = time.monotonic() + PATIENCE
         while True:
-            whole, mark, rest = self._heard.partition(b"\0")
+            first, mark, rest = self._heard.partition(b"\0")
             if mark:
                 self._heard = rest
-                message: dict[str, Any] = json.loads(whole)
+                message: dict[str, Any] = json.loads(first)
                 if wanted(message):
                     return message
                 continue
             waiting, _, _ = select.select([self._hear], [], [], max(0.0, end - time.monotonic()))
             more = os.read(self._hear, 1 << 20) if waiting else b""
             if not more:  # no answer in time, or gone
-                raise _failed()
+                raise _no_answer()
             self._heard += more
 
     def close(self) -> None:
@@ -270,5 +270,5 @@ def _out_of_the_way(end: int) -> int:
     return fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10)
 
 
-def _failed() -> ReleaseError:
+def _no_answer() -> ReleaseError:
     return ReleaseError("The browser gave no answer.", fix="Try again, or print the report from a browser by hand.")

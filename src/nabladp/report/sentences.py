@@ -108,12 +108,16 @@ class Sentences:
 
     def beliefs(self) -> list[Belief]:
         """The costliest single attribute, every named adversary, the whole person."""
-        found = []
+        beliefs = []
         if self.read:
             worst = max(self.read, key=self.guarantee.rho)
-            found.append(self._belief(f"someone curious about {quote(worst)} only, the costliest attribute", (worst,)))
-        found += [self._belief(name, chosen) for name, chosen in self.adversaries.items() if self._promised(chosen)]
-        return [*found, self.person()] if self.protected else found
+            beliefs.append(
+                self._belief(f"someone curious about {quote(worst)} only, the costliest attribute", (worst,))
+            )
+        beliefs += [
+            self._belief(name, chosen) for name, chosen in self.adversaries.items() if self._is_protected(chosen)
+        ]
+        return [*beliefs, self.person()] if self.protected else beliefs
 
     def person(self) -> Belief:
         return self._belief(f"anyone curious about the whole {self.one}", self.guarantee.per_person().attributes)
@@ -121,7 +125,7 @@ class Sentences:
     def _belief(self, label: str, attributes: Sequence[str]) -> Belief:
         return belief(self.guarantee, label, attributes, self.delta)
 
-    def _promised(self, names: Sequence[str]) -> bool:
+    def _is_protected(self, names: Sequence[str]) -> bool:
         return not self.guarantee.universe.sources(names) & self.guarantee.universe.public
 
     def assumes(self) -> str:
@@ -134,10 +138,10 @@ class Sentences:
             f"Say someone who already knows all else thinks a statement about one {self.one} as likely as not: 50%. "
             f"After reading {'this release' if self.released else 'the published values'} it can"
         )
-        told = self.beliefs()
-        if all(shown.certain for shown in told):
+        beliefs = self.beliefs()
+        if all(each.certain for each in beliefs):
             return f"{start} seem at most this likely, without exception:"
-        if any(shown.certain for shown in told):
+        if any(each.certain for each in beliefs):
             start += " seem at most this likely; where a line does not say “always”,"
         else:
             start += " seem at most this likely,"
@@ -146,7 +150,7 @@ class Sentences:
             "of the two shown, the one that bounds beliefs):"
         )
 
-    def untouched(self) -> str | None:
+    def unread_note(self) -> str | None:
         if not self.unread:
             return None
         many = len(self.unread) > 1
@@ -159,17 +163,17 @@ class Sentences:
     # ---- what is not protected ------------------------------------------------------------------------------------
 
     def not_protected(self) -> list[tuple[str, str]]:
-        found = [("Being in the table", self._membership()), ("Attributes that give others away", self._dependent())]
+        rows = [("Being in the table", self._membership()), ("Attributes that give others away", self._dependent())]
         if self.public:
-            found.append(
+            rows.append(
                 ("Public attributes", f"{list_names(self.public)}: declared public, so nothing is promised about them.")
             )
-        found += [("Families and other groups" if self.human else "Several together", self._groups())]
-        found += [("Other releases", self._others()), *self.extra.items()]
+        rows += [("Families and other groups" if self.human else "Several together", self._groups())]
+        rows += [("Other releases", self._others()), *self.extra.items()]
         return [
-            *found,
+            *rows,
             (f"What is true of {self.many} in general", self._general()),
-            ("What is public anyway", self._known()),
+            ("What is public anyway", self._public_facts()),
         ]
 
     def exclusions(self) -> list[str]:
@@ -208,9 +212,9 @@ class Sentences:
         rows = self.rows_per_person
         attributes = self.guarantee.per_person().attributes
         pair = belief(self.guarantee.for_rows(2), "two people", attributes, self.delta)
-        told = f"The figures are for one {self.one}" + (f" with at most {rows} rows" if rows > 1 else "")
+        scope = f"The figures are for one {self.one}" + (f" with at most {rows} rows" if rows > 1 else "")
         say = ", a couple say," if self.human else ""
-        return f"{told}. Two {self.many} together{say} are protected less: {self.figure(pair)}."
+        return f"{scope}. Two {self.many} together{say} are protected less: {self.figure(pair)}."
 
     def _others(self) -> str:
         if not self.released:
@@ -233,16 +237,16 @@ class Sentences:
             "hidden, and could not be."
         )
 
-    def _known(self) -> str:
+    def _public_facts(self) -> str:
         if not self.released:
             return "The number of rows, and which values each attribute can have."
         return "The number of rows, the schema, the plan, the noise distribution and its scale."
 
-    def figure(self, shown: Belief) -> str:
+    def figure(self, rise: Belief) -> str:
         """What a belief can become, with its ε and the conversion behind it."""
-        if math.isinf(shown.epsilon):
+        if math.isinf(rise.epsilon):
             return "there is no bound"
-        exception = "" if shown.certain else f", except with probability {one_in(self.delta)} for each {self.one}"
-        kind = "pure ε" if shown.certain else "ε by the paper's conversion"
-        rises = "can become near certainty" if shown.after > 0.999 else f"can rise to at most {shown.percent}"
-        return f"a belief of 50% {rises}{exception} ({kind} = {round_up(shown.epsilon)})"
+        exception = "" if rise.certain else f", except with probability {one_in(self.delta)} for each {self.one}"
+        kind = "pure ε" if rise.certain else "ε by the paper's conversion"
+        rises = "can become near certainty" if rise.after > 0.999 else f"can rise to at most {rise.percent}"
+        return f"a belief of 50% {rises}{exception} ({kind} = {round_up(rise.epsilon)})"

@@ -22,13 +22,17 @@ MARKS = 40  # times that the notice is written across a page
 
 def comparison_page(comparisons: Sequence[Comparison], title: str) -> str:
     parts = [
-        {"number": number, "name": found.release.name.rpartition("/")[2], "mechanism": found.release.mechanism}
-        | {"rows": [_line(table) for table in found.tables]}
-        for number, found in enumerate(comparisons)
+        {
+            "number": number,
+            "name": comparison.release.name.rpartition("/")[2],
+            "mechanism": comparison.release.mechanism,
+        }
+        | {"rows": [_line(table) for table in comparison.tables]}
+        for number, comparison in enumerate(comparisons)
     ]
     blocks = {
-        f"views-{number}": [_view(table, found.release.schema).to_json() for table in found.tables]
-        for number, found in enumerate(comparisons)
+        f"views-{number}": [_view(table, comparison.release.schema).to_json() for table in comparison.tables]
+        for number, comparison in enumerate(comparisons)
     }
     context = {"title": title, "notice": NOTICE, "marks": MARKS, "parts": parts}
     return assemble(
@@ -52,7 +56,7 @@ def write_comparison(comparisons: Sequence[Comparison], folder: str | Path, out:
 
 def _line(table: Compared) -> dict[str, str]:
     """One line of the table of errors."""
-    told = table.to_json()
+    errors = table.to_json()
 
     def figure(value: float | None) -> str:
         if value is None:
@@ -61,11 +65,11 @@ def _line(table: Compared) -> dict[str, str]:
 
     return {
         "title": table.title,
-        "cells": format_figure(told["cells"]),
-        "predicted": figure(told["predicted"]),
-        "actual": figure(told["actual"]),
-        "largest": figure(told["largest"]),
-        "covered": "–" if told["covered"] is None else format_percent(told["covered"]),
+        "cells": format_figure(errors["cells"]),
+        "predicted": figure(errors["predicted"]),
+        "actual": figure(errors["actual"]),
+        "largest": figure(errors["largest"]),
+        "covered": "–" if errors["covered"] is None else format_percent(errors["covered"]),
         "summary": table.summary,
     }
 
@@ -79,20 +83,20 @@ def _view(table: Compared, schema: Schema) -> View:
     values = [[round_digits(float(column[i])) for column in (table.released, low, high, table.truth)] for i in chosen]
     rows = [[text, *own, _apart(own[0], own[3])] for text, own in zip(texts, values, strict=True)]
     names = ("released", "low", "high", "true", "error")
-    told = _line(table)
-    cut = f"Only the {MOST_ROWS:,} values with the largest errors are shown." if len(rows) < len(table.truth) else ""
+    errors = _line(table)
+    note = f"Only the {MOST_ROWS:,} values with the largest errors are shown." if len(rows) < len(table.truth) else ""
     return View(
         title=table.title,
         kind="dots",
         columns=[value_column("what"), *(value_column(name, table.format, i) for i, name in enumerate(names, 1))],
         rows=rows,
-        summary=table.summary or f"{count_of(len(table.truth), 'value')}, mean error {told['actual']}",
+        summary=table.summary or f"{count_of(len(table.truth), 'value')}, mean error {errors['actual']}",
         facts=[
-            ("mean error", f"{told['actual']} (predicted: {told['predicted']})"),
-            ("largest error", told["largest"]),
-            ("intervals that contain the true value", told["covered"]),
+            ("mean error", f"{errors['actual']} (predicted: {errors['predicted']})"),
+            ("largest error", errors["largest"]),
+            ("intervals that contain the true value", errors["covered"]),
         ],
-        notes=[cut] if cut else [],
+        notes=[note] if note else [],
         series=[Series("released", 1, *((2, 3) if table.interval else (None, None))), Series("true", 4)],
         caption=f"Released and true values: {NOTICE}",
     )
@@ -103,7 +107,7 @@ def _names(table: Compared, schema: Schema, chosen: Any) -> list[str]:
         return [table.labels[i] for i in chosen]
     codes = np.unravel_index(chosen, schema.sizes(table.attributes))
     parts = [[schema[name].label(int(code)) for code in own] for name, own in zip(table.attributes, codes, strict=True)]
-    return [" · ".join(told) for told in zip(*parts, strict=True)]
+    return [" · ".join(row) for row in zip(*parts, strict=True)]
 
 
 def _apart(released: float | None, truth: float | None) -> float | None:
