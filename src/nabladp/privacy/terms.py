@@ -239,8 +239,8 @@ def read_truth(value: Any) -> bool:
 # A mechanism that chooses in view of earlier outputs what to measure next does not know its cost for a set T
 # beforehand. It enforces that all measurements that touch attribute j cost at most c_j in all, and those that touch a
 # set U at most B_U. Whatever touches T touches one of some sets U that cover a part of T, or one of T's other
-# attributes; so for every choice 𝒜 of caps, T pays at most Σ_{U∈𝒜} B_U + Σ_{j∈T∖∪𝒜} c_j (adaptive composition; only
-# past outputs decide).
+# attributes; so for every choice 𝒜 of caps, T pays at most Σ_{U∈𝒜} B_U + Σ_{j∈T∖∪𝒜} c_j (a Rényi filter, as only past
+# outputs decide; PROOF.md beside this file).
 
 MOST_CAPS = 8
 Cap = tuple[tuple[str, ...], int]
