@@ -65,12 +65,12 @@ def _run_audits(loaded: Any, sets: list[str] | None, seconds: float, beta: float
     return audits
 
 
-def _table(name: str, one: Any) -> Table:
+def _table(name: str, result: Any) -> Table:
     from nabladp.cli.show import plain_table
 
     texts, numbers = ["set"], ["claimed", "exact/claimed", "at least", "runs", "verdict"]
-    table = plain_table(f"{printable(name)} ({one.mechanism})", texts, numbers)
-    for row in one.rows:
+    table = plain_table(f"{printable(name)} ({result.mechanism})", texts, numbers)
+    for row in result.rows:
         exact = "" if row.exact is None else f"{row.exact.tightness:.3g}"
         lower = "" if row.lower is None else f"{row.lower:.3g}"
         runs = "" if row.statistical is None else f"{row.statistical.runs:,}"
@@ -80,11 +80,11 @@ def _table(name: str, one: Any) -> Table:
     return table
 
 
-def _say_how(one: Any) -> None:
-    if one.exact is None:
-        say(f"No exact audit: {one.exact_note}.")
+def _say_how(result: Any) -> None:
+    if result.exact is None:
+        say(f"No exact audit: {result.exact_note}.")
     else:
-        say(f"Exact: {one.exact.tables_compared:,} pairs of tables, every set of attributes.")
-    runs = [row.statistical.runs for row in one.rows if row.statistical is not None and row.statistical.runs]
+        say(f"Exact: {result.exact.tables_compared:,} pairs of tables, every set of attributes.")
+    runs = [row.statistical.runs for row in result.rows if row.statistical is not None and row.statistical.runs]
     if runs and min(runs) < _MANY:
         say(f"In this time a set got no more than {min(runs):,} runs, which show little: give more --seconds.")

@@ -171,8 +171,8 @@ def graph_term(
     listed = [(u, v, as_value(weight, "an edge's weight")) for u, v, weight in _edges(edges)]
     if len({weight.pure for *_, weight in listed}) > 1:
         raise GuaranteeError("A graph's edges must all be pure or all concentrated.", fix="Use two graphs and add.")
-    drawn = tuple(sorted((_node(u, names), _node(v, names), eps_units(weight)) for u, v, weight in listed))
-    return GraphTerm(names, domains, drawn, all(weight.pure for *_, weight in listed))
+    weighted = tuple(sorted((_node(u, names), _node(v, names), eps_units(weight)) for u, v, weight in listed))
+    return GraphTerm(names, domains, weighted, all(weight.pure for *_, weight in listed))
 
 
 def _edges(edges: Any) -> tuple[tuple[Any, Any, Any], ...]:

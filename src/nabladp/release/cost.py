@@ -167,10 +167,10 @@ def costliest(guarantee: Guarantee, size: int) -> dict[str, Any]:
 
 
 def _statements(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior: float) -> list[Statement]:
-    made = [posterior(guarantee, attributes, prior, delta)]
+    statements = [posterior(guarantee, attributes, prior, delta)]
     if not math.isinf(guarantee.epsilon(attributes)):  # statements without exception need a pure bound
-        made = [posterior(guarantee, attributes, prior), total_variation(guarantee, attributes)]
-    return [*made, mutual_information(guarantee, [attributes])]
+        statements = [posterior(guarantee, attributes, prior), total_variation(guarantee, attributes)]
+    return [*statements, mutual_information(guarantee, [attributes])]
 
 
 def _statement_json(statement: Statement) -> dict[str, Any]:

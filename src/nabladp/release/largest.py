@@ -102,8 +102,10 @@ class _Search:
     def _room(self, options: Options) -> float | None:
         """By which factor the budgets could grow; None where a mechanism refuses them."""
         try:
-            made = [type(mechanism).from_plan(own) for (_, mechanism), own in zip(self.named, options, strict=True)]
-            parts = [mechanism.guarantee(self.schema, self.n) for mechanism in made]
+            mechanisms = [
+                type(mechanism).from_plan(own) for (_, mechanism), own in zip(self.named, options, strict=True)
+            ]
+            parts = [mechanism.guarantee(self.schema, self.n) for mechanism in mechanisms]
         except NablaDPError:
             return None
         lines = limit_requests(self.standing, Guarantee.compose(self.schema, parts).for_rows(self.rows_per_person))

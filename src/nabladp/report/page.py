@@ -150,9 +150,9 @@ def _summary(error: Any) -> list[tuple[str, str]]:
     return [(str(label), format_figure(value)) for label, value in summary.items()]
 
 
-def fit(drawn: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[dict[str, Any]]]:
+def fit(views: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[dict[str, Any]]]:
     """The views of all releases; the largest lose their rows until all fit (they are in the Parquet file)."""
-    kept = [list(listed) for listed in drawn]
+    kept = [list(listed) for listed in views]
     while sum(len(pack(listed)) for listed in kept) > most:
         sizes = [(len(view.get("rows", ())), i, j) for i, listed in enumerate(kept) for j, view in enumerate(listed)]
         sizes.sort(reverse=True)

@@ -66,8 +66,8 @@ def coverage(attributes: Sequence[str], k: int, squared: int, fixed: int = 0) ->
     ``fixed`` more attributes belong to the k-sets but never change, as they have one value only.
     """
     free = len(attributes)
-    met = [math.comb(free + fixed, k) - math.comb(free + fixed - t, k) for t in range(free + 1)]
-    return Curve(tuple(attributes), tuple(Fraction(squared * count) for count in met))
+    touched = [math.comb(free + fixed, k) - math.comb(free + fixed - t, k) for t in range(free + 1)]
+    return Curve(tuple(attributes), tuple(Fraction(squared * count) for count in touched))
 
 
 def flips(attributes: Sequence[str], k: int, fixed: int = 0) -> Curve:

@@ -226,9 +226,9 @@ def problems(connection: Connection, schema: str) -> list[str]:
     ]
     given = {"schema": schema, "tables": list(_TABLES)}
     standing = set(connection.execute(text(_STANDING_TRIGGERS), given).scalars())
-    gone = [f"The trigger {name} is missing or turned off." for name in _TRIGGERS if name not in standing]
+    missing = [f"The trigger {name} is missing or turned off." for name in _TRIGGERS if name not in standing]
     owners = connection.execute(text(_WITH_OWNERS_RIGHTS), {"schema": schema}).scalars()
-    return [*excess, *gone, *(f"The function {name} runs with the rights of its owner." for name in owners)]
+    return [*excess, *missing, *(f"The function {name} runs with the rights of its owner." for name in owners)]
 
 
 def _is_explained(thing: str, right: str, roles: set[str]) -> bool:

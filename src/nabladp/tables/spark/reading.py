@@ -181,8 +181,12 @@ def session(master: str | None = None, conf: Mapping[str, Any] | None = None) ->
     try:
         started: SparkSession = builder.getOrCreate()
     except Exception as error:
-        gone = "java_gateway" in str(error).lower()
-        fix = "Install Java 17 or newer." if gone else "Check the master's address, and that this machine reaches it."
+        no_gateway = "java_gateway" in str(error).lower()
+        fix = (
+            "Install Java 17 or newer."
+            if no_gateway
+            else "Check the master's address, and that this machine reaches it."
+        )
         raise SourceError("Spark does not start.", fix=fix, condition=condition(error)) from None
     return started
 
