@@ -21,7 +21,7 @@ from nabladp.privacy.units import format_rounded
 from nabladp.release import Release
 from nabladp.report import load, report, write
 from nabladp.report.chapter import Limits, attribute_rows, costliest, limit_bar, of_schema
-from nabladp.report.formatting import list_names, one_in, power_of_ten, quote
+from nabladp.report.formatting import list_names, one_in, power_of_ten, quote_name
 from nabladp.report.page import VIEWS, fit
 from nabladp.report.sentences import Sentences, belief
 from nabladp.schema import Attribute, Schema
@@ -132,7 +132,7 @@ def test_small_words() -> None:
     assert list_names(["a"]) == "“a”" and list_names(["a", "b", "c"]) == "“a”, “b” and “c”"
     assert list_names([str(i) for i in range(9)], 2) == "“0”, “1” and 7 more"
     assert count_of(1, "row") == "1 row" and count_of(2000, "row") == "2,000 rows"
-    assert quote("\u202ex") == "“\u2068\u202ex\u2069”"
+    assert quote_name("\u202ex") == "“\u2068\u202ex\u2069”"
 
 
 def test_every_number_a_person_sees_is_rounded_the_safe_way(folder: Path) -> None:

@@ -104,7 +104,7 @@ def test_an_empty_folder_in_the_way_is_not_replaced(
         if what == "writing":
             goal.mkdir()
 
-    with pytest.raises(ReleaseError, match="cannot be put into its place"):
+    with pytest.raises(ReleaseError, match="cannot be moved to its path"):
         session.release_all([("a", IT)], to=goal, stage=stage)
     assert list(goal.iterdir()) == []
     (hidden,) = tmp_path.glob(".out.pending-*")

@@ -26,9 +26,9 @@ _MARKS = 50
 
 
 class RowMarks:
-    """Progress through the rows of one pass, told at fixed marks.
+    """Progress through the rows of one pass, reported at fixed marks.
 
-    Where batches end depends on how long values are, so it is not told.
+    Where batches end depends on how long values are, so it is not reported.
     """
 
     def __init__(self, tell: Stage, what: str) -> None:

@@ -304,8 +304,8 @@ def _source(folder: Path, table: Mapping[str, Any]) -> str | Mapping[str, Any]:
 
 
 def _resolve(folder: Path, source: str) -> str:
-    """Paths are relative to the plan, queries and addresses stay as they are; signs of a glob count in the file's own
-    path only, not in that of the plan."""
+    """Paths are relative to the plan, queries and addresses stay as they are; glob characters count in the file's
+    own path only, not in that of the plan."""
     path = str(folder / source)
     if os.path.exists(path):
         return path

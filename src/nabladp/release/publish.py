@@ -27,7 +27,7 @@ from nabladp.errors import NablaDPError, ReleaseError, ReportWarning
 from nabladp.privacy import Ledger
 from nabladp.release.record import DIGESTS, RECORD, Release
 
-Announce = Callable[[Sequence[Release], Path], None]  # told of the releases and their folder
+Announce = Callable[[Sequence[Release], Path], None]  # called with the releases and their folder
 
 
 def ignore_progress(*_: object) -> None:
@@ -233,7 +233,7 @@ def _make_visible(hidden: Path, goal: Path) -> None:
         rename_new(hidden, goal)
     except OSError:
         raise ReleaseError(
-            f"The release is complete and booked, but {goal.name!r} cannot be put into its place.",
+            f"The release is complete and booked, but {goal.name!r} cannot be moved to its path.",
             fix=f"See why, then publish it with `nabladp ledger recover`: it waits in {hidden.name!r}.",
             folder=hidden.name,
         ) from None

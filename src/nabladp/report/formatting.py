@@ -24,14 +24,14 @@ def power_of_ten(delta: float) -> str:
     return "10⁻" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(int(exponent)))
 
 
-def quote(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name in a sentence; marks keep the direction of its writing from turning the rest around."""
     return f"“{name}”" if name.isascii() else f"“\u2068{name}\u2069”"
 
 
 def list_names(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """``“a”, “b” and “c”``; of very many the first few and how many there are besides."""
-    quoted = [quote(name) for name in names[:most]]
+    quoted = [quote_name(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(quoted)} and {len(names) - most:,} more"
     return " and ".join(([", ".join(quoted[:-1])] if len(quoted) > 1 else []) + quoted[-1:])

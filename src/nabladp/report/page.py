@@ -22,7 +22,7 @@ from nabladp.views.view import count_of, format_figure
 SCRIPTS = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
 STYLES = ("style.css", VIEW_STYLE)
 BLOCKS, VIEWS = 2_600_000, 1_200_000  # base64 characters: all data, and what all views may have of it (page below 3 MB)
-MOST_PLAN = 6_000  # signs of a plan that are shown
+MOST_PLAN = 6_000  # characters of a plan that are shown
 MOST_ROWS, MOST_PARTS = 20, 4  # what fits on the page; a part takes as much room as two rows of figures
 MOST_ADVERSARIES = 6
 MOST_SIGNS = 300  # of a note
@@ -32,7 +32,7 @@ MOST_NAMED = 4  # attributes beside the name of an adversary
 def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
     """One page for releases about the same people: their guarantees composed, each one's values.
 
-    Parts may speak of different δ. The whole is told at the smallest: its figures there are largest, and hold for all.
+    Parts may have different δ. The whole is stated at the smallest: its figures there are largest, and hold for all.
     """
     check_releases(releases)
     deltas = sorted({release.delta for release in releases}, reverse=True)

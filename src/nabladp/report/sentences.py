@@ -14,7 +14,7 @@ from typing import Any
 from nabladp.privacy import Guarantee
 from nabladp.privacy.interpretation import Statement, posterior
 from nabladp.privacy.units import format_rounded
-from nabladp.report.formatting import format_percent_up, list_names, one_in, quote, round_up
+from nabladp.report.formatting import format_percent_up, list_names, one_in, quote_name, round_up
 
 PRIOR = 0.5
 PERSON = ("person", "people")
@@ -112,7 +112,7 @@ class Sentences:
         if self.read:
             worst = max(self.read, key=self.guarantee.rho)
             beliefs.append(
-                self._belief(f"someone curious about {quote(worst)} only, the costliest attribute", (worst,))
+                self._belief(f"someone curious about {quote_name(worst)} only, the costliest attribute", (worst,))
             )
         beliefs += [
             self._belief(name, chosen) for name, chosen in self.adversaries.items() if self._is_protected(chosen)

@@ -163,7 +163,7 @@ def _json(path: Path, what: str) -> Scan:
 
 
 def _location(path: Path) -> str:
-    """A path as SQL text, taken literally: signs of a glob are escaped."""
+    """A path as SQL text, taken literally: glob characters are escaped."""
     escaped = "".join(f"[{sign}]" if sign in "*?[" else sign for sign in os.fspath(path))
     return literal(escaped) + ", hive_partitioning=false"
 
@@ -250,7 +250,7 @@ class Source(Protocol):
 
     def type_words(self) -> list[str]: ...
     def known_count(self) -> int | None:
-        """How many rows there are, if that can be told without reading any."""
+        """How many rows there are, if that is known without reading any."""
         ...
 
     def count(self) -> int: ...

@@ -216,7 +216,7 @@ _WORDS |= {"date": "date", "timestamp": "date", "timestamp_ntz": "date"}
 
 
 def is_spark(source: Any) -> bool:
-    """Whether it is a DataFrame of Spark, told without importing Spark."""
+    """Whether it is a DataFrame of Spark, without importing Spark."""
     return any(k.__module__.startswith("pyspark.sql.") and k.__name__ == "DataFrame" for k in type(source).__mro__)
 
 
