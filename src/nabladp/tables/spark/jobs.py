@@ -1,4 +1,4 @@
-"""One action of Spark, in a job group of its own: its progress is reported, Ctrl-C stops it, its errors hold no data."""
+"""A Spark action in a job group of its own: its progress is reported, Ctrl-C stops it, its errors hold no data."""
 
 from __future__ import annotations
 
