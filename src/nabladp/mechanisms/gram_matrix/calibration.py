@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from nabladp.arrays import Floats
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import least_scale, source_units
 from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
@@ -47,8 +48,11 @@ class Layer:
     width: int
     weight: int  # what a changed pair costs, in units of ρ
 
+    def changed(self, flips: int) -> int:
+        return moved(flips, self.width)
+
     def cost(self, flips: int) -> int:
-        return self.weight * moved(flips, self.width)
+        return self.weight * self.changed(flips)
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,11 @@ class Star:
     reach: int
     weight: int
 
+    def changed(self, pairs: int) -> int:
+        return min(pairs, self.reach)  # [star]
+
     def cost(self, pairs: int) -> int:
-        return self.weight * min(pairs, self.reach)  # [star]
+        return self.weight * self.changed(pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +82,7 @@ class Calibration:
     parts: tuple[Layer | Star, ...]
     class_of: NDArray[np.int64]
     class_scales: Floats
+    label: str | None = None  # where its pairs have a part of their own
 
     @cached_property
     def scales(self) -> Floats:
@@ -85,6 +93,42 @@ class Calibration:
 
     def guarantee(self) -> Guarantee:
         return Guarantee.compose(self.universe, [_curve(self.universe, part) for part in self.parts])  # [composition]
+
+    def noise_uses(self, universe: Universe | None = None) -> list[NoiseUse]:
+        """A number for every pair with a protected column; each part that the pair lies in adds to its precision.
+
+        Charged in another universe, if one is given, where the label is not a column of the schema.
+        """
+        charges = [_charge(universe or self.universe, part) for part in self.parts]
+        sizes = Counter(self.class_of.tolist())
+        names = {kind: self.columns.attribute_of[self.class_of.tolist().index(kind)] for kind in sizes}
+        found = []
+        for one, other in combinations_with_replacement(sorted(sizes), 2):
+            pairs = sizes[one] * sizes[other] if one != other else math.comb(sizes[one], 2)
+            if pairs and (self._sources(names[one]) or self._sources(names[other])):
+                paid = [
+                    charge
+                    for part, charge in zip(self.parts, charges, strict=True)
+                    if self._lies_in(part, names[one], names[other])
+                ]
+                what = f"the pairs of columns like {names[one]} with columns like {names[other]}"
+                found.append(NoiseUse.exactly(what, "discrete_gaussian", pairs, *paid))
+        return found
+
+    def _sources(self, name: str | None) -> frozenset[str]:
+        """The protected ones; none for the intercept."""
+        return frozenset() if name is None else self.universe.sources(name) - self.universe.public
+
+    def _lies_in(self, part: Layer | Star, one: str | None, other: str | None) -> bool:
+        """A column leaves the layers with the first of its sources that does."""
+        if isinstance(part, Star):
+            return (one == self.label) != (other == self.label)
+        return (self._sources(one) | self._sources(other)) <= part.held.keys()
+
+
+def _charge(universe: Universe, part: Layer | Star) -> Charge:
+    changed = {source: part.changed(count) for source, count in part.held.items()}
+    return Charge(_curve(universe, part), {frozenset({source}): pairs for source, pairs in changed.items()})
 
 
 def _curve(universe: Universe, part: Layer | Star) -> Guarantee:
@@ -116,7 +160,8 @@ def calibrate(
     kinds = sorted(set(classes))
     scales = [[_scale(a, b, totals, star.weight if star else 0) for b in kinds] for a in kinds]
     class_of = np.array([kinds.index(kind) for kind in classes], dtype=np.int64)
-    return Calibration(columns, universe, (*([star] if star else []), *layers), class_of, np.array(scales))
+    parts = (*([star] if star else []), *layers)
+    return Calibration(columns, universe, parts, class_of, np.array(scales), label if star else None)
 
 
 # Layers

@@ -110,6 +110,11 @@ def _bisected(enough: Callable[[float], bool], low: float, high: float) -> float
     return high
 
 
+def path_loss(thresholds: Sequence[int], mu: int, lam: float) -> float:
+    """What the lists of one path lose, all its nodes having noise of scale λ."""
+    return path_chain(thresholds, mu, lam) + 1 / lam * (1 + _SLACK)
+
+
 def finding_losses(tree: Tree, levels: Sequence[Level], mu: int) -> tuple[float, ...]:
     """chain_j + 1/λ of every attribute, for the thresholds its path really meets (the pure tree)."""
     paths: list[list[int]] = [[] for _ in tree.sizes]
@@ -121,7 +126,7 @@ def finding_losses(tree: Tree, levels: Sequence[Level], mu: int) -> tuple[float,
     known: dict[tuple[int, ...], float] = {}
     for path in {tuple(path) for path in paths}:
         # [one-failure] the second term
-        known[path] = path_chain([levels[i].threshold for i in path], mu, lam) + 1 / lam * (1 + _SLACK)
+        known[path] = path_loss([levels[i].threshold for i in path], mu, lam)
     return tuple(known[tuple(path)] for path in paths)
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse, each_source
 from nabladp.noise import largest_packing
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -186,12 +188,16 @@ class Prices:
 
     def guarantee(self, universe: Universe, block: Block) -> Guarantee:
         """One round's cost for one block: a joint selection and as many Gaussian answers."""
+        selection, answers = self.costs(universe, block)
+        return selection + answers
+
+    def costs(self, universe: Universe, block: Block) -> tuple[Guarantee, Guarantee]:
         union = functools.reduce(operator.or_, block.masks)
         charged = [name for i, name in enumerate(block.attributes) if union >> i & 1 and name in self.selection]
         picked = {name: CDP(Fraction(self.selection[name], UNIT)) for name in charged}
         answered = {name: Rho(Fraction(self.answers[name], UNIT)) for name in charged}
         linear = Guarantee.linear(universe, picked, limit=block.count)  # [round]
-        return linear + Guarantee.squares(universe, answered, limit=block.count)
+        return linear, Guarantee.squares(universe, answered, limit=block.count)
 
 
 @dataclass(frozen=True)
@@ -221,3 +227,38 @@ class Rounds:
         for block in {block for blocks in self.blocks for block in blocks}:
             known[block] = self.prices.guarantee(universe, block)
         return Guarantee.compose(universe, (known[block] for blocks in self.blocks for block in blocks))
+
+    # ---- what is drawn --------------------------------------------------------------------------------------------
+
+    def noise_uses(self, queries: Queries, rounds: Integers, answered: Integers) -> list[NoiseUse]:
+        """For every round and block a selection, and noise for its answers; which these are, the output says."""
+        found = []
+        for number, blocks in enumerate(self.blocks):
+            here = answered[rounds == number].tolist()
+            for block in blocks:
+                own = [query for query in here if int(queries.group_of[query]) in block.members]
+                found += self._block_uses(queries, f"round {number + 1}", block, own)
+        return found
+
+    def _block_uses(self, queries: Queries, what: str, block: Block, chosen: list[int]) -> list[NoiseUse]:
+        selection, answers = self.prices.costs(self.scope.universe, block)
+        sizes = queries.starts[1:] - queries.starts[:-1]
+        picked = f"{what}, selection"
+        if block.count == 1:
+            several = sum(int(sizes[member]) for member in block.members) > 1
+            found = [NoiseUse.exactly(picked, "select_exponential", int(several), Charge(selection))]
+        else:
+            inside = sum(int(sizes[queries.group_of[query]]) > 1 for query in chosen)
+            found = [
+                NoiseUse.exactly(picked, "select_packing", 1, Charge(selection)),
+                NoiseUse.exactly(f"{picked} inside groups", "select_exponential", inside, Charge(selection)),
+            ]
+        for query in chosen[: block.count]:  # a packing has no more
+            group = int(queries.group_of[query])
+            moved = each_source(self.scope.universe, self.scope.sources[group], queries.groups[group].grid ** 2)
+            answer = f"{what}, answer to {queries.text(query)}"
+            found.append(NoiseUse.exactly(answer, "discrete_gaussian", 1, Charge(answers, moved)))
+        missing = block.count - len(chosen)
+        if missing > 0:
+            found.append(NoiseUse.exactly(f"{what}, answers not published", "discrete_gaussian", missing))
+        return found

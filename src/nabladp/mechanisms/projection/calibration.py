@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import allocate, least_scale, limited_by, source_units
 from nabladp.mechanisms.mechanism import ExpectedError
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.projection.relaxation import Pieces
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import exact
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, Rho
 from nabladp.workloads import Group, Queries
+from nabladp.workloads.shift import Curve
 
 # ---- calibration -----------------------------------------------------------------------------------------------------
 
@@ -52,6 +55,31 @@ class Calibration:
             return Guarantee.curve(self.universe, dict.fromkeys(curve.attributes, 1), table)
         parts = [self._cost(group, scale) for group, scale in zip(self.queries.groups, self.scales, strict=True)]
         return Guarantee.compose(self.universe, parts)  # [composition]
+
+    def noise_uses(self) -> list[NoiseUse]:
+        """A number for every query; those of a scale of their own are charged by themselves."""
+        curve = self.queries.curve
+        if self.together and curve is not None:
+            charge = Charge(self.guarantee(), self._moved_together(curve))
+            return [NoiseUse.exactly("all queries", "discrete_gaussian", len(self.queries), charge)]
+        found = []
+        for group, scale in zip(self.queries.groups, self.scales, strict=True):
+            what = f"the queries on {'+'.join(group.attributes)}"
+            charges = [Charge(self._cost(group, scale), self._moved(group))] if group.shift.amounts else []
+            found.append(NoiseUse.exactly(what, "discrete_gaussian", group.count, *charges))
+        return found
+
+    def _moved_together(self, curve: Curve) -> dict[frozenset[str], Fraction]:
+        held = Counter(source for name in curve.attributes for source in self.universe.sources(name))
+        protected = frozenset(held) - self.universe.public
+        found = {frozenset({source}): curve.table[held[source]] for source in sorted(protected)}
+        return found | ({protected: curve.table[sum(held[s] for s in protected)]} if protected else {})
+
+    def _moved(self, group: Group) -> dict[frozenset[str], Fraction]:
+        """On the grid of the group's numerators."""
+        behind = self.universe.sources([name for name, _ in group.shift.amounts]) - self.universe.public
+        each = {frozenset({source}): costliest(group, self.universe, frozenset({source})) for source in sorted(behind)}
+        return {held: squared * group.grid**2 for held, squared in each.items()}
 
     def _cost(self, group: Group, scale: float) -> Guarantee:
         """What one group of queries costs, column by column; the guarantee charges a column to its sources."""

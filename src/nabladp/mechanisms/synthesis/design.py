@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import least_scale
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.synthesis.accounts import Accounts, Block, Limits, blocks_of_rounds
 from nabladp.mechanisms.synthesis.choosing import Choice
 from nabladp.mechanisms.synthesis.selection import Selector, prices
@@ -78,6 +81,44 @@ class Design:
         return (
             self.fixed if self.accounts is None else self.fixed + self.accounts.guarantee(self.least)
         )  # [composition]
+
+    def noise_uses(self, measured: Sequence[tuple[Names, int, float]]) -> list[NoiseUse]:
+        """For what is planned, for picks, and for every marginal that rounds measured, with the scale published."""
+        found = [
+            NoiseUse.exactly(
+                f"the marginal {'+'.join(p.attributes)}",
+                "discrete_gaussian",
+                self.wanted.cells(p.attributes),
+                Charge.of_each(_cost(self.limits, (p,)), p.attributes, 2),
+                marginal=p.attributes,
+            )
+            for p in self.planned
+        ]
+        if self.accounts is None:
+            return found
+        spent = self.accounts.guarantee(self.least)
+        for names, cells, scale in measured:
+            what, charge = f"the marginal {'+'.join(names)} of a round", Charge.of_each(spent, names, 2)
+            found.append(NoiseUse.exactly(what, "discrete_gaussian", cells, charge, published=scale))
+        return found + self._pick_uses(spent)
+
+    def _pick_uses(self, spent: Guarantee) -> list[NoiseUse]:
+        """At most one draw for each block: a round may find nothing to pick, and a later one may stand for several."""
+        universe, found = self.limits.universe, []
+        first = [(block, block.guarantee(universe, self.price)) for block in self.rounds[0]]
+        later = [block.guarantee(universe, self.price) for blocks in self.rounds[1:] for block in blocks]
+        rest = Guarantee.compose(universe, later)
+        kinds = Counter(
+            "select_exponential" if block.one else "select_any_packing"
+            for blocks in self.rounds[1:]
+            for block in blocks
+        )
+        for block, cost in first:
+            kind = "select_exponential" if block.one else "select_any_packing"
+            found.append(NoiseUse("the first round's selection", kind, 0, 1, (Charge(cost),)))
+        for kind, most in kinds.items():
+            found.append(NoiseUse("selections of later rounds", kind, 0, most, (Charge(rest),)))
+        return [*found, NoiseUse("what rounds may still measure", "discrete_gaussian", 0, 0, (Charge(spent),))]
 
     @cached_property
     def keys(self) -> list[tuple[int, ...]]:

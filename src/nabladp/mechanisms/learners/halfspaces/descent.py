@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers, compile_loop
 from nabladp.errors import AuditError, BudgetError
 from nabladp.mechanisms.allocation import least_scale
-from nabladp.mechanisms.gram_matrix import GramMatrix, SignedColumns
+from nabladp.mechanisms.gram_matrix import GramMatrix, NoisyGram, SignedColumns
 from nabladp.mechanisms.gram_matrix.calibration import Calibration
-from nabladp.mechanisms.learners.halfspaces.gram import GramFit, Whitening
-from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, curve
+from nabladp.mechanisms.learners.halfspaces.gram import RADIUS, GramFit, Whitening
+from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, NoisySums, Task, curve
 from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse, with_steps
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -173,6 +174,8 @@ STEPS = 12
 RATE = 2.0  # for each column: the most that a step goes
 NOISE_RATE = 0.3  # all steps together go so far that noise moves a row by about this share of the margin
 _LARGEST = 1 << 27  # of a weight on its grid: inner products stay below 2⁵³
+_RARE = 200  # rows of first values for each of another
+_ABOUT = 1e-2  # relative: how near the radius is to RADIUS
 _NOISIER = 1.25  # than a Gram matrix, where that is still preferred
 
 
@@ -208,9 +211,9 @@ class Descent:
             raise BudgetError("The budget is too small for so many steps.", fix="Raise it or take fewer steps.")
         return min(most, default=0)
 
-    def _all_steps(self) -> Guarantee:
+    def _steps_cost(self, steps: int) -> Guarantee:
         def cost(count: int) -> Fraction:
-            return Fraction(self.steps * self._cost(count), UNIT)
+            return Fraction(steps * self._cost(count), UNIT)
 
         return curve(self.task.universe, self.held, cost)  # [hinge-steps]
 
@@ -230,7 +233,43 @@ class Descent:
         return self.mechanism.calibration(self.task.schema)
 
     def guarantee(self) -> Guarantee:
-        return self.calibration.guarantee() + self._all_steps()  # [features-first]
+        return self.calibration.guarantee() + self._steps_cost(self.steps)  # [features-first]
+
+    def noise_uses(self) -> list[NoiseUse]:
+        """Rows are cut to about ``RADIUS``; how far one moves a sum follows from that."""
+        moved = {frozenset({s}): self.steps * self.moved(count, RADIUS) for s, count in self.held.items()}
+        numbers, laws = (self.steps * self.task.width, self.step_laws()) if self.held else (0, ())
+        charge = Charge(self._steps_cost(self.steps), moved)
+        steps = NoiseUse.exactly("the steps' sums", "discrete_gaussian", numbers, charge, accuracy=_ABOUT, steps=laws)
+        return [*with_steps(self.calibration.noise_uses(), self.mechanism), steps]
+
+    def step_laws(self) -> tuple[NoisySums, ...]:
+        """A step after two Gram matrices that might be released: of rare values, and of values that are all alike.
+
+        Rare values go farthest in whitened coordinates. At weights of 0 every row counts in full.
+        """
+        columns, classes = self.calibration.columns, self.calibration.class_of
+        signs = 1 - 2 * (np.arange(columns.width) % 2)
+        found = []
+        for often in (_RARE, 1):
+            entries = often_first(columns, often)
+            gram = NoisyGram(
+                columns, len(entries), _products(entries), classes, np.zeros_like(self.calibration.class_scales)
+            )
+            whitening = Whitening.of(gram)
+            for weights in (0 * signs, WEIGHT_GRID * signs):
+                found.append(self._step_law(whitening, weights))
+        return tuple(found)
+
+    def _step_law(self, whitening: Whitening, weights: Integers) -> NoisySums:
+        kernel = HingeSums(Vectors(self.task.columns, self.task.label, whitening), weights)
+        reach, scale = LEVELS * whitening.radius, self.scale(whitening.radius)
+        return NoisySums(self._steps_cost(1), scale, lambda counts: counts.fold(kernel), reach)
+
+    @staticmethod
+    def moved(held: int, radius: int) -> int:
+        """How far a row of this length that changes in so many features moves a step's sum, squared."""
+        return (0, 1, 4)[min(held, 2)] * (LEVELS * radius) ** 2
 
     def scale(self, radius: int) -> float:
         """Of the noise in a step, for rows of this length; 0 where nothing protected moves them."""
@@ -298,6 +337,20 @@ class Descent:
         raise AuditError(
             "The exact output distribution of noisy steps is not available.", fix="Audit 'gram', or a step of your own."
         )
+
+
+def often_first(columns: SignedColumns, often: int) -> Integers:
+    """Rows of ±1: the first values so many times, and one row for every other value of every attribute."""
+    codes = {block.attribute: 0 for block in columns.blocks}
+    rows = [codes] * often
+    for block in columns.blocks:
+        rows = [*rows, *(codes | {block.attribute: code} for code in range(1, block.positive.shape[1]))]
+    return columns.matrix({name: np.array([row[name] for row in rows]) for name in codes}).astype(np.int64)
+
+
+def _products(signs: Integers) -> Integers:
+    found: Integers = (signs.T @ signs)[np.triu_indices(signs.shape[1], 1)]
+    return found
 
 
 def _mean(total: Floats, taken: int) -> Floats:

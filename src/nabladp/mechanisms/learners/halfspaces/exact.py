@@ -29,9 +29,11 @@ from nabladp.mechanisms.learners.halfspaces.model import HoldoutPlan, RightAnswe
 from nabladp.mechanisms.learners.halfspaces.response import unbiased
 from nabladp.mechanisms.learners.halfspaces.selection import Pick, RowScores, log_law
 from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task
-from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.mechanism import Auditable, Law
+from nabladp.mechanisms.noise_uses import NoiseUse, with_steps
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
+from nabladp.schema import Schema
 from nabladp.tables import Counts, PartOfRows
 
 # ---- method="exact" --------------------------------------------------------------------------------------------------
@@ -158,6 +160,9 @@ class Exact:
     def guarantee(self) -> Guarantee:
         return self.pick.guarantee()
 
+    def noise_uses(self) -> list[NoiseUse]:
+        return self.pick.noise_uses()
+
     @property
     def promise(self) -> Promise:
         return self.pick.promise(self.candidates.count)
@@ -264,6 +269,17 @@ class Robust:
     def guarantee(self) -> Guarantee:
         return self.gram.guarantee() + self.pick.guarantee()  # [composition]
 
+    def noise_uses(self) -> list[NoiseUse]:
+        """The matrix, if labels are not randomized, and the choice among some halfspaces have laws of their own."""
+        matrix = with_steps(self.gram.noise_uses(), *(() if self.randomizes else (self.gram.mechanism,)))
+        return [*matrix, *with_steps(self.pick.noise_uses(), ChoiceAmong(self.pick, self._offered()))]
+
+    def _offered(self) -> tuple[Halfspace, ...]:
+        """Such as a release may offer: each column by itself, for and against the label, and all together."""
+        one = np.eye(self.task.width, dtype=np.int64)
+        weights = [*one, *-one, one.sum(axis=0), -one.sum(axis=0)]
+        return tuple(halfspace_of(self.task.columns, self.task.features, own) for own in weights)
+
     def figures(self) -> dict[str, Any]:
         told = self.gram.figures() | {"candidates": self.promise.candidates}
         told["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
@@ -298,6 +314,22 @@ class Robust:
             "The exact output distribution of a selection among noisy fits is not available.",
             fix="Audit 'gram' and 'exact'.",
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceAmong(Auditable):
+    """The choice by robust loss among halfspaces that were released before, with its exact law."""
+
+    pick: Pick
+    halfspaces: tuple[Halfspace, ...]
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self.pick.guarantee()
+
+    def distribution(self, counts: Counts) -> Law:
+        task = self.pick.task
+        scores = counts.fold(RowScores(self.halfspaces, task.features, task.label, self.pick.loss))
+        return Law((log_law(scores, self.pick.rate),))
 
 
 def _cut(weights: Floats, clip: float) -> Floats:

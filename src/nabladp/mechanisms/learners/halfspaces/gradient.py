@@ -21,8 +21,9 @@ from nabladp.errors import AuditError, BudgetError
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.halfspaces.average import Average
-from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, Task, costs, curve
+from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, Fitted, NoisySums, Task, costs, curve
 from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.tables import Counts, Kernel
@@ -80,13 +81,34 @@ class Gradient:
         return max((least_scale("gaussian", left[s], self._moves[flips[s]]) for s in left), default=0.0)
 
     def guarantee(self) -> Guarantee:
+        return Guarantee.compose(self.task.universe, (self.sums.guarantee(), *[self.step_cost()] * self.steps))
+
+    def step_cost(self) -> Guarantee:
         double = 2 * Fraction(self.scale) ** 2
 
         def cost(count: int) -> Fraction:
             return self._moves[count] / double
 
-        step = curve(self.task.universe, self.task.flips, cost)  # [steps]
-        return Guarantee.compose(self.task.universe, (self.sums.guarantee(), *[step] * self.steps))
+        return curve(self.task.universe, self.task.flips, cost)  # [steps]
+
+    def noise_uses(self) -> list[NoiseUse]:
+        flips = self.task.flips
+        moved = {frozenset({source}): self.steps * self._moves[count] for source, count in flips.items()}
+        charge = Charge(Guarantee.compose(self.task.universe, [self.step_cost()] * self.steps), moved)
+        numbers, laws = (self.steps * self.task.width, self._step_laws()) if flips else (0, ())
+        steps = NoiseUse.exactly("the steps' sums", "discrete_gaussian", numbers, charge, steps=laws)
+        return [*self.sums.noise_uses(), steps]
+
+    def _step_laws(self) -> tuple[NoisySums, ...]:
+        """A step at the corners of the box, where one column moves tanh most or least, and half-way to one of them."""
+        signs = 1 - 2 * (np.arange(self.task.width) % 2)
+        states = (np.full(self.task.width, self.largest), self.largest * signs, self.largest * signs // 2)
+
+        def law(weights: Integers) -> NoisySums:
+            kernel = TanhSums(self.task.columns, weights.astype(np.int64))
+            return NoisySums(self.step_cost(), self.scale, lambda counts: counts.fold(kernel), ROW_GRID)
+
+        return tuple(map(law, states))
 
     def figures(self) -> dict[str, Any]:
         told = self.sums.figures()

@@ -17,6 +17,7 @@ from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspa
 from nabladp.mechanisms.learners.halfspaces.erm import Promise, row_scores
 from nabladp.mechanisms.learners.halfspaces.response import Response, unbiased_sensitivity
 from nabladp.mechanisms.learners.halfspaces.task import Task, curve
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.noise.parameters import selection_scores
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -71,8 +72,16 @@ class Pick:
         return Fraction(math.floor(min(rates) * _FINE), _FINE) if rates else _FREE / self.keep.denominator
 
     def guarantee(self) -> Guarantee:
-        pick = curve(self.task.universe, self.held, lambda c: (self.rate * self.moved(c)) ** 2 / 2)  # [range]
-        return pick + self.response.guarantee() if self.response else pick
+        return self._choice_cost() + self.response.guarantee() if self.response else self._choice_cost()
+
+    def _choice_cost(self) -> Guarantee:
+        return curve(self.task.universe, self.held, lambda c: (self.rate * self.moved(c)) ** 2 / 2)  # [range]
+
+    def noise_uses(self) -> list[NoiseUse]:
+        moved = {frozenset({source}): self.moved(count) for source, count in self.held.items()}
+        charge = Charge(self._choice_cost(), moved)
+        choice = NoiseUse.exactly("the choice of a halfspace", "select_exponential", 1, charge)
+        return [choice, self.response.noise_use()] if self.response else [choice]
 
     def promise(self, candidates: int) -> Promise:
         return Promise(candidates, self.loss, float(self.rate * self.moved(1)), self.keep)

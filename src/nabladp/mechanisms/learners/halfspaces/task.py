@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,7 +17,8 @@ from nabladp.checks import is_number, is_whole, members
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.kinds import typed_budget
-from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.mechanism import Auditable, Law
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import Kind, Parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -131,8 +132,40 @@ class Method(Protocol):
     def figures(self) -> dict[str, Any]:
         """What is known before anything is spent: labels for people, each with a number or a text."""
 
+    def noise_uses(self) -> list[NoiseUse]:
+        """What a run draws, for the tape."""
+
     def run(self, counts: Counts, noise: NoiseSource) -> Fitted: ...
     def law(self, counts: Counts) -> Law: ...
+
+
+# ---- single steps, for exact audits ----------------------------------------------------------------------------------
+
+_STEP_ORDER = 4.0  # Gaussian noise costs the same ρ at every order
+_SPACING = 4.0  # outcomes for each unit of the scale: sums over them are sums over all, to 10⁻¹³⁰ (Poisson's formula)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySums(Auditable):
+    """One release of whole sums, each with Gaussian noise, at some public state: what it costs, and its exact law.
+
+    ``reach``: no row adds more than this to a sum.
+    """
+
+    cost: Guarantee
+    scale: float
+    sums: Callable[[Counts], Integers]
+    reach: int
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self.cost
+
+    def distribution(self, counts: Counts) -> Law:
+        farthest = self.reach * (counts.n + 2 * _STEP_ORDER) + 14 * self.scale
+        step = max(1, math.floor(self.scale / _SPACING))
+        outcomes = step * np.arange(-math.ceil(farthest / step), math.ceil(farthest / step) + 1, dtype=np.float64)
+        logs = [-(((outcomes - total) / self.scale) ** 2) / 2 for total in self.sums(counts).tolist()]
+        return Law(tuple(own - math.log(math.fsum(np.exp(own))) for own in logs), _STEP_ORDER)
 
 
 # ---- parameters that make no sense -----------------------------------------------------------------------------------

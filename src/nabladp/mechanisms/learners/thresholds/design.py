@@ -102,6 +102,11 @@ class Design:
         return (len(self.cuts) - 1).bit_length()
 
     @property
+    def steps(self) -> int:
+        """How many noisy steps the search is charged for."""
+        return self.probes if self.search == "probes" else 1
+
+    @property
     def floor(self) -> int:
         """Polarization up to this makes no difference to the search, and need not be known."""
         return self.target // 2

@@ -11,6 +11,7 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.heavy_hitters.engine.counting import Frequent, frequent
 from nabladp.mechanisms.heavy_hitters.engine.numbering import Column, Part, Product, listed_strings
+from nabladp.mechanisms.heavy_hitters.output_distribution import log_total
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 
@@ -80,6 +81,17 @@ def search(design: Design, polar: Integers, noise: NoiseSource) -> int:
     return low
 
 
+def search_steps(design: Design, place: int) -> int:
+    """How many noisy steps end at this place: a binary search goes one way to each."""
+    if design.search == "pick":
+        return 1
+    low, high, steps = 0, len(design.cuts) - 1, 0
+    while low < high:
+        middle, steps = (low + high + 1) // 2, steps + 1
+        low, high = (middle, high) if place >= middle else (low, middle - 1)
+    return steps
+
+
 def probe_threshold(design: Design) -> int:
     return design.target + design.search_error
 
@@ -123,6 +135,6 @@ def log_tails(notion: str, scale: float, least: int) -> tuple[float, float]:
     """The logarithms of Pr[Z ≥ least] and Pr[Z < least], each summed by itself so that neither loses digits."""
     log_pmf = laplace_log_pmf if notion == "pure" else gaussian_log_pmf
     reach = math.ceil(40 * scale) + abs(least) + 2
-    chances = np.exp(log_pmf(scale, -reach, reach))
+    logs = log_pmf(scale, -reach, reach)
     first = reach + least
-    return math.log(math.fsum(chances[first:])), math.log(math.fsum(chances[:first]))
+    return log_total(logs[first:]), log_total(logs[:first])
