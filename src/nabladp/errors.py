@@ -114,6 +114,10 @@ class PlanError(NablaDPError, ValueError):
     """A plan file is not a plan."""
 
 
+class QueryError(NablaDPError, ValueError):
+    """A query is not SQL, or cannot be answered."""
+
+
 class ReleaseError(NablaDPError, RuntimeError):
     """A release cannot be written or read."""
 

@@ -65,6 +65,31 @@ def allocate(
     return found
 
 
+def allocate_by_role(
+    costs: Sequence[Mapping[str, Fraction]], shares: Sequence[int], budget_units: Mapping[str, int]
+) -> list[int]:
+    """Units for each part, where a part of u units costs attribute j ``costs[part][j]``·u. No budget is overdrawn.
+
+    All parts rise together, in proportion to their shares, until an attribute is used up; those that cost it stop.
+    """
+    left = {name: Fraction(units) for name, units in budget_units.items()}
+    amounts, rising, level = [0] * len(costs), set(range(len(costs))), Fraction(0)
+    while rising:
+        load: dict[str, Fraction] = {}
+        for index in rising:
+            for name, cost in costs[index].items():
+                load[name] = load.get(name, Fraction(0)) + shares[index] * cost
+        step = min(left[name] / amount for name, amount in load.items())
+        level += step
+        for name, amount in load.items():
+            left[name] -= step * amount
+        full = {name for name in load if not left[name]}
+        for index in [index for index in rising if full & costs[index].keys()]:
+            amounts[index] = math.floor(level * shares[index])
+            rising.discard(index)
+    return amounts
+
+
 # ---- the noise scale that a cost buys --------------------------------------------------------------------------------
 
 

@@ -8,14 +8,14 @@ from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers
 from nabladp.checks import expect, mapping
 from nabladp.errors import DataError
-from nabladp.schema import Schema
+from nabladp.schema import Attribute, Schema
 from nabladp.tables.duck import Batches
-from nabladp.tables.encode import as_array, code_type
+from nabladp.tables.encode import NULL_STEP, OTHER_STEP, Encoder, as_array, code_type, grid_codes
 from nabladp.tables.kernels import Kernel, Marginals, Total
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
@@ -113,9 +113,30 @@ class CodedTable(CodedRows):
         return int(self._rows.num_rows)
 
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
-        chosen = self._rows.select(list(names))
+        chosen = self._columns(names)
         for start in range(0, self.n, self._batch_rows):
             yield chosen.slice(start, self._batch_rows)
+
+
+    def _columns(self, names: tuple[str, ...]) -> pa.RecordBatch:
+        """Codes as they are; on the grid, the number that a code stands for."""
+        if all(name in self.schema for name in names):
+            return self._rows.select(list(names))
+        encoder = Encoder(self.schema, names)
+        arrays = []
+        for name in names:
+            attribute = encoder.attribute(name)
+            codes = self._rows.column(attribute.name)
+            arrays.append(codes if attribute.name == name else pa.array(_on_grid(attribute, codes.to_numpy())))
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _on_grid(attribute: Attribute, codes: Integers) -> NDArray[np.uint32]:
+    numbers = [*(attribute.representatives if attribute.representatives is not None else ()), 0.0, 0.0]
+    steps, _ = grid_codes(attribute, pa.array(np.asarray(numbers)[codes]))
+    for code, offset in ((attribute.other_code, OTHER_STEP), (attribute.null_code, NULL_STEP)):
+        steps = np.where(codes == code, offset, steps) if code is not None else steps
+    return steps.astype(np.uint32)
 
 
 class PartOfRows(Counts):

@@ -202,6 +202,57 @@ def _is_readable(kind: pa.DataType) -> bool:
     return bool(simple or pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind))
 
 
+# ---- numbers on a grid -----------------------------------------------------------------------------------------------
+# Sums are taken over numbers themselves, not over the bins of a real attribute: each becomes a whole number of steps
+# between the lowest and the highest. Whole numbers add up exactly, in any order and on any machine; floats do not, and
+# then one row could move a sum by more than its range.
+
+GRID_STEPS = (1 << 32) - 16  # from the lowest number to the highest
+OTHER_STEP, NULL_STEP = GRID_STEPS + 1, GRID_STEPS + 2
+_GRID_MARK = "\x1f"  # no attribute's name holds it
+
+
+def grid_column(name: str) -> str:
+    """The name under which a kernel asks for a real attribute's numbers on the grid instead of its bins."""
+    return name + _GRID_MARK
+
+
+def source_column(name: str) -> str:
+    """The column of the table that a kernel's column is made from."""
+    return name.removesuffix(_GRID_MARK)
+
+
+def grid_codes(attribute: Attribute, column: pa.Array) -> tuple[Codes, list[Finding]]:
+    """Numbers as steps from the lowest, and the rules that the column breaks, as :func:`encode_column` has them."""
+    raw = raw_codes(attribute, column)
+    numbers = np.nan_to_num(_numbers_of(attribute, column))
+    low, high = float(attribute.edges[0]), float(attribute.edges[-1])
+    steps = np.floor((np.clip(numbers, low, high) - low) / (high - low) * GRID_STEPS + 0.5)
+    bins = raw.copy()
+    faults = _apply_rules(attribute, bins) if raw.size and raw.min() < 0 else []
+    codes = np.clip(steps, 0, GRID_STEPS).astype(np.int64)
+    for code, step in ((attribute.other_code, OTHER_STEP), (attribute.null_code, NULL_STEP)):
+        if code is not None:
+            codes[bins == code] = step
+    return codes.astype(np.uint32), faults
+
+
+def _numbers_of(attribute: Attribute, column: pa.Array) -> NDArray[np.float64]:
+    column = _plain(column)
+    if pa.types.is_dictionary(column.type):
+        numbers = np.append(_numbers_of(attribute, column.dictionary), np.nan)
+        rows = pc.fill_null(pc.cast(column.indices, pa.int64()), len(numbers) - 1).to_numpy()
+        return np.asarray(numbers[rows])
+    if not _is_readable(column.type):
+        return np.full(len(column), np.nan)
+    if _is_machine_number(column.type):
+        return _floats(column)
+    distinct = column.dictionary_encode()
+    numbers, _ = _parse(pc.utf8_trim_whitespace(_texts(distinct.dictionary)), words={})
+    rows = pc.fill_null(pc.cast(distinct.indices, pa.int64()), len(numbers)).to_numpy()
+    return np.asarray(np.append(numbers, np.nan)[rows])
+
+
 # ---- values to codes -------------------------------------------------------------------------------------------------
 
 Codes = NDArray[np.unsignedinteger]
@@ -300,7 +351,16 @@ class Encoder:
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "names", schema.names if names is None else checks.names(names))
         for name in self.names:
-            schema[name]  # refuses an unknown name
+            self.attribute(name)  # refuses an unknown name
+
+    def attribute(self, name: str) -> Attribute:
+        """The attribute behind a column of codes or of numbers on the grid."""
+        return self.schema[name if name in self.schema else source_column(name)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table that are read."""
+        return tuple(dict.fromkeys(self.attribute(name).name for name in self.names))
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The same rows as codes; a value the schema refuses is a DataError."""
@@ -308,11 +368,17 @@ class Encoder:
             return batch.select([])  # which still knows how many rows it has
         columns = []
         for name in self.names:
-            codes, faults = encode_column(self.schema[name], batch.column(name))
+            attribute = self.attribute(name)
+            encode = encode_column if attribute.name == name else grid_codes
+            codes, faults = encode(attribute, batch.column(attribute.name))
             if faults:
                 raise faults[0].error()
             columns.append(pa.array(codes))
         return pa.RecordBatch.from_arrays(columns, names=list(self.names))
 
+    def code_type(self, name: str) -> type[np.unsignedinteger]:
+        attribute = self.attribute(name)
+        return code_type(attribute.size) if attribute.name == name else np.uint32
+
     def bytes_per_row(self) -> int:
-        return sum(np.dtype(code_type(self.schema[name].size)).itemsize for name in self.names)
+        return sum(np.dtype(self.code_type(name)).itemsize for name in self.names)

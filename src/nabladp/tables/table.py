@@ -15,7 +15,7 @@ from nabladp.errors import DataError
 from nabladp.schema import Schema
 from nabladp.tables.counts import CodedRows, Progress, wrong_number_of_rows
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
-from nabladp.tables.encode import Codes, Encoder, code_type
+from nabladp.tables.encode import Codes, Encoder
 from nabladp.tables.kernels import Kernel
 from nabladp.tables.sources import Source
 
@@ -111,7 +111,8 @@ class Table(CodedRows):
         """A pass that keeps the codes it reads. In a file or query these replace the others: rows of a query may come
         in another order, and a file may have changed."""
         cached = self._codes if self._source.in_memory else {}
-        fresh = {name: np.empty(self.n, code_type(self.schema[name].size)) for name in read}
+        encoder = Encoder(self.schema, read)
+        fresh = {name: np.empty(self.n, encoder.code_type(name)) for name in read}
         start = 0
         with closing(self._encode(read, ordered=True)) as batches:  # later passes may ask for the order
             for batch in batches:
@@ -127,7 +128,7 @@ class Table(CodedRows):
 
     def _encode(self, names: tuple[str, ...], ordered: bool) -> Batches:
         encoder = Encoder(self.schema, names)
-        with closing(self._source.batches(names, ordered)) as batches:
+        with closing(self._source.batches(encoder.columns, ordered)) as batches:
             for batch in batches:
                 yield encoder.encode(batch)
 

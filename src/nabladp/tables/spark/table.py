@@ -19,7 +19,7 @@ from nabladp.errors import NablaDPError
 from nabladp.schema import Schema
 from nabladp.tables.counts import Progress, wrong_number_of_rows
 from nabladp.tables.duck import Batches
-from nabladp.tables.encode import Encoder, Finding, code_type
+from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, integer_result
 from nabladp.tables.spark import tasks
 from nabladp.tables.spark.jobs import Share, Stopped, act
@@ -54,7 +54,8 @@ class Keeper:
         wanted = frozenset(names)
         if self._frame is None or not wanted <= self._names:
             if not wanted <= self._read or not self._fits(n):
-                return self._source.columns(names), tasks.FromValues(Encoder(self._schema, names))
+                encoder = Encoder(self._schema, names)
+                return self._source.columns(encoder.columns), tasks.FromValues(encoder)
             self._frame = self._keep()
         return self._frame, tasks.FromKept(names)
 
@@ -72,9 +73,9 @@ class Keeper:
         if self._forget is not None:
             self._forget()
         self._names = self._read
-        chosen = tuple(name for name in self._schema.names if name in self._names)
+        encoder = Encoder(self._schema, sorted(self._names))
         shipping = Shipping()
-        frame = shipping(self._source.columns(chosen), tasks.Keep(Encoder(self._schema, chosen)))
+        frame = shipping(self._source.columns(encoder.columns), tasks.Keep(encoder))
         frame.persist(StorageLevel.MEMORY_AND_DISK)  # what is lost or pushed out is read from disk, or made again
         start_forgetting()
         self._forget = weakref.finalize(self, _to_forget.put, (frame, shipping))
@@ -213,7 +214,8 @@ class SparkTable(Table):
         return self.schema.names.index(column) if column in self.schema.names else -1
 
     def _no_rows(self, names: tuple[str, ...]) -> pa.RecordBatch:
-        arrays = [pa.array(np.empty(0, code_type(self.schema[name].size))) for name in names]
+        encoder = Encoder(self.schema, names)
+        arrays = [pa.array(np.empty(0, encoder.code_type(name))) for name in names]
         return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
     @property

@@ -153,9 +153,9 @@ class FromValues:
     columns: tuple[str, ...] | None = None
 
     def codes(self, batches: Batches) -> Batches:
-        columns = self.columns or self.encoder.names
+        columns = self.columns or self.encoder.columns
         for batch in gather(batches, columns, batch_rows(len(columns))):
-            yield self.encoder.encode(batch.select(list(self.encoder.names)))
+            yield self.encoder.encode(batch.select(list(self.encoder.columns)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,211 @@
+"""One pass over the rows for all blocks: exact integer sums by group, in any order of rows and on any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nabladp.arrays import Integers, compile_loop
+from nabladp.mechanisms.statistics.blocks import Bins, Block, Grid, strategy
+from nabladp.schema import Schema
+from nabladp.sql.expressions import Bools, Expression
+from nabladp.sql.query import Key
+from nabladp.tables import Kernel
+from nabladp.tables.encode import grid_column
+
+
+class BatchRows:
+    """A batch as expressions read it: each column once, as an array."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._read: dict[str, NDArray[np.integer]] = {}
+
+    @property
+    def count(self) -> int:
+        return int(self._batch.num_rows)
+
+    def codes(self, name: str) -> NDArray[np.integer]:
+        if name not in self._read:
+            self._read[name] = self._batch.column(name).to_numpy(zero_copy_only=False)
+        return self._read[name]
+
+    def grid(self, name: str) -> NDArray[np.integer]:
+        return self.codes(grid_column(name))
+
+
+def key_codes(key: Key, rows: Any) -> NDArray[np.integer]:
+    """The code of a key on every row: of the column itself, or by the position among the expression's values."""
+    column = key.column
+    if column is not None:
+        return rows.codes(column.attribute.name)  # type: ignore[no-any-return]
+    domain, cells = key.expression.domain, key.expression.evaluate(rows)
+    values = domain.values or ()
+    if domain.is_text:
+        codes = cells.data.astype(np.int64)
+    elif domain.kind == "boolean":
+        codes = np.searchsorted(np.asarray(values, dtype=np.int64), cells.data.astype(np.int64))
+    else:
+        codes = np.searchsorted(np.asarray(values), cells.data)
+    codes = np.clip(codes, 0, max(0, len(values) - 1))
+    return np.where(cells.is_null(), len(values), codes) if domain.nullable else codes
+
+
+def passes(filters: Sequence[Expression], rows: Any) -> Bools | None:
+    """Rows for which every condition is true; None: all."""
+    kept: Bools | None = None
+    for condition in filters:
+        cells = condition.evaluate(rows)
+        holds = cells.data.astype(np.bool_, copy=False)
+        if cells.null is not None:
+            holds = holds & ~cells.null
+        kept = holds if kept is None else kept & holds
+    return kept
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is added up for one block: rows, rows with a value, sums, squares, totals and histograms, in this order."""
+
+    block: Block
+    grids: Mapping[str, Grid]  # by kind of part
+
+    @cached_property
+    def layout(self) -> dict[str, tuple[int, int]]:
+        """Where each kind of sum begins in the block's numbers, and how many there are."""
+        start = 0
+        layout: dict[str, tuple[int, int]] = {}
+        kinds = {part.kind for part in self.block.parts}
+        sizes = {"count": 1, "values": 1, "sum": 1, "squares": 2, "total": 1}
+        for kind in ("count", "values", "sum", "squares", "total"):
+            if kind in kinds:
+                layout[kind] = (start, sizes[kind] * self.block.cells)
+                start += sizes[kind] * self.block.cells
+        if kinds & {"cdf", "point", "distinct"}:
+            layout["bins"] = (start, self.bins.count * self.block.cells)
+        return layout
+
+    @property
+    def bins(self) -> Bins:
+        assert self.block.bins is not None
+        return self.block.bins
+
+    @property
+    def size(self) -> int:
+        return max((start + length for start, length in self.layout.values()), default=0)
+
+    def add_to(self, total: Integers, rows: BatchRows) -> None:
+        group = self._groups(rows)
+        kept = passes(self.block.filters, rows)
+        everything = np.ones(rows.count, np.bool_)
+        counted = everything if kept is None else kept
+        if "count" in self.layout:
+            compile_loop(_tally)(self._part(total, "count"), group, counted)
+        if self.block.value is None:
+            return
+        cells = self.block.value.evaluate(rows)
+        present = counted if cells.null is None else counted & ~cells.null
+        if "values" in self.layout:
+            compile_loop(_tally)(self._part(total, "values"), group, present)
+        for kind in ("sum", "total"):
+            if kind in self.layout:
+                compile_loop(_sum)(self._part(total, kind), group, present, self.grids[kind].steps(cells.data))
+        if "squares" in self.layout:
+            grid = self.grids["squares"]
+            compile_loop(_sum_squares)(
+                self._part(total, "squares"), group, present, grid.steps(cells.data), grid.reach**2
+            )
+        if "bins" in self.layout:
+            index = group * self.bins.count + self.bins.index(cells.data)
+            compile_loop(_tally)(self._part(total, "bins"), index, present)
+
+    def _part(self, total: Integers, kind: str) -> Integers:
+        start, length = self.layout[kind]
+        return total[start : start + length]
+
+    def _groups(self, rows: BatchRows) -> Integers:
+        index = np.zeros(rows.count, np.int64)
+        for key in self.block.keys:
+            index = index * key.size + key_codes(key, rows)
+        return index
+
+    def numbers(self, total: Integers, kind: str, pure: bool) -> Integers:
+        """The exact numbers of a part: a row for each group."""
+        cells = self.block.cells
+        if kind == "cdf":
+            histogram = self._part(total, "bins").reshape(cells, -1)
+            return np.asarray(histogram @ strategy(self.bins.count, pure).matrix.T)
+        if kind == "distinct":
+            return (self._part(total, "bins").reshape(cells, -1) > 0).sum(axis=1, keepdims=True).astype(np.int64)
+        if kind == "point":
+            return self._part(total, "bins").reshape(cells, -1)
+        return self._part(total, kind).reshape(cells, -1)
+
+
+def _tally(out: Integers, index: Integers, kept: Bools) -> None:
+    for i in range(len(index)):
+        if kept[i]:
+            out[index[i]] += 1
+
+
+def _sum(out: Integers, index: Integers, kept: Bools, steps: Integers) -> None:
+    for i in range(len(index)):
+        if kept[i]:
+            out[index[i]] += steps[i]
+
+
+def _sum_squares(out: Integers, index: Integers, kept: Bools, steps: Integers, most: int) -> None:
+    """The sum, and the sum of 2u² − K², side by side."""
+    for i in range(len(index)):
+        if kept[i]:
+            out[2 * index[i]] += steps[i]
+            out[2 * index[i] + 1] += 2 * steps[i] * steps[i] - most
+
+
+class StatisticsKernel(Kernel):
+    """All sums of all blocks, one after the other."""
+
+    def __init__(self, sums: Sequence[Sums], schema: Schema) -> None:
+        self.sums = tuple(sums)
+        self.attributes = columns_read(self.sums, schema)
+        self.bounds = np.cumsum([0, *(own.size for own in self.sums)]).tolist()
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        total = np.zeros(self.bounds[-1], np.int64)
+        self.add_to(total, batch)
+        return total
+
+    def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
+        rows = BatchRows(batch)
+        for own, start, end in zip(self.sums, self.bounds, self.bounds[1:], strict=False):
+            own.add_to(total[start:end], rows)
+
+    def split(self, total: Integers) -> list[Integers]:
+        return [total[start:end] for start, end in zip(self.bounds, self.bounds[1:], strict=False)]
+
+
+def columns_read(sums: Sequence[Sums], schema: Schema) -> tuple[str, ...]:
+    """Codes of columns; where numbers of a real attribute are computed with, those on its grid."""
+    by_code, by_grid = set[str](), set[str]()
+    for own in sums:
+        for key in own.block.keys:
+            target = by_code if key.column is not None else None
+            if target is not None:
+                target.update(key.expression.columns)
+            else:
+                _sort_columns(key.expression, schema, by_code, by_grid)
+        for expression in (*own.block.filters, *(() if own.block.value is None else (own.block.value,))):
+            _sort_columns(expression, schema, by_code, by_grid)
+    ordered = [name for name in schema.names if name in by_code]
+    return (*ordered, *(grid_column(name) for name in schema.names if name in by_grid))
+
+
+def _sort_columns(expression: Expression, schema: Schema, by_code: set[str], by_grid: set[str]) -> None:
+    for name in expression.columns:
+        (by_grid if schema[name].kind == "real" else by_code).add(name)

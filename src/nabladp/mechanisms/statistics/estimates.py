@@ -1,0 +1,147 @@
+"""Estimates and intervals from noisy sums: what the noise allows, at a stated level. Post-processing only.
+
+Each function takes arrays with an entry for every group, and gives value, low and high; NaN stands for "no value".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from nabladp.arrays import Floats
+from nabladp.mechanisms.statistics.blocks import Bins, Grid, Strategy
+
+
+class Interval(NamedTuple):
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Noisy numbers, one for each group, and the standard deviation of their noise; 0: exact."""
+
+    values: Floats
+    deviation: float
+
+
+def quantile_of_noise(level: float, laplace: bool) -> float:
+    """How many standard deviations the noise stays within; for sums of Laplace noise, that of a single one."""
+    normal = NormalDist().inv_cdf((1 + level) / 2)
+    return max(normal, -math.log(1 - level) / math.sqrt(2)) if laplace else normal
+
+
+def _reach(z: float, deviation: float) -> float:
+    """With half a step for numbers that are whole."""
+    return z * deviation + 0.5 if deviation else 0.0
+
+
+def count(measured: Measured, z: float, most: float) -> Interval:
+    reach = _reach(z, measured.deviation)
+    low, high = measured.values - reach, measured.values + reach
+    return Interval(measured.values, np.clip(np.ceil(low), 0, most), np.clip(np.floor(high), 0, most))
+
+
+def total(measured: Measured, grid: Grid, z: float) -> Interval:
+    reach = _reach(z, measured.deviation)
+    return Interval(*(grid.step * (measured.values + shift) for shift in (0.0, -reach, reach)))
+
+
+def sum_from_mean(sums: Measured, counts: Measured, grid: Grid, z: float) -> Interval:
+    """From a centred sum and the number of values."""
+    value = grid.step * sums.values + grid.origin * counts.values
+    deviation = math.hypot(grid.step * sums.deviation, grid.origin * counts.deviation)
+    reach = z * deviation + (grid.step / 2 if sums.deviation else 0.0)
+    return Interval(value, value - reach, value + reach)
+
+
+def ratio(sums: Measured, counts: Measured, z: float, most: float) -> Interval:
+    """S/C within ±most, by Fieller's theorem: all t for which S − t·C is within z deviations of zero. [fieller]
+
+    There is no value where the count cannot be told from zero; the interval is then all that is possible.
+    """
+    s, c = sums.values, counts.values
+    wide = z + (1 / (2 * sums.deviation) if sums.deviation else 0.0)
+    lead = c**2 - (wide * counts.deviation) ** 2
+    root = np.sqrt(np.maximum((s * c) ** 2 - lead * (s**2 - (wide * sums.deviation) ** 2), 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = (s * c - root) / lead, (s * c + root) / lead
+        value = np.where(c > z * counts.deviation, np.clip(s / c, -most, most), np.nan)
+    unknown = ~((lead > 0) & (c > 0)) | (low > most) | (high < -most)
+    return Interval(
+        value, np.where(unknown, -most, np.clip(low, -most, most)), np.where(unknown, most, np.clip(high, -most, most))
+    )
+
+
+def mean(sums: Measured, counts: Measured, grid: Grid, z: float) -> Interval:
+    return Interval(*(grid.origin + grid.step * part for part in ratio(sums, counts, z, grid.reach)))
+
+
+def variance(
+    sums: Measured, squares: Measured, counts: Measured, grid: Grid, z: float, sample: bool, roots: bool
+) -> Interval:
+    """Of the population, or of a sample; ``z`` is for both ratios together (half of the doubt each)."""
+    half = grid.reach**2 / 2
+    centre = ratio(sums, counts, z, grid.reach)
+    spread = ratio(Measured(squares.values / 2, squares.deviation / 2), counts, z, half)
+    smallest = np.where((centre.low <= 0) & (centre.high >= 0), 0.0, np.minimum(centre.low**2, centre.high**2))
+    largest = np.maximum(centre.low**2, centre.high**2)
+    value = np.clip(spread.value + half - centre.value**2, 0, np.maximum(grid.reach**2 - centre.value**2, 0))
+    low = np.clip(spread.low + half - largest, 0, None)
+    high = np.clip(spread.high + half - smallest, 0, grid.reach**2 - smallest)
+    found = [value * grid.step**2, low * grid.step**2, np.maximum(high, low) * grid.step**2]
+    if sample:
+        found = _of_a_sample(found, counts, z)
+    return Interval(*(np.sqrt(part) for part in found)) if roots else Interval(*found)
+
+
+def _of_a_sample(found: list[Floats], counts: Measured, z: float) -> list[Floats]:
+    """Times C/(C − 1); there is no variance of a single row."""
+    reach = _reach(z, counts.deviation)
+    fewest, most = np.maximum(counts.values - reach, 2), np.maximum(counts.values + reach, 2)
+    value = np.where(counts.values > 1.5, found[0] * counts.values / np.maximum(counts.values - 1, 0.5), np.nan)
+    return [value, found[1] * most / (most - 1), found[2] * fewest / (fewest - 1)]
+
+
+def quantile(
+    prefix: Floats, deviations: Floats, counts: Measured, bins: Bins, q: float, z: float
+) -> Interval:
+    """By inverting tests: bins whose prefix sums are compatible with the quantile. Only the two tests of the true bin
+    matter, so that no union over bins is needed. [inversion]"""
+    rank = q * counts.values[:, None]
+    doubt = z * np.sqrt(deviations[None, :] ** 2 + (q * counts.deviation) ** 2)
+    last = bins.count - 1
+    may_reach = prefix + doubt >= rank
+    may_reach[:, last] = True
+    first_bin = may_reach.argmax(axis=1)
+    below = np.zeros_like(may_reach)
+    below[:, 0] = True
+    below[:, 1:] = (prefix - doubt)[:, :-1] < rank
+    last_bin = last - below[:, ::-1].argmax(axis=1)
+    middle = (np.maximum.accumulate(prefix, axis=1) >= rank).astype(np.int64)
+    middle[:, last] = 1
+    chosen = middle.argmax(axis=1)
+    value = np.array([_inside(bins, prefix[i], int(k), float(rank[i, 0])) for i, k in enumerate(chosen)])
+    value = np.where(counts.values > z * counts.deviation, value, np.nan)
+    low = np.array([bins.bounds(int(k))[0] for k in np.minimum(first_bin, last_bin)])
+    high = np.array([bins.bounds(int(k))[1] for k in np.maximum(first_bin, last_bin)])
+    return Interval(np.clip(value, low, high), low, high)
+
+
+def _inside(bins: Bins, prefix: Floats, k: int, rank: float) -> float:
+    """Within a bin of real numbers, by where the rank falls between its two prefix sums; listed values as they are."""
+    low, high = bins.bounds(k)
+    if low == high:
+        return low
+    before = prefix[k - 1] if k else 0.0
+    share = (rank - before) / (prefix[k] - before) if prefix[k] > before else 0.5
+    return low + (high - low) * min(max(share, 0.0), 1.0)
+
+
+def prefix_sums(answers: Floats, chosen: Strategy) -> Floats:
+    return np.asarray(answers @ chosen.prefix.T)

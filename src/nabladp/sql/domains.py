@@ -1,0 +1,133 @@
+"""What is known of an expression before any row is read: its kind, its range, its values where they can be listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from nabladp.schema import Attribute
+
+Kind = Literal["number", "text", "boolean", "null"]
+Value = str | int | float | bool
+MOST_VALUES = 4096  # values that are listed one by one
+LARGEST = 2**53  # whole numbers up to this are exact as doubles
+
+
+class Refused(Exception):
+    """Something that cannot be answered whatever the rows hold; the parser adds where it stands."""
+
+    def __init__(self, reason: str, fix: str) -> None:
+        super().__init__(reason)
+        self.reason, self.fix = reason, fix
+
+
+@dataclass(frozen=True)
+class Domain:
+    """All values that an expression can take, by the schema alone; it may allow more than occur, never fewer.
+
+    ``values``: each of them, numbers sorted and text in declared order; None where they are too many, or not countable.
+    Numbers lie between ``low`` and ``high``. ``ordered``: text whose declared order decides what is larger.
+    """
+
+    kind: Kind
+    nullable: bool = False
+    values: tuple[Value, ...] | None = None
+    low: float = 0
+    high: float = 0
+    whole: bool = False
+    nonzero: bool = False
+    ordered: bool = False
+
+    @classmethod
+    def of_values(cls, kind: Kind, values: Iterable[Value], nullable: bool = False, ordered: bool = False) -> Domain:
+        listed = tuple(dict.fromkeys(values))
+        if kind == "number":
+            return _numbers(sorted(listed), nullable)
+        return cls(kind, nullable, listed if kind == "text" else tuple(sorted(listed)), ordered=ordered)
+
+    @classmethod
+    def interval(cls, low: float, high: float, *, whole: bool, nullable: bool, nonzero: bool = False) -> Domain:
+        """A range; whole numbers are listed where they are few."""
+        if not (math.isfinite(low) and math.isfinite(high)) or max(abs(low), abs(high)) > LARGEST:
+            raise Refused(
+                "The values of this expression may become too large",
+                "Clamp it, for example with LEAST(GREATEST(x, low), high), or divide it first.",
+            )
+        if whole and high - low < MOST_VALUES:
+            values = [value for value in range(int(low), int(high) + 1) if value or not nonzero]
+            return _numbers(values, nullable)
+        nonzero = nonzero or low > 0 or high < 0
+        return cls("number", nullable, None, low, high, whole, nonzero)
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind == "text"
+
+    def with_null(self, nullable: bool = True) -> Domain:
+        return replace(self, nullable=nullable)
+
+    def contains_zero(self) -> bool:
+        return not self.nonzero and self.low <= 0 <= self.high
+
+
+BOOLEAN = Domain("boolean", values=(False, True))
+NULL = Domain("null", nullable=True, values=())
+
+
+def _numbers(values: Sequence[Value], nullable: bool) -> Domain:
+    numbers = [float(value) if isinstance(value, float) else int(value) for value in values]
+    whole = all(float(number).is_integer() for number in numbers)
+    listed = tuple(int(number) for number in numbers) if whole else tuple(map(float, numbers))
+    low, high = (listed[0], listed[-1]) if listed else (0, 0)
+    if max(abs(low), abs(high)) > LARGEST:
+        raise Refused("A number here is too large", "Numbers up to 2^53 can be told apart.")
+    return Domain("number", nullable, listed, low, high, whole, nonzero=0 not in listed)
+
+
+def attribute_domain(attribute: Attribute) -> Domain:
+    """The values of a column. A number outside its declared domain (``unknown = "other"``) reads as NULL; text outside
+    it as the label of the others."""
+    missing = attribute.null == "category"
+    if attribute.kind == "boolean":
+        return replace(BOOLEAN, nullable=missing or attribute.unknown == "other")
+    if attribute.low is not None and attribute.high is not None and attribute.kind == "integer":
+        nullable = missing or attribute.unknown == "other"
+        return Domain.interval(attribute.low, attribute.high, whole=True, nullable=nullable)
+    if attribute.kind == "real":
+        low, high = value_range(attribute)
+        return Domain.interval(low, high, whole=False, nullable=missing or attribute.unknown == "other")
+    if isinstance(attribute.values[0], str):
+        texts = (*attribute.values, *((attribute.other,) if attribute.unknown == "other" else ()))
+        return Domain.of_values("text", texts, missing, ordered=attribute.kind == "ordered")
+    return Domain.of_values("number", attribute.values, missing or attribute.unknown == "other")
+
+
+def value_range(attribute: Attribute) -> tuple[float, float]:
+    """Lowest and highest number of a real attribute."""
+    return float(attribute.edges[0]), float(attribute.edges[-1])
+
+
+def union(domains: Sequence[Domain], nullable: bool) -> Domain:
+    """Any value of any of these: the result of a CASE or a COALESCE."""
+    kinds = {domain.kind for domain in domains} - {"null"}
+    if not kinds:
+        return NULL
+    if len(kinds) > 1:
+        raise Refused(
+            f"One expression gives {' and '.join(sorted(kinds))} values",
+            "Let every branch give values of one kind; CAST turns one into another.",
+        )
+    typed = [domain for domain in domains if domain.kind != "null"]
+    kind = typed[0].kind
+    if kind == "boolean":
+        return replace(BOOLEAN, nullable=nullable)
+    if all(domain.values is not None for domain in typed):
+        listed = [value for domain in typed for value in domain.values or ()]
+        if len(set(listed)) <= MOST_VALUES:
+            ordered = kind == "text" and all(d.ordered and d.values == typed[0].values for d in typed)
+            return Domain.of_values(kind, listed, nullable, ordered)
+    low, high = min(domain.low for domain in typed), max(domain.high for domain in typed)
+    nonzero = all(domain.nonzero for domain in typed)
+    return Domain.interval(low, high, whole=all(d.whole for d in typed), nullable=nullable, nonzero=nonzero)
