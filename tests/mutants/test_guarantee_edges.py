@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nabladp.checks import HasAttributes
 from nabladp.errors import BudgetError, GuaranteeError
 from nabladp.privacy import CDP, Guarantee, Pure, Rho, discrete_gaussian, index
 from nabladp.privacy.conversion import epsilon_from_rho
@@ -134,7 +135,7 @@ def test_sums_with_a_part_that_has_no_bound_have_none() -> None:
     assert g.epsilon("a", 1e-6) == g.epsilon("a") == g.rho("a") == math.inf
 
 
-class Declared:
+class Declared(HasAttributes):
     """What a schema offers."""
 
     roots, derived, public = ("age", "sex"), {"band": ("age",)}, frozenset({"sex"})

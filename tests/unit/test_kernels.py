@@ -80,7 +80,7 @@ USERS: dict[Callable[[], Any], str] = {
     any_packings: "noise.packings",
     sign_orbits: "mechanisms.learners.halfspaces.halfspace_classes",
     distances: "mechanisms.learners.halfspaces.distance",
-    selected: "mechanisms.learners.halfspaces.selection",
+    selected: "noise.choices",
     ranks: "mechanisms.learners.thresholds.choosing",
     clusters: "mechanisms.synthesis.inference.junction_tree",
     hinge_sums: "mechanisms.learners.halfspaces.descent",
