@@ -6,21 +6,28 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from nabladp.audit.against_law import law_audit
 from nabladp.audit.combined import Audit, SetVerdict, audit
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
-from nabladp.audit.results import StatisticalAudit, StatisticalRow
+from nabladp.audit.results import LawAudit, LawRow, StatisticalAudit, StatisticalRow
 from nabladp.audit.statistical import statistical_audit
+from nabladp.audit.tape import TapeAudit, tape_audit
 
 __all__ = [
     "Audit",
     "AuditRow",
     "ExactAudit",
+    "LawAudit",
+    "LawRow",
     "SetVerdict",
     "StatisticalAudit",
     "StatisticalRow",
+    "TapeAudit",
     "audit",
     "exact_audit",
+    "law_audit",
     "statistical_audit",
+    "tape_audit",
 ]
 
 

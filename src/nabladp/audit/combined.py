@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from nabladp.audit.against_law import LAW_ROWS, Candidate, compare_runs
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
 from nabladp.audit.features import Features
 from nabladp.audit.pairs import Derive, Pairs, derived_code
-from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
+from nabladp.audit.results import LawAudit, StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit
 from nabladp.checks import members, name_or_names
@@ -90,10 +91,12 @@ def shrunk(attribute: Attribute, size: int) -> Attribute:
     return replace(plain, values=plain.values[:size])
 
 
-# ---- both audits -----------------------------------------------------------------------------------------------------
+# ---- all audits ------------------------------------------------------------------------------------------------------
 
 _INSTANCES = ((8, 1), (8, 2), (64, 1), (16, 2), (8, 4))  # records and rows: from quick to thorough
 _EXACT = 0.25  # of the time, at most, goes into the exact audit
+_AGAINST_LAW = 0.3  # and into runs against the law
+_RECORDS = (8, 4, 64)  # of tiny schemas for runs against the law
 
 
 @dataclass(frozen=True)
@@ -146,16 +149,48 @@ class SetVerdict:
 
 @dataclass(frozen=True)
 class Audit:
-    """``exact`` is None where it is not possible, and ``exact_note`` says why; each is None where not asked for."""
+    """``exact`` is None where it is not possible, and ``exact_note`` says why; each is None where not asked for.
+
+    ``law`` compares what ``run`` publishes with the exact law; where that is not possible, ``law_note`` says why.
+    """
 
     mechanism: str
     exact: ExactAudit | None
     exact_note: str
     statistical: StatisticalAudit | None
+    law: LawAudit | None = None
+    law_note: str = "not asked for"
 
     @property
     def passed(self) -> bool:
-        return all(part is None or part.passed for part in (self.exact, self.statistical))
+        return all(part is None or part.passed for part in (self.exact, self.law, self.statistical))
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest c such that noise divided by c in ``run`` alone would have been refuted, with probability 0.9.
+
+        None where that is not known: there is no law, or too few runs were made.
+        """
+        return None if self.law is None else self.law.detectable
+
+    def __str__(self) -> str:
+        refuted = [" + ".join(row.attributes) for row in self.refuted]
+        told = f"refuted for {', '.join(refuted)}" if refuted else "no claim refuted"
+        return f"Audit of {self.mechanism}: {told}. {self.describe_law()}"
+
+    def describe_law(self) -> str:
+        """In a sentence or two: whether runs follow the law, and what would not have been noticed."""
+        law = self.law
+        if law is None:
+            return f"Runs are not compared with the exact law: {self.law_note}."
+        if law.refuted:
+            return (
+                f"run() does not follow distribution(): {law.most_telling} (p = {law.p_value:.1g}, {law.runs:,} runs)."
+            )
+        told = f"{law.runs:,} runs follow the exact law."
+        if law.detectable is None:
+            return f"{told} They are too few to notice smaller noise in run() alone: give more seconds."
+        return f"{told} Noise divided by {law.detectable:g} or more in run() alone would have been noticed."
 
     @property
     def rows(self) -> tuple[SetVerdict, ...]:
@@ -180,6 +215,9 @@ class Audit:
             "sets": [row.to_json() for row in self.rows],
             "exact": None if self.exact is None else self.exact.to_json(),
             "exact_note": self.exact_note,
+            "law": None if self.law is None else self.law.to_json(),
+            "law_note": self.law_note,
+            "detectable": self.detectable,
             "statistical": None if self.statistical is None else self.statistical.to_json(),
         }
         return {name: finite(value) for name, value in body.items()}
@@ -200,6 +238,7 @@ def audit(
     seconds: float = 40,
     runs: int | None = None,
     exact: bool = True,
+    law: bool = True,
     statistical: bool = True,
     pairs: Pairs | None = None,
     features: Features | None = None,
@@ -209,8 +248,9 @@ def audit(
 ) -> Audit:
     """Check what a mechanism claims on tiny instances of the schema: by its exact law, and by many runs.
 
-    Takes about ``seconds``. The exact audit is certain on its instance; all verdicts of the statistical one hold
-    together with confidence 1 − ``beta``. The other options are those of :func:`statistical_audit`.
+    Takes about ``seconds``. The exact audit is certain on its instance. ``law`` compares runs with that law; its
+    verdict and those of the statistical audit hold together with confidence 1 − ``beta``. The other options are those
+    of :func:`statistical_audit`.
     """
     check_options(beta, runs, seconds)
     check_asked(mechanism, schema, guarantee, rows)
@@ -221,6 +261,10 @@ def audit(
     found, why = None, "not asked for"
     if exact:
         found, why = _exactly(mechanism, schema, also, guarantee, _EXACT * seconds, progress)
+    followed, law_note = None, "not asked for"
+    share = beta / 2 if law and statistical else beta
+    if law:
+        followed, law_note = _against_law(mechanism, schema, also, share, runs, _AGAINST_LAW * seconds, noise, progress)
     sampled = None
     if statistical:
         small, derive = _binding(mechanism, schema, also)
@@ -230,7 +274,7 @@ def audit(
             small,
             sets=wanted,
             rows=rows,
-            beta=beta,
+            beta=share if followed is not None else beta,
             runs=runs,
             seconds=left,
             pairs=pairs,
@@ -240,7 +284,36 @@ def audit(
             guarantee=guarantee,
             progress=progress,
         )
-    return Audit(type(mechanism).__name__, found, why, sampled)
+    return Audit(type(mechanism).__name__, found, why, sampled, followed, law_note)
+
+
+def _against_law(
+    mechanism: Auditable,
+    schema: Schema,
+    also: Iterable[str],
+    beta: float,
+    runs: int | None,
+    seconds: float,
+    noise: NoiseSource | None,
+    progress: Tell | None,
+) -> tuple[LawAudit | None, str]:
+    """Runs compared with the exact law on the tables that say most; or why they cannot be."""
+    reasons: list[NablaDPError | None] = []
+    for whole in (False, True):
+        try:
+            candidates = _law_candidates(mechanism, schema, also, whole)
+            return compare_runs(mechanism, candidates, beta, runs, seconds, noise, progress), ""
+        except NablaDPError as error:
+            reasons.append(error)
+    return None, _said(*reasons)
+
+
+def _law_candidates(mechanism: Auditable, schema: Schema, also: Iterable[str], whole: bool) -> list[Candidate]:
+    schemas: dict[tuple[int, ...], tuple[Schema, Derive]] = {}
+    for most in _RECORDS:
+        small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
+        schemas.setdefault(small.sizes(small.names), (small, derive))
+    return [(*made, n) for made in schemas.values() for n in LAW_ROWS]
 
 
 def _exactly(

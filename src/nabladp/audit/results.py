@@ -66,9 +66,12 @@ class StatisticalRow:
 
 @dataclass(frozen=True)
 class StatisticalAudit:
+    """``left_out``: sets that would have been looked at, had there been time."""
+
     rows: tuple[StatisticalRow, ...]
     beta: float
     table_rows: int
+    left_out: tuple[tuple[str, ...], ...] = ()
 
     @property
     def refuted(self) -> tuple[StatisticalRow, ...]:
@@ -90,7 +93,74 @@ class StatisticalAudit:
 
     def to_json(self) -> dict[str, Any]:
         body = {"passed": self.passed, "confidence": 1 - self.beta, "table_rows": self.table_rows, "runs": self.runs}
-        return body | {"sets": [row.to_json() for row in self.rows]}
+        return body | {
+            "sets": [row.to_json() for row in self.rows],
+            "left_out": [list(names) for names in self.left_out],
+        }
+
+
+@dataclass(frozen=True)
+class LawRow:
+    """The runs on one table: how many, how many numbers each publishes, what the bets against the law have won."""
+
+    table_rows: int
+    runs: int
+    numbers: int
+    log_capital: float
+    most_telling: str  # what won most
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: _finite(value) for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class LawAudit:
+    """Whether ``run`` publishes what ``distribution`` says; ``log_capital`` is that of all tables' bets together.
+
+    ``detectable`` is the smallest c such that noise divided by c in ``run`` alone would have been refuted with
+    probability 0.9 at least; None where not even the largest c tried would, or where the law is refuted.
+    """
+
+    rows: tuple[LawRow, ...]
+    beta: float
+    log_capital: float
+    detectable: float | None
+
+    @property
+    def p_value(self) -> float:
+        """At most this is the probability of as much capital if ``run`` follows its law."""
+        return min(1.0, math.exp(-min(max(self.log_capital, 0.0), 700.0)))
+
+    @property
+    def refuted(self) -> bool:
+        return self.log_capital >= -math.log(self.beta)
+
+    @property
+    def passed(self) -> bool:
+        return not self.refuted
+
+    @property
+    def verdict(self) -> str:
+        return "refuted" if self.refuted else "consistent"
+
+    @property
+    def runs(self) -> int:
+        return sum(row.runs for row in self.rows)
+
+    @property
+    def most_telling(self) -> str:
+        return max(self.rows, key=lambda row: row.log_capital).most_telling
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "confidence": 1 - self.beta,
+            "runs": self.runs,
+            "p_value": self.p_value,
+            "most_telling": self.most_telling,
+            "detectable": self.detectable,
+            "tables": [row.to_json() for row in self.rows],
+        }
 
 
 def _finite(value: Any) -> Any:

@@ -85,6 +85,7 @@ def _say_how(result: Any) -> None:
         say(f"No exact audit: {result.exact_note}.")
     else:
         say(f"Exact: {result.exact.tables_compared:,} pairs of tables, every set of attributes.")
+    say(result.describe_law(), "bold red" if result.law is not None and result.law.refuted else "")
     runs = [row.statistical.runs for row in result.rows if row.statistical is not None and row.statistical.runs]
     if runs and min(runs) < _MANY:
         say(f"In this time a set got no more than {min(runs):,} runs, which show little: give more --seconds.")

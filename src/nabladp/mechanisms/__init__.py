@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from nabladp.mechanisms.mechanism import Output as Output
     from nabladp.mechanisms.mechanism import Records as Records
     from nabladp.mechanisms.mechanism import ReleaseContext as ReleaseContext
+    from nabladp.mechanisms.mechanism import Scenario as Scenario
+    from nabladp.mechanisms.mechanism import ValueLaw as ValueLaw
     from nabladp.mechanisms.parameters import Parameter as Parameter
     from nabladp.mechanisms.parameters import parameter as parameter
 
-_CONTRACT = ("Auditable", "Branch", "ExpectedError", "Law", "Mechanism", "Output", "Records", "ReleaseContext")
+_AUDITED = ("Auditable", "Branch", "Law", "Scenario", "ValueLaw")
+_CONTRACT = (*_AUDITED, "ExpectedError", "Mechanism", "Output", "Records", "ReleaseContext")
 _HOME = dict.fromkeys(_CONTRACT, "mechanism") | dict.fromkeys(("Parameter", "parameter"), "parameters")
 __all__ = ["MECHANISMS", "mechanism_class", *_HOME]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from nabladp import checks
 from nabladp.errors import AuditError, MechanismError
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import Parameter, plan_options
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -47,6 +48,19 @@ class Law:
         following = [law.largest_order for part in self.parts if isinstance(part, Branch) for law in part.then]
         object.__setattr__(self, "largest_order", min(self.largest_order, *following, math.inf))
 
+    def branch(self) -> Branch:
+        """Its only part, which decides what comes next."""
+        if len(self.parts) != 1 or not isinstance(self.parts[0], Branch):
+            raise MechanismError("This law does not begin with one branch.", fix="Give the law of distribution().")
+        return self.parts[0]
+
+    def arrays(self) -> tuple[NDArray[np.float64], ...]:
+        """Its parts, none of which decides what comes next."""
+        found = tuple(part for part in self.parts if not isinstance(part, Branch))
+        if len(found) < len(self.parts):
+            raise MechanismError("This law branches.", fix="Give the law of distribution().")
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Branch:
@@ -65,6 +79,39 @@ class Branch:
             raise MechanismError("A branch says for each outcome which law follows.", fix="Give one number for each.")
         if self.which.size and not 0 <= self.which.min() <= self.which.max() < len(self.then):
             raise MechanismError("A branch names a law that it does not hold.", fix="Count its laws from 0.")
+
+    def possible(self) -> Iterator[tuple[int, float, Law]]:
+        """Every outcome of positive probability: its index, its log-probability, the law that follows."""
+        for outcome in np.flatnonzero(~np.isneginf(self.outcomes)).tolist():
+            yield outcome, float(self.outcomes[outcome]), self.then[int(self.which[outcome])]
+
+
+@dataclass(frozen=True, eq=False)
+class ValueLaw:
+    """The law of one published number: log-probabilities of ``first``, ``first + step``, …, and of its absence.
+
+    With a ``step`` above 1 an outcome stands for all numbers nearest to it.
+    """
+
+    first: int
+    log_chances: NDArray[np.float64]
+    log_absent: float = -math.inf
+    step: int = 1
+
+    @classmethod
+    def certain(cls, value: int) -> ValueLaw:
+        return cls(value, np.zeros(1))
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """One course that a run may take: its log-probability and, given it, the laws of the published numbers, by name.
+
+    Given the scenario these are independent. A number that it does not name is absent.
+    """
+
+    log_chance: float
+    values: Mapping[Any, ValueLaw]
 
 
 def _not_at_hand(name: str, columns: Sequence[str]) -> None:
@@ -145,6 +192,20 @@ class Auditable(ABC):
             f"{type(self).__name__} offers no exact output distribution.", fix="Rely on the statistical audit."
         )
 
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        """The law of the numbers in an output, from the output distribution and public facts alone."""
+        raise AuditError(
+            f"{type(self).__name__} does not say which outcome of its distribution an output shows.",
+            fix="Define published_law and published_values.",
+        )
+
+    def published_values(self, output: Any, schema: Schema, n: int) -> Mapping[Any, int]:
+        """The numbers in an output that :meth:`published_law` speaks of, by the same names, as they were published."""
+        raise AuditError(
+            f"{type(self).__name__} does not say which outcome of its distribution an output shows.",
+            fix="Define published_law and published_values.",
+        )
+
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes, hardest to hide."""
         return [({}, dict.fromkeys(attributes, 1))]
@@ -152,6 +213,10 @@ class Auditable(ABC):
     def two_valued(self) -> tuple[str, ...]:
         """Attributes that keep exactly two values when a schema is made tiny for an audit, such as a label."""
         return ()
+
+    def noise_uses(self, schema: Schema, n: int, output: Any) -> Sequence[NoiseUse]:
+        """What a run with this output draws for each part of the guarantee, in order of selections: for the tape."""
+        raise AuditError(f"{type(self).__name__} declares no noise.", fix="Define noise_uses.")
 
 
 class Mechanism(Auditable):

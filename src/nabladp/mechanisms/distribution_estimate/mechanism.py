@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.mechanisms.distribution_estimate.errors import Chances, EstimateError, smallest_error
 from nabladp.mechanisms.distribution_estimate.estimate import Distribution
-from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
+from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, root_counts
+from nabladp.mechanisms.heavy_hitters.output_distribution import above_cut, root_scenarios
 from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Settings, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Names, Share
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, check_asked
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -101,6 +103,21 @@ class DistributionEstimate(Mechanism):
     def distribution(self, counts: Counts) -> Law:
         """The law of the histogram: what is made from it cannot tell more."""
         return self.histogram.distribution(counts)
+
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        """That of the histogram, of which counts below the cut are left out."""
+        settings = self.histogram.plan(schema, n)
+        cut = smallest_error(settings, n, self.failure).cut
+        for scenario in root_scenarios(settings, law, n):
+            kept = {string: above_cut(own, cut) for string, own in scenario.values.items()}
+            yield Scenario(scenario.log_chance, kept)
+
+    def published_values(self, output: Distribution, schema: Schema, n: int) -> Mapping[Any, int]:
+        return root_counts(output.codes, output.counts)
+
+    def noise_uses(self, schema: Schema, n: int, output: Distribution) -> list[NoiseUse]:
+        """Those of the histogram, of which only the combinations above the cut are published."""
+        return self.histogram.histogram_uses(schema, n, output.codes)
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         return self.histogram.hard_pairs(attributes)

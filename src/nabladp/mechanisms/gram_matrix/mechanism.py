@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from nabladp.mechanisms.gram_matrix.columns import ENCODE, Disagreements, Encodi
 from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Name, Names
-from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, ValueLaw, check_asked
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
@@ -161,6 +162,17 @@ class GramMatrix(Mechanism):
         known = {key: _log_law(*key, counts.n) for key in set(zip(found.scales.tolist(), held, strict=True))}
         return Law(tuple(known[key] for key in zip(found.scales.tolist(), held, strict=True)), _AUDIT_ORDER)
 
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        """A part for each count of disagreements: n less twice that is an entry of the matrix."""
+        counts = zip(self.calibration(schema).scales.tolist(), law.arrays(), strict=True)
+        return [Scenario(0.0, {pair: ValueLaw(lowest_count(scale), part) for pair, (scale, part) in enumerate(counts)})]
+
+    def published_values(self, output: NoisyGram, schema: Schema, n: int) -> Mapping[Any, int]:
+        return _disagreements(output.entries, n)
+
+    def noise_uses(self, schema: Schema, n: int, output: NoisyGram) -> list[NoiseUse]:
+        return self.calibration(schema).noise_uses()
+
     def two_valued(self) -> tuple[str, ...]:
         return () if self.label is None else (self.label,)
 
@@ -186,9 +198,20 @@ def _drawn(scales: Floats, noise: NoiseSource) -> Integers:
     return drawn
 
 
+def _disagreements(entries: Integers, n: int) -> dict[Hashable, int]:
+    """The noisy count behind every entry; one whose parity is not that of n has a name that no law knows."""
+    twice = (n - entries).tolist()
+    return {(pair, "odd") if value % 2 else pair: value // 2 for pair, value in enumerate(twice)}
+
+
+def lowest_count(scale: float) -> int:
+    """Of the counts that the exact law lists; one without noise is at least 0."""
+    return -math.ceil(_AUDIT_ORDER + 14 * scale) if scale else 0
+
+
 def _log_law(scale: float, count: int, n: int) -> Floats:
     """log P of a count of at most n with noise, over outcomes that are the same for every count."""
-    window = math.ceil(_AUDIT_ORDER + 14 * scale)
     if scale:
-        return gaussian_log_pmf(scale, -window - count, n + window - count)
+        lowest = lowest_count(scale)
+        return gaussian_log_pmf(scale, lowest - count, n - lowest - count)
     return np.where(np.arange(n + 1) == count, 0.0, -np.inf)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.heavy_hitters.engine.finding import check, find
-from nabladp.mechanisms.heavy_hitters.loss import counting_loss, losses, shared_losses
+from nabladp.mechanisms.heavy_hitters.loss import counting_loss, least_path_lambda, losses, path_loss, shared_losses
 from nabladp.mechanisms.heavy_hitters.output import HeavyHittersError, HeavyList
-from nabladp.mechanisms.heavy_hitters.output_distribution import exact_law
+from nabladp.mechanisms.heavy_hitters.output_distribution import exact_law, list_scenarios, root_scenarios
 from nabladp.mechanisms.heavy_hitters.planning.certificate import Sieve, certify
 from nabladp.mechanisms.heavy_hitters.planning.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Notion, Settings, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Flag, Names, Share
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, check_asked
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -131,8 +136,7 @@ class HeavyHitters(Mechanism):
         lists = lists_cost(universe, names, settings)
         if settings.count_scale is None:
             return lists
-        counting = counting_loss(settings.levels[0].scale, settings.count_scale)  # [counts]
-        return lists + Guarantee.touch(universe, names, Pure(counting))
+        return lists + Guarantee.touch(universe, names, Pure(self._counting(settings)))
 
     def expected_error(self, schema: Schema, n: int) -> HeavyHittersError:
         """The certificate; none of it is known before the number of rows is."""
@@ -155,6 +159,59 @@ class HeavyHitters(Mechanism):
     def distribution(self, counts: Counts) -> Law:
         return exact_law(self.plan(counts.schema, counts.n), self.reads(counts.schema), counts)
 
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        return (list_scenarios if self.lists else root_scenarios)(self.plan(schema, n), law, n)
+
+    def published_values(self, output: HeavyList, schema: Schema, n: int) -> Mapping[Any, int]:
+        shown = root_counts(output.codes, output.counts)
+        if self.lists:
+            settings = self.plan(schema, n) if self.settings is None else self.settings
+            positions = [position for position, node in enumerate(settings.tree.nodes) if node.thresholded]
+            for position, found in list(zip(positions, output.node_lists, strict=True))[:-1]:  # the root comes last
+                shown |= {(position, tuple(string)): 1 for string in found.codes.tolist()}
+        return shown
+
+    def noise_uses(self, schema: Schema, n: int, output: HeavyList) -> list[NoiseUse]:
+        places = [position for position, node in enumerate(output.settings.tree.nodes) if node.thresholded]
+        listed = {at: len(found.codes) for at, found in zip(places, output.node_lists, strict=self.lists)}
+        return self.histogram_uses(schema, n, output.codes, listed, len(output.codes))
+
+    def histogram_uses(
+        self,
+        schema: Schema,
+        n: int,
+        codes: Integers | None = None,
+        listed: Mapping[int, int] | None = None,
+        most_counts: int | None = None,
+    ) -> list[NoiseUse]:
+        """Noise for every candidate of every node, and for the counts of the root's list, as far as it is published.
+
+        ``codes`` are some of the root's strings, ``listed`` how many strings every node listed.
+        """
+        names, settings = self.reads(schema), self.plan(schema, n)
+        charges = list_charges(Universe.of(schema), names, settings)
+        uses = list_uses(settings, charges, codes, listed or {})
+        if settings.count_scale is not None:
+            charge = self._count_charge(Universe.of(schema), names, settings, charges)
+            least = 0 if codes is None else len(codes)
+            uses.append(NoiseUse("the counts of the root's list", "discrete_laplace", least, most_counts, (charge,)))
+        return [*uses, NoiseUse.free("lists cut by lot", "uniform_subset")]
+
+    def _count_charge(
+        self, universe: Universe, names: Sequence[str], settings: Settings, lists: Sequence[ListCharge]
+    ) -> Charge:
+        """What counts may lose depends on the noise of the lists: the least λ that these are charged for."""
+        lam = max(
+            least_path_lambda(part.thresholds(settings), settings.mu, part.charge.cost.per_person().pure)
+            for part in lists
+        )
+        cost = Guarantee.touch(universe, names, Pure(self._counting(settings)))
+        return Charge(cost, loss=lambda beta: counting_loss(lam, beta))
+
+    @staticmethod
+    def _counting(settings: Settings) -> float:
+        return counting_loss(settings.levels[0].scale, settings.count_scale or 0.0)  # [counts]
+
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """All rows alike but for T: a string just at a threshold loses a row to another one."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
@@ -166,19 +223,71 @@ class HeavyHitters(Mechanism):
         return HeavyList.from_json(data, schema)
 
 
+def root_counts(codes: Integers, counts: Integers) -> dict[Hashable, int]:
+    """The published count of every string in the root's list."""
+    return dict(zip(map(tuple, codes.tolist()), counts.tolist(), strict=True))
+
+
 def lists_cost(universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
     """What all lists cost; concentrated, also the noisy counts by which strings passed."""
-    parts = []
+    return Guarantee.compose(universe, [part.charge.cost for part in list_charges(universe, names, settings)])
+
+
+@dataclass(frozen=True, eq=False)
+class ListCharge:
+    """A part of the cost of all lists, and the nodes whose noise it is for, by their positions, lowest first."""
+
+    nodes: tuple[int, ...]
+    charge: Charge
+
+    def thresholds(self, settings: Settings) -> list[int]:
+        return [settings.level_of(settings.tree.nodes[position]).threshold for position in self.nodes]
+
+
+def list_charges(universe: Universe, names: Sequence[str], settings: Settings) -> list[ListCharge]:
+    """Pure: a part for all attributes that share a path. Concentrated: one for every node."""
+    nodes = [(position, node) for position, node in enumerate(settings.tree.nodes) if node.thresholded]
+    found = []
     if settings.notion == "pure":  # [chain] [shared-path]
         for together, loss in shared_losses(settings.tree, settings.levels, settings.mu):
-            parts.append(Guarantee.touch(universe, [names[j] for j in together], Pure(loss)))
-        return Guarantee.compose(universe, parts)
-    for node in settings.tree.nodes:
-        if node.thresholded:  # [nodes]
-            scale = settings.level_of(node).scale
-            held = [names[j] for j in node.attributes]
-            parts.append(Guarantee.touch(universe, held, Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale))
-    return Guarantee.compose(universe, parts)
+            path = tuple(position for position, node in nodes if together[0] in node.attributes)
+            thresholds = [settings.level_of(settings.tree.nodes[position]).threshold for position in path]
+            cost = Guarantee.touch(universe, [names[j] for j in together], Pure(loss))
+            found.append(ListCharge(path, Charge(cost, loss=partial(path_loss, thresholds, settings.mu))))
+        return found
+    for position, node in nodes:  # [nodes]
+        scale = settings.level_of(node).scale
+        held = [names[j] for j in node.attributes]
+        cost = Guarantee.touch(universe, held, Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
+        found.append(ListCharge((position,), Charge.of_each(cost, held, 2)))
+    return found
+
+
+def list_uses(
+    settings: Settings, charges: Sequence[ListCharge], codes: Integers | None, listed: Mapping[int, int]
+) -> list[NoiseUse]:
+    """A number for every candidate of every node: the product of its children's lists, a leaf's all values.
+
+    Where ``listed`` does not say how long a child's list is, it holds at least the parts of the root's strings.
+    """
+    tree, found = settings.tree, []
+
+    def least(child: int) -> int:
+        if not tree.nodes[child].thresholded:
+            return tree.cells(tree.nodes[child])
+        if child in listed:
+            return listed[child]
+        return 0 if codes is None else len(np.unique(codes[:, list(tree.nodes[child].attributes)], axis=0))
+
+    for position, node in enumerate(tree.nodes):
+        if node.thresholded:
+            known = all(child in listed or not tree.nodes[child].thresholded for child in node.children)
+            numbers = math.prod(map(least, node.children)) if node.children else tree.cells(node)
+            own = tuple(part.charge for part in charges if position in part.nodes)
+            kind = "discrete_laplace" if settings.notion == "pure" else "discrete_gaussian"
+            what = f"node {position} of the tree (level {node.level})"
+            found.append(NoiseUse(what, kind, numbers, numbers if known else None, own))
+    return found
 
 
 @lru_cache(maxsize=64)  # a release asks for the same plan several times

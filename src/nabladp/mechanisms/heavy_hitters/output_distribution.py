@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.errors import AuditError
 from nabladp.mechanisms.heavy_hitters.settings import Settings
-from nabladp.mechanisms.heavy_hitters.tree import Node
-from nabladp.mechanisms.mechanism import Branch, Law
+from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
+from nabladp.mechanisms.mechanism import Branch, Law, Scenario, ValueLaw
 from nabladp.noise import gaussian_log_pmf, laplace_log_pmf
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class TreeLaw:
         """What follows once the lists before this node's are known."""
         tree = self.settings.tree
         node = tree.nodes[position]
-        candidates = self._candidates(node, lists)
+        candidates = _candidates(tree, node, lists)
         if not node.thresholded:
             return self.law(position + 1, lists | {position: candidates})
         # [lists] every candidate passes or fails by itself, and candidates follow from the lists below
@@ -77,12 +77,6 @@ class TreeLaw:
             outcomes.append(log_chance)
             then.append(self.law(position + 1, lists | {position: passed}))
         return Law((Branch(np.array(outcomes), np.arange(len(then)), tuple(then)),))
-
-    def _candidates(self, node: Node, lists: Lists) -> tuple[String, ...]:
-        if node.children:
-            parts = itertools.product(*(lists[child] for child in node.children))
-            return tuple(tuple(itertools.chain.from_iterable(strings)) for strings in parts)
-        return tuple(itertools.product(*(range(self.settings.tree.sizes[a]) for a in node.attributes)))
 
     def _count(self, node: Node, string: String) -> int:
         place: list[int | slice] = [slice(None)] * self.table.ndim
@@ -100,27 +94,101 @@ class TreeLaw:
         if self.settings.notion == "pure":
             x = max(x, -mu)
         reach = math.ceil(40 * level.scale) + abs(x) + 2
-        chances = np.exp(self._log_pmf(level.scale, -reach, reach))
+        logs = self._log_pmf(level.scale, -reach, reach)
         first = reach + 1 - x  # where Z = 1 − x stands
-        return math.log(math.fsum(chances[first:])), math.log(math.fsum(chances[:first]))
+        return log_total(logs[first:]), log_total(logs[:first])
 
     def _root(self, candidates: Sequence[String], tests: Sequence[tuple[float, float]]) -> Law:
         """Not listed, or listed with one of the counts a fixed window holds; the same window on both sides."""
         root, parts = self.settings.tree.root, []
         for string, (passing, failing) in zip(candidates, tests, strict=True):
             count, scale = self._count(root, string), self.settings.count_scale
+            low, high = count_window(self.settings, self.n)
             if not self.with_counts:
                 shown = np.array([passing])
             elif self.settings.notion == "pure" and scale is not None:
-                reach = math.ceil(14 * scale)
-                shown = passing + self._log_pmf(scale, -reach - count, self.n + reach - count)
+                shown = passing + self._log_pmf(scale, low - count, high - count)
             else:
-                level = self.settings.level_of(root)
-                reach = math.ceil(_AUDIT_ORDER + 14 * level.scale)
-                low, high = level.threshold + 1, max(self.n, level.threshold + 1) + reach
-                shown = self._log_pmf(level.scale, low - count, high - count)
+                shown = self._log_pmf(self.settings.level_of(root).scale, low - count, high - count)
             parts.append(np.concatenate([[failing], shown]))
         return Law(tuple(parts), math.inf if self.settings.notion == "pure" else _AUDIT_ORDER)
+
+
+def _candidates(tree: Tree, node: Node, lists: Lists) -> tuple[String, ...]:
+    if node.children:
+        parts = itertools.product(*(lists[child] for child in node.children))
+        return tuple(tuple(itertools.chain.from_iterable(strings)) for strings in parts)
+    return tuple(itertools.product(*(range(tree.sizes[a]) for a in node.attributes)))
+
+
+def log_total(logs: Floats) -> float:
+    """The logarithm of a sum of chances, to all digits, or to nearly all where it is too small for a double."""
+    total = math.fsum(np.exp(logs))
+    return math.log(total) if total > 1e-290 else float(np.logaddexp.reduce(logs))
+
+
+def count_window(settings: Settings, n: int) -> tuple[int, int]:
+    """The noisy counts of the root's list that the law tells apart. Concentrated: those above the threshold."""
+    if settings.notion == "pure" and settings.count_scale is not None:
+        reach = math.ceil(14 * settings.count_scale)
+        return -reach, n + reach
+    level = settings.level_of(settings.tree.root)
+    low = level.threshold + 1
+    return low, max(n, low) + math.ceil(_AUDIT_ORDER + 14 * level.scale)
+
+
+def lists_below(tree: Tree, law: Law) -> Iterator[tuple[float, Lists, tuple[String, ...], Law]]:
+    """Every outcome of the lists below the root's: its log-probability, the lists, the root's candidates, its law."""
+    yield from _lists_from(tree, law, 0, {})
+
+
+def _lists_from(
+    tree: Tree, law: Law, position: int, lists: Lists
+) -> Iterator[tuple[float, Lists, tuple[String, ...], Law]]:
+    node = tree.nodes[position]
+    candidates = _candidates(tree, node, lists)
+    if position == len(tree.nodes) - 1:
+        yield 0.0, lists, candidates, law
+    elif not node.thresholded:
+        yield from _lists_from(tree, law, position + 1, lists | {position: candidates})
+    else:
+        passing = [passed for passed, _ in subsets(candidates, [(0.0, 0.0)] * len(candidates))]
+        for outcome, chance, then in law.branch().possible():
+            here = lists | {position: passing[outcome]}
+            for after, found, last, root in _lists_from(tree, then, position + 1, here):
+                yield chance + after, found, last, root
+
+
+def root_values(settings: Settings, n: int, candidates: Sequence[String], law: Law) -> dict[Hashable, ValueLaw]:
+    """The laws of the counts in the root's list, by string."""
+    low, _ = count_window(settings, n)
+    parts = zip(candidates, law.arrays(), strict=True)
+    return {string: ValueLaw(low, part[1:], float(part[0])) for string, part in parts}
+
+
+def above_cut(law: ValueLaw, cut: int) -> ValueLaw:
+    """The same count where counts below a cut are left out."""
+    left_out = min(max(cut - law.first, 0), len(law.log_chances))
+    absent = np.logaddexp.reduce(law.log_chances[:left_out], initial=law.log_absent)
+    return ValueLaw(law.first + left_out, law.log_chances[left_out:], float(absent))
+
+
+def root_scenarios(settings: Settings, law: Law, n: int) -> list[Scenario]:
+    """What the root's list shows, where the lists below it are not published: they decide on its candidates alone."""
+    found: dict[tuple[String, ...], Scenario] = {}
+    for chance, _, candidates, then in lists_below(settings.tree, law):
+        known = found.get(candidates)
+        total = chance if known is None else float(np.logaddexp(known.log_chance, chance))
+        found[candidates] = Scenario(total, root_values(settings, n, candidates, then))
+    return list(found.values())
+
+
+def list_scenarios(settings: Settings, law: Law, n: int) -> Iterator[Scenario]:
+    """The same where all lists are published: (position of a node, string) has the value 1 if the node lists it."""
+    nodes = settings.tree.nodes
+    for chance, lists, candidates, then in lists_below(settings.tree, law):
+        listed = {(at, string): ValueLaw.certain(1) for at in lists if nodes[at].thresholded for string in lists[at]}
+        yield Scenario(chance, listed | root_values(settings, n, candidates, then))
 
 
 def subsets(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ from nabladp.errors import AuditError, BudgetError, DomainTooLarge
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.bin_positions import draw_bin_positions
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Share, Whole, WorkloadKind
-from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, check_asked
 from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
 from nabladp.mechanisms.mwem.setup import UPDATES, RunSetup, answer_scale, update_named
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -339,6 +340,21 @@ class MWEM(Mechanism):
         return machine.law(
             machine.queries.counts(counts), update_named(self.update, machine.cube, machine.plan.count), 0
         )
+
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        return self._machine(schema, n).scenarios(law)
+
+    def published_values(self, output: FittedDistribution, schema: Schema, n: int) -> Mapping[Any, int]:
+        told = output.measured
+        names = zip(told.round.tolist(), told.query.tolist(), strict=True)
+        return dict(zip(names, told.count.tolist(), strict=True))
+
+    def noise_uses(self, schema: Schema, n: int, output: FittedDistribution) -> list[NoiseUse]:
+        """For every round what the published measurements say; synthetic rows are drawn from the model."""
+        machine = self._machine(schema, n)
+        rounds = machine.plan.noise_uses(machine.queries, output.measured.round, output.measured.query)
+        rows = NoiseUse.exactly("synthetic rows", "select", self._synthetic_rows(n))
+        return [*rounds, rows, NoiseUse.free("positions inside bins", "uniform_integers")]
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Changing every attribute at once moves one query of each disjoint set."""

@@ -20,7 +20,7 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
 from nabladp.mechanisms.allocation import least_scale
-from nabladp.mechanisms.mechanism import Branch, Law
+from nabladp.mechanisms.mechanism import Branch, Law, Scenario, ValueLaw
 from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope
 from nabladp.noise import NoiseSource, Packings, gaussian_log_pmf
 from nabladp.privacy.units import UNIT
@@ -314,6 +314,34 @@ class RunSetup:
             parts = [self._answers(int(truth[q]), q) for q in chosen.tolist()]
             then.append(Law(tuple(parts), _AUDIT_ORDER) if last else self._continued(truth, model, number, chosen))
         return Law((Branch(np.array(chances), np.arange(len(picks)), tuple(then)),), _AUDIT_ORDER)
+
+    def scenarios(self, law: Law, number: int = 0) -> Iterator[Scenario]:
+        """Every pick is published with its noisy answers: their names are the round and the query."""
+        nothing = np.zeros(len(self.queries))
+        laws = [list(selector.law(nothing)) for selector in self.selectors(number)]  # lists the picks in their order
+        picks = [[q for queries, _ in combined for q in queries] for combined in itertools.product(*laws)]
+        for pick, chance, then in law.branch().possible():
+            for found, answers, after in self._answered(picks[pick], then, number):
+                own = {(number, q): answer for q, answer in zip(picks[pick], answers, strict=True)}
+                sequel = [Scenario(0.0, {})] if after is None else self.scenarios(after, number + 1)
+                for rest in sequel:
+                    yield Scenario(chance + found + rest.log_chance, own | dict(rest.values))
+
+    def _answered(self, chosen: list[int], law: Law, number: int) -> Iterator[tuple[float, list[ValueLaw], Law | None]]:
+        """The laws of one pick's answers; before another round, given what that round learns of them."""
+        lows = [self._window(q)[0] for q in chosen]
+        if number == self.plan.count - 1:
+            yield 0.0, [ValueLaw(low, part) for low, part in zip(lows, law.arrays(), strict=True)], None
+            return
+        branch = law.branch()
+        shape = [high - low + 1 for low, high in map(self._window, chosen)]
+        for which, then in enumerate(branch.then):
+            own = np.where(branch.which == which, branch.outcomes, -np.inf).reshape(shape)
+            chance = float(np.logaddexp.reduce(own, axis=None))
+            if chance > -math.inf:
+                axes = range(len(shape))
+                each = [np.logaddexp.reduce(own - chance, axis=tuple(a for a in axes if a != axis)) for axis in axes]
+                yield chance, [ValueLaw(low, part) for low, part in zip(lows, each, strict=True)], then
 
     def _window(self, query: int) -> tuple[int, int]:
         reach = math.ceil(_AUDIT_ORDER * int(self.queries.grids[query]) + 12 * float(self.scale[query]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate, least_scale, limited_by, source_units
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Sets, Weights, Whole, check_all_support
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
@@ -103,15 +104,19 @@ class NoisyMarginals(Mechanism):
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
+        return Guarantee.compose(schema, [cost for _, cost in self._costs(schema)])  # [composition]
+
+    def _costs(self, schema: Schema) -> list[tuple[tuple[str, ...], Guarantee]]:
         universe = Universe.of(schema)
         parts = []
         for chosen, units in self._units(schema):
             cost = Fraction(units, UNIT)
             if self.noise == "gaussian":
-                parts.append(Guarantee.touch(universe, chosen, Rho(cost), gaussian_scale=self._scale(units)))
+                part = Guarantee.touch(universe, chosen, Rho(cost), gaussian_scale=self._scale(units))
             else:
-                parts.append(Guarantee.touch(universe, chosen, Pure(cost)))
-        return Guarantee.compose(universe, parts)  # [composition]
+                part = Guarantee.touch(universe, chosen, Pure(cost))
+            parts.append((chosen, part))
+        return parts
 
     def expected_error(self, schema: Schema, n: int) -> tuple[MarginalError, ...]:
         """The noise of every marginal: standard deviation, mean absolute error and 95% half-width of a cell."""
@@ -153,12 +158,33 @@ class NoisyMarginals(Mechanism):
         allotted = self._units(counts.schema)
         for (_, units), table in zip(allotted, counts.marginals([chosen for chosen, _ in allotted]), strict=True):
             scale = self._scale(units)
-            window = math.ceil(_AUDIT_ORDER + 14 * scale)
+            window = _window(scale)
             log_pmf = gaussian_log_pmf if self.noise == "gaussian" else laplace_log_pmf
             held = table.ravel().tolist()
             known = {count: log_pmf(scale, -window - count, counts.n + window - count) for count in set(held)}
             parts += [known[count] for count in held]
         return Law(tuple(parts), _AUDIT_ORDER if self.noise == "gaussian" else math.inf)
+
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        """A part for each cell of each table, in order: all of them are published."""
+        scales = [self._scale(units) for chosen, units in self._units(schema) for _ in range(schema.cells(chosen))]
+        cells = zip(scales, law.arrays(), strict=True)
+        return [Scenario(0.0, {cell: ValueLaw(-_window(scale), part) for cell, (scale, part) in enumerate(cells)})]
+
+    def published_values(self, output: MarginalTables, schema: Schema, n: int) -> Mapping[Any, int]:
+        return dict(enumerate(count for table in output for count in table.counts.ravel().tolist()))
+
+    def noise_uses(self, schema: Schema, n: int, output: MarginalTables) -> list[NoiseUse]:
+        """A number for every cell of every marginal: one row moves two of them by one."""
+        return [
+            NoiseUse.exactly(
+                f"the marginal {'+'.join(chosen)}",
+                f"discrete_{self.noise}",
+                schema.cells(chosen),
+                Charge.of_each(cost, chosen, 2),
+            )
+            for chosen, cost in self._costs(schema)
+        ]
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Any change of T moves every marginal that meets T in exactly two cells: all pairs are equally hard."""
@@ -169,3 +195,8 @@ class NoisyMarginals(Mechanism):
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> MarginalTables:
         return MarginalTables.from_json(data, schema)
+
+
+def _window(scale: float) -> int:
+    """How far beyond all possible counts the exact law reaches."""
+    return math.ceil(_AUDIT_ORDER + 14 * scale)

@@ -5,8 +5,9 @@ The proof is in PROOF.md beside this file.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, WorkloadKind
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
 from nabladp.mechanisms.projection.calibration import Calibration, ProjectionError, calibrate, expected_error
@@ -26,7 +28,7 @@ from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
-from nabladp.workloads import Workload
+from nabladp.workloads import Queries, Workload
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -123,17 +125,31 @@ class Projection(Mechanism):
         """The law of the noisy answers; the projected ones are a function of them."""
         calibration, _ = self._prepared(counts.schema)
         queries = calibration.queries
-        matrix = queries.matrix.tocsr()
         known: dict[tuple[float, int, int, int], Floats] = {}
         parts = []
         held = queries.counts(counts).tolist()
-        for query, (group, count) in enumerate(zip(queries.group_of.tolist(), held, strict=True)):
-            values = matrix.data[matrix.indptr[query] : matrix.indptr[query + 1]]
-            key = (calibration.scales[group], counts.n, int(values.max(initial=0)), count)
+        for group, most, count in zip(queries.group_of.tolist(), _largest(queries), held, strict=True):
+            key = (calibration.scales[group], counts.n, most, count)
             if key not in known:
                 known[key] = _log_law(*key)
             parts.append(known[key])
         return Law(tuple(parts), _AUDIT_ORDER)
+
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        """The noisy answers are published beside the projected ones."""
+        calibration, _ = self._prepared(schema)
+        groups, largest = calibration.queries.group_of.tolist(), _largest(calibration.queries)
+        values: dict[Hashable, ValueLaw] = {}
+        for query, (group, most, part) in enumerate(zip(groups, largest, law.arrays(), strict=True)):
+            window, step = _grid(calibration.scales[group], most)
+            values[query] = ValueLaw(-window, part, step=step)
+        return [Scenario(0.0, values)]
+
+    def published_values(self, output: ProjectedAnswers, schema: Schema, n: int) -> Mapping[Any, int]:
+        return dict(enumerate(output.noisy.tolist()))
+
+    def noise_uses(self, schema: Schema, n: int, output: ProjectedAnswers) -> list[NoiseUse]:
+        return self._prepared(schema)[0].noise_uses()
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """T all first values against all second ones, once with everything else at its first value and once at its
@@ -150,14 +166,25 @@ class Projection(Mechanism):
         return ProjectedAnswers.from_json(data, schema)
 
 
+def _largest(queries: Queries) -> list[int]:
+    """The largest numerator that one row can give to each query."""
+    matrix = queries.matrix.tocsr()
+    rows = (matrix.data[start:end] for start, end in itertools.pairwise(matrix.indptr.tolist()))
+    return [int(values.max(initial=0)) for values in rows]
+
+
+def _grid(scale: float, most: int) -> tuple[int, int]:
+    """How far beyond all possible answers the exact law reaches, and the distance of its outcomes."""
+    return math.ceil(_AUDIT_ORDER * most + 14 * scale), max(1, math.floor(scale / _SPACING))
+
+
 def _log_law(scale: float, n: int, most: int, count: int) -> Floats:
     """log P of a count of at most ``n·most`` with noise, over outcomes that are the same for every count.
 
     Where the noise is wide, outcomes are so alike that every h-th stands for all: with h ≤ scale/16, sums over them
     are what sums over all are, to far more digits than a double has (Poisson's formula).
     """
-    window = math.ceil(_AUDIT_ORDER * most + 14 * scale)
-    step = max(1, math.floor(scale / _SPACING))
+    window, step = _grid(scale, most)
     outcomes = np.arange(-window, n * most + window + 1, step, dtype=np.float64)
     if step == 1:
         return gaussian_log_pmf(scale, int(outcomes[0]) - count, int(outcomes[-1]) - count)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.kinds import SUPPORTED_BY, BudgetKind, Choice, Name, Names, Number, Share, Whole
-from nabladp.mechanisms.mechanism import Law, Mechanism, Records, check_asked
+from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, check_asked
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.synthesis.accounts import Limits
 from nabladp.mechanisms.synthesis.choosing import (
@@ -318,6 +319,23 @@ class Synthesis(Mechanism):
 
         course = self._course(counts.schema, counts.n)
         return OutputDistribution(course, Truth(counts, course.design.wanted.sizes)).whole()
+
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        from nabladp.mechanisms.synthesis.output_distribution import published_scenarios
+
+        return published_scenarios(self._course(schema, n), law)
+
+    def published_values(self, output: SyntheticModel, schema: Schema, n: int) -> Mapping[Any, int]:
+        from nabladp.mechanisms.synthesis.output_distribution import cell_names
+
+        names = cell_names([(m.round, m.attributes, m.counts.size) for m in output.measured])
+        return dict(zip(names, (c for m in output.measured for c in m.counts.ravel().tolist()), strict=True))
+
+    def noise_uses(self, schema: Schema, n: int, output: SyntheticModel) -> list[NoiseUse]:
+        """What is planned, and what the output says that rounds measured; rows are drawn from the model."""
+        later = [(m.attributes, m.counts.size, m.scale) for m in output.measured if m.round]
+        uses = self.design(schema, n).noise_uses(later)
+        return [*uses, NoiseUse.free("synthetic rows", "uniform_integers")]
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Any change of T moves every marginal that meets T in two cells; at once it moves a whole packing."""

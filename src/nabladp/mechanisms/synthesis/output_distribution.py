@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
-from nabladp.mechanisms.mechanism import Branch, Law
+from nabladp.mechanisms.mechanism import Branch, Law, Scenario, ValueLaw
 from nabladp.mechanisms.synthesis.design import scale_for
 from nabladp.mechanisms.synthesis.rounds import Course, Noisy, State, Truth
-from nabladp.mechanisms.synthesis.selection import Pick, combined_law
+from nabladp.mechanisms.synthesis.selection import UNABLE, Pick, combined_law
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import gaussian_log_pmf
 
@@ -72,8 +73,7 @@ class OutputDistribution:
         return found
 
     def _window(self, scale: float) -> tuple[int, int]:
-        reach = math.ceil(_ORDER + 12 * scale)
-        return -reach, self.n + reach
+        return window(scale, self.n)
 
     def _each(
         self,
@@ -122,4 +122,57 @@ def _heard(law: Floats, values: Integers) -> list[_Heard]:
         own = law[values == value]
         chance = float(np.logaddexp.reduce(own))
         found.append(_Heard(value, chance, own - chance))
+    return found
+
+
+def window(scale: float, n: int) -> tuple[int, int]:
+    """The noisy counts that the law tells apart."""
+    reach = math.ceil(_ORDER + 12 * scale)
+    return -reach, n + reach
+
+
+# ---- what a model shows of it ----------------------------------------------------------------------------------------
+
+Measured = tuple[int, Names, float]  # round, attributes, scale of the noise
+
+
+def published_scenarios(course: Course, law: Law) -> Iterator[Scenario]:
+    """All noisy counts are published: those of a planned table, or those of one round's picks."""
+    design = course.design
+    planned = [(0, p.attributes, p.scale) for p in design.planned]
+    if design.accounts is None:
+        yield Scenario(0.0, _cell_laws(course, planned, law))
+        return
+    state = course.start([])
+    if planned or not course.is_last(state):
+        raise AuditError("Published counts are known for one round without planned tables.", fix="Set one_way = 0.")
+    grown, strength, selectors = course.next_round(state)
+    able = np.full(len(design.wanted.candidates), UNABLE, np.int64)
+    able[list(course.explained(grown, selectors))] = 0  # who can be paid decides which picks there are
+    picks = [pick for pick, _ in combined_law(selectors, able, strength)]
+    for outcome, chance, then in law.branch().possible():
+        units = course.units(grown, picks[outcome])
+        sets = [design.wanted.candidates[c] for c in picks[outcome]]
+        more, amounts = course.leftovers(course.paid(grown, picks[outcome], units), list(dict.fromkeys(sets)))
+        measured = [(1, names, scale_for(u)) for names, u in zip(sets, units, strict=True)]
+        measured += [(2, names, scale_for(u)) for names, u in zip(more, amounts, strict=True)]
+        yield Scenario(chance, _cell_laws(course, measured, then))
+
+
+def _cell_laws(course: Course, measured: Sequence[Measured], law: Law) -> dict[Hashable, ValueLaw]:
+    """By the names of :func:`cell_names`, from parts in the same order."""
+    wanted, n = course.design.wanted, course.design.n
+    names = cell_names([(number, own, wanted.cells(own)) for number, own, _ in measured])
+    lows = [window(scale, n)[0] for _, own, scale in measured for _ in range(wanted.cells(own))]
+    laws = zip(names, lows, law.arrays(), strict=True)
+    return {name: ValueLaw(low, part) for name, low, part in laws}
+
+
+def cell_names(tables: Sequence[tuple[int, Names, int]]) -> list[Hashable]:
+    """Of every cell: round, attributes, which of that round's tables of these attributes, and which cell."""
+    met: Counter[tuple[int, Names]] = Counter()
+    found: list[Hashable] = []
+    for number, attributes, cells in tables:
+        met[number, attributes] += 1
+        found += [(number, attributes, met[number, attributes], cell) for cell in range(cells)]
     return found

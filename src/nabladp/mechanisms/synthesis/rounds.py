@@ -197,19 +197,24 @@ class Course:
 
     def excess(self, state: State, grown: Accounts, selectors: Sequence[Selector], truth: Truth) -> Integers:
         """For every candidate of the round: how far the model is off beyond what noise would explain, on the grid."""
-        design = self.design
+        design, explained = self.design, self.explained(grown, selectors)
         found = np.full(len(design.wanted.candidates), UNABLE, np.int64)
-        explained: dict[int, int] = {}
-        for c in {int(c) for selector in selectors for c in selector.members}:
-            units = grown.affordable(design.keys[c], design.sharing)
-            if units >= LEAST_UNITS:
-                noise = ABSOLUTE * scale_for(units) * float(design.cells[c])
-                explained[c] = round(noise * choosing.GRID)  # [explained]
         place = {design.wanted.candidates[c]: c for c in sorted(explained)}
         for chunk in truth.chunks(list(place)):
             guesses = answers(state.model, state.measured, chunk)
             for names, table, guess in zip(chunk, truth.tables(chunk), guesses, strict=True):
                 found[place[names]] = distance(table, guess) - explained[place[names]]
+        return found
+
+    def explained(self, grown: Accounts, selectors: Sequence[Selector]) -> dict[int, int]:
+        """For every candidate of the round that can be paid: what noise would explain, on the grid."""
+        design = self.design
+        found: dict[int, int] = {}
+        for c in {int(c) for selector in selectors for c in selector.members}:
+            units = grown.affordable(design.keys[c], design.sharing)
+            if units >= LEAST_UNITS:
+                noise = ABSOLUTE * scale_for(units) * float(design.cells[c])
+                found[c] = round(noise * choosing.GRID)  # [explained]
         return found
 
     def units(self, grown: Accounts, pick: Pick) -> list[int]:

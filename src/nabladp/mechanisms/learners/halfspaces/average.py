@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -18,9 +19,11 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.allocation import least_scale
-from nabladp.mechanisms.learners.halfspaces.response import Response, respond
-from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task, curve
-from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel, name_whole
+from nabladp.mechanisms.learners.halfspaces.response import Response, answered, respond
+from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, NoisySums, Task, curve
+from nabladp.mechanisms.mechanism import Law, Scenario, ValueLaw
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.tables import Counts
@@ -63,9 +66,19 @@ class Average:
         return min(held, self.task.width)
 
     def guarantee(self) -> Guarantee:
+        return self._sums_cost() + self.response.guarantee() if self.response else self._sums_cost()
+
+    def _sums_cost(self) -> Guarantee:
         each = 1 / (2 * Fraction(self.scale) ** 2) if self.held else Fraction(0)
-        sums = curve(self.task.universe, self.held, lambda count: each * self._moved(count))  # [sums]
-        return sums + self.response.guarantee() if self.response else sums
+        return curve(self.task.universe, self.held, lambda count: each * self._moved(count))  # [sums]
+
+    def noise_uses(self) -> list[NoiseUse]:
+        moved = {frozenset({source}): self._moved(count) for source, count in self.held.items()}
+        numbers, charge = self.task.width if self.held else 0, Charge(self._sums_cost(), moved)
+        law = NoisySums(charge.cost, self.scale, self.disagreements, 1)
+        steps = (law,) if numbers and not self.response else ()
+        sums = NoiseUse.exactly("the sums of label times column", "discrete_gaussian", numbers, charge, steps=steps)
+        return [sums, self.response.noise_use()] if self.response else [sums]
 
     def noise(self) -> float:
         """The deviation of a weight, in rows."""
@@ -111,12 +124,28 @@ class Average:
     def law(self, counts: Counts) -> Law:
         return self.response.law(counts, self._sums_law) if self.response else self._sums_law(counts)
 
+    @property
+    def _lowest(self) -> int:
+        """Of the counts that the exact law lists; without noise they are at least 0."""
+        return -math.ceil(AUDIT_ORDER + 14 * self.scale) if self.scale else 0
+
+    def scenarios(self, law: Law) -> Iterator[Scenario]:
+        """Every sum is published, as a weight; the answer of the row is not."""
+        for chance, then in answered(self.response, law):
+            columns = enumerate(then.arrays())
+            yield Scenario(chance, {column: ValueLaw(self._lowest, part) for column, part in columns})
+
+    def values(self, model: HalfspaceModel) -> dict[Hashable, int]:
+        """The noisy count behind every weight, by :meth:`sums` turned round."""
+        signal = self.response.signal if self.response else 1.0
+        counts = (model.n - model.weights * (model.n * signal)) / 2
+        return {name_whole(column, count): round(count) for column, count in enumerate(counts.tolist())}
+
     def _sums_law(self, counts: Counts) -> Law:
-        window = math.ceil(AUDIT_ORDER + 14 * self.scale)
-        parts = []
+        low, parts = self._lowest, []
         for count in self.disagreements(counts).tolist():
             if self.scale:
-                parts.append(gaussian_log_pmf(self.scale, -window - count, counts.n + window - count))
+                parts.append(gaussian_log_pmf(self.scale, low - count, counts.n - low - count))
             else:
                 parts.append(np.where(np.arange(counts.n + 1) == count, 0.0, -np.inf))
         return Law(tuple(parts), AUDIT_ORDER)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
-from nabladp.errors import MechanismError
+from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms.gram_matrix import GramMatrix, NoisyGram, Regression, SignedColumns
 from nabladp.mechanisms.gram_matrix.calibration import Calibration
+from nabladp.mechanisms.gram_matrix.mechanism import lowest_count
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
-from nabladp.mechanisms.learners.halfspaces.response import Response, respond
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
+from nabladp.mechanisms.learners.halfspaces.response import Response, answered, respond
 from nabladp.mechanisms.learners.halfspaces.task import Fitted, Task
-from nabladp.mechanisms.mechanism import Law
+from nabladp.mechanisms.mechanism import Law, Scenario, ValueLaw
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.values import Rho
@@ -72,6 +76,10 @@ class GramFit:
         """The answers are public once they are given, so the matrix costs what it costs with a public label."""
         matrix = replace(self.calibration, universe=self.task.universe).guarantee()  # [gram]
         return matrix + self.response.guarantee() if self.response else matrix
+
+    def noise_uses(self) -> list[NoiseUse]:
+        uses = self.calibration.noise_uses(self.task.universe)
+        return [*uses, self.response.noise_use()] if self.response else uses
 
     # ---- noise ----------------------------------------------------------------------------------------------------
 
@@ -140,6 +148,75 @@ class GramFit:
         if self.response is None:
             return self.mechanism.distribution(counts)
         return self.response.law(counts, self.mechanism.distribution)
+
+    def scenarios(self, law: Law, n: int) -> Iterator[Scenario]:
+        """The weights are published, a function of the noisy matrix: their law sums over all matrices."""
+        number, outputs = self._outputs(n)
+        scales, reach = self.calibration.scales, reach_of(self.calibration.scales)
+        counts = np.arange(-reach, n + reach + 1)
+        for chance, then in answered(self.response, law):
+            parts = zip(scales.tolist(), then.arrays(), strict=True)
+            joint = functools.reduce(np.add.outer, [_cut_out(part, counts - lowest_count(s)) for s, part in parts])
+            with np.errstate(divide="ignore"):
+                weights = np.log(np.bincount(number, np.exp(joint).ravel(), len(outputs)))
+            yield Scenario(chance, {"weights": ValueLaw(0, weights)})
+
+    def values(self, model: HalfspaceModel) -> dict[Hashable, int]:
+        """The number of the weights among all that a matrix can give; -1 where none gives them."""
+        outputs = self._outputs(model.n)[1]
+        signal = self.response.signal if self.response else 1.0
+        found = float(_projected(*(model.weights * signal)))
+        place = min(int(np.searchsorted(outputs, found - _APART)), len(outputs) - 1)
+        return {"weights": place if abs(outputs[place] - found) < _APART else -1}
+
+    def _outputs(self, n: int) -> tuple[Integers, Floats]:
+        """For one column beside the intercept: the number of the weights of every matrix, and all weights in order."""
+        if self.task.width != 2:
+            raise AuditError("The law of the weights is known for one column.", fix="Audit one feature of two values.")
+        ridge = default_ridge(self._scales(n)) if self.ridge is None else self.ridge
+        return _weights_of_matrices(n, ridge, reach_of(self.calibration.scales))
+
+
+_APART = 1e-9  # weights that differ by less are the same
+_REACH = 6.5  # scales of the noise that matrices are listed for: there is more with a probability of 10⁻¹⁰
+_MOST_MATRICES = 1 << 23
+
+
+def _cut_out(part: Floats, places: Integers) -> Floats:
+    """The log-probabilities at these places; beyond the ends there are none."""
+    inside = (places >= 0) & (places < len(part))
+    return np.where(inside, part[np.clip(places, 0, len(part) - 1)], -np.inf)
+
+
+def reach_of(scales: Floats) -> int:
+    return math.ceil(_REACH * float(scales.max()))
+
+
+@lru_cache(maxsize=4)
+def _weights_of_matrices(n: int, ridge: float, reach: int) -> tuple[Integers, Floats]:
+    """w = (A + ridge)⁻¹·b for every matrix of two columns and a label, as one number each; equal ones are one."""
+    if (n + 2 * reach + 1) ** 3 > _MOST_MATRICES:
+        raise AuditError("The noise is too wide for the law of the weights.", fix="Audit with a larger budget.")
+    counts = np.arange(-reach, n + reach + 1)
+    corner, one, other = np.meshgrid(*[n - 2.0 * counts] * 3, indexing="ij")
+    diagonal = np.full(corner.shape, n + ridge)
+    while np.any(singular := diagonal <= np.abs(corner)):  # as in ridge_fit
+        diagonal[singular] = n + np.maximum(2 * (diagonal[singular] - n), 1.0)
+    determinant = diagonal**2 - corner**2
+    weights = _projected(
+        (diagonal * one - corner * other) / determinant, (diagonal * other - corner * one) / determinant
+    )
+    order = np.argsort(weights, axis=None)
+    ascending = weights.ravel()[order]
+    new = np.append(True, np.diff(ascending) > _APART)
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return number, ascending[new]
+
+
+def _projected(one: Any, other: Any) -> Any:
+    """Both weights as one number, different for different ones."""
+    return one + other * (math.sqrt(5) - 1) / 2
 
 
 def default_ridge(scales: Floats) -> float:

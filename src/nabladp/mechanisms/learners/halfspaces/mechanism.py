@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.allocation import source_units
@@ -20,9 +24,10 @@ from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, H
 from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel, HoldoutPlan, RightAnswers
-from nabladp.mechanisms.learners.halfspaces.response import Response
+from nabladp.mechanisms.learners.halfspaces.response import Response, answered
 from nabladp.mechanisms.learners.halfspaces.selection import Pick
 from nabladp.mechanisms.learners.halfspaces.task import (
+    AUDIT_ORDER,
     EPSILON,
     MARGIN,
     METHODS,
@@ -36,7 +41,8 @@ from nabladp.mechanisms.learners.halfspaces.task import (
     share,
 )
 from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner
-from nabladp.mechanisms.mechanism import ExpectedError, Law, check_asked
+from nabladp.mechanisms.mechanism import ExpectedError, Law, Scenario, ValueLaw, check_asked
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -83,6 +89,12 @@ class HalfspaceError(ExpectedError):
             "rows held out": self.held_out,
             "noise in the accuracy on them": self.held_out_scale / self.held_out,
         }
+
+
+@lru_cache(maxsize=8)
+def number_candidates(candidates: AllHalfspaces | HandedIn) -> dict[tuple[int, ...], int]:
+    """Every candidate's weights, numbered; of equal ones the last number counts."""
+    return {tuple(candidates.weights(index).tolist()): index for index in range(candidates.count)}
 
 
 # ---- the mechanism ---------------------------------------------------------------------------------------------------
@@ -332,6 +344,43 @@ class HalfspaceLearner(Learner):
                 fix="Audit that one.",
             )
         return learner.law_with_holdout(counts, plan)
+
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        learner = self.learner(schema, n)
+        self.__dict__.setdefault("_published", {})[n] = schema, learner  # to read many outputs by
+        if isinstance(learner, Average):
+            return learner.scenarios(law)
+        if isinstance(learner, GramFit):
+            return learner.scenarios(law, n)
+        if isinstance(learner, Exact):
+            return self._choice_scenarios(learner, law, schema, n)
+        return super().published_law(law, schema, n)
+
+    def published_values(self, output: HalfspaceModel, schema: Schema, n: int) -> Mapping[Any, int]:
+        known: tuple[Schema | None, Method | None] = self.__dict__.get("_published", {}).get(n, (None, None))
+        learner = known[1] if known[0] is schema and known[1] is not None else self.learner(schema, n)
+        if isinstance(learner, (Average, GramFit)):
+            return learner.values(output)
+        if not isinstance(learner, Exact):
+            return super().published_values(output, schema, n)
+        held = {} if output.holdout is None else {"right": output.holdout.right}
+        return {"halfspace": number_candidates(learner.candidates).get(tuple(output.integers.tolist()), -1), **held}
+
+    def _choice_scenarios(self, learner: Exact, law: Law, schema: Schema, n: int) -> Iterator[Scenario]:
+        """The halfspace is published, and with a holdout the noisy count of its right answers."""
+        numbers, plan = number_candidates(learner.candidates), self._holdout(schema)
+        found = [chance + then.arrays()[0] for chance, then in answered(learner.pick.response if n == 1 else None, law)]
+        chances = np.logaddexp.reduce(found).reshape(learner.candidates.count, -1)
+        for index, own in enumerate(chances):
+            total = float(np.logaddexp.reduce(own))
+            shown = {"halfspace": ValueLaw.certain(numbers[tuple(learner.candidates.weights(index).tolist())])}
+            if plan is not None:
+                shown["right"] = ValueLaw(-math.ceil(AUDIT_ORDER + 14 * plan.scale), own - total)
+            yield Scenario(total, dict(shown))
+
+    def noise_uses(self, schema: Schema, n: int, output: HalfspaceModel) -> list[NoiseUse]:
+        plan = self._holdout(schema)
+        return [*self.learner(schema, n).noise_uses(), *(plan.noise_uses(n) if plan else ())]
 
     # ---- record ---------------------------------------------------------------------------------------------------
 

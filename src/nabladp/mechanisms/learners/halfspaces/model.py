@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +23,7 @@ from nabladp.mechanisms.learners.halfspaces.distance import Distances, Halfspace
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, share
 from nabladp.mechanisms.learners.rule import LearnedRule
 from nabladp.mechanisms.mechanism import ReleaseContext
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.noise import NoiseSource
 from nabladp.noise.parameters import confidence
 from nabladp.privacy.guarantee import Guarantee
@@ -77,6 +78,15 @@ class HoldoutPlan:
             return Guarantee.none(self.universe)
         return Guarantee.touch(self.universe, held, Rho(1 / (2 * Fraction(self.scale) ** 2)))
 
+    def noise_uses(self, n: int) -> list[NoiseUse]:
+        """Which rows are held out, and noise on how many of them are predicted right."""
+        places = NoiseUse.exactly("the rows held out", "uniform_subset", self.rows(n))
+        charge = Charge.of_each(self.guarantee(), self.touched, 1)
+        right = NoiseUse.exactly(
+            "the number of right predictions", "discrete_gaussian", int(bool(self.touched)), charge
+        )
+        return [places, right]
+
     def split(self, counts: Counts, noise: NoiseSource) -> tuple[Counts, Counts]:
         """Rows to learn from, and rows held out."""
         places = noise.uniform_subset(counts.n, self.rows(counts.n))  # [places]
@@ -128,6 +138,12 @@ class Holdout:
 # ---- the model -------------------------------------------------------------------------------------------------------
 
 LEVEL = 0.95
+_WHOLE = 1e-6  # what is left of a whole number after some divisions
+
+
+def name_whole(name: Hashable, value: float) -> Hashable:
+    """The name of a number that should be whole; one that is not has a name that no law knows."""
+    return name if abs(value - round(value)) < _WHOLE else (name, "not whole")
 
 
 def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Integers) -> Halfspace:

@@ -24,6 +24,7 @@ from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, whole
 from nabladp.mechanisms.learners.halfspaces.task import Task, costs
 from nabladp.mechanisms.mechanism import Branch, Law
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.noise import NoiseSource, response_epsilon
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -131,6 +132,10 @@ class Response:
         cost = Rho(response_cost(self.keep))
         return Guarantee.touch(self.task.universe, sorted(self.task.label_sources), cost)  # [response]
 
+    def noise_use(self) -> NoiseUse:
+        charge = Charge.of_each(self.guarantee(), self.task.label_sources, 1)
+        return NoiseUse.exactly("the answers for the label", "randomized_response", self.task.n, charge)
+
     @cached_property
     def rest(self) -> Task:
         return self.task.features_after(costs(self.guarantee(), self.task.label_sources))
@@ -174,6 +179,14 @@ class Response:
                 odds = math.comb(count, moved) * (1 - self.keep) ** moved * self.keep ** (count - moved)
                 chance += math.log(odds)
             yield chance, found
+
+
+def answered(response: Response | None, law: Law) -> Iterator[tuple[float, Law]]:
+    """Of a law that may begin with the answer of one row: what follows each answer, with its log-probability."""
+    if response is None:
+        yield 0.0, law
+    else:
+        yield from ((chance, then) for _, chance, then in law.branch().possible())
 
 
 def respond(task: Task) -> Response | None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
+from nabladp.mechanisms.heavy_hitters.output_distribution import above_cut, root_scenarios
 from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Settings, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Share
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner, least_units, person_rows
 from nabladp.mechanisms.learners.points.model import PointModel
 from nabladp.mechanisms.learners.points.promise import PointError, Promise, best_promise
-from nabladp.mechanisms.mechanism import Law, check_asked
+from nabladp.mechanisms.mechanism import Law, Scenario, ValueLaw, check_asked
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from nabladp.mechanisms.learners.estimator import Estimator
     from nabladp.tables import Counts
 
+Point = tuple[int, ...]
+_LEAST = 1e-12  # a chance below this is rounding
 _MOST_ROWS = 1 << 40
 _PRECISION = 1.005  # of the number of rows needed
 
@@ -140,11 +147,58 @@ class PointLearner(Learner):
         """The law of the histogram: what is made from it cannot tell more."""
         return self.histogram(counts.schema).distribution(counts)
 
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        """The accepted point with its count. A point drawn by lot is not looked at: the rows have no part in it."""
+        cut = self.promise(schema, n).cut
+        first, accepted = cut, dict[Point, Floats]()
+        for scenario in root_scenarios(self.histogram(schema).plan(schema, n), law, n):
+            kept = {string: above_cut(own, cut) for string, own in scenario.values.items()}
+            first = next((own.first for own in kept.values()), first)
+            for point, chances in _accepted(kept).items():
+                accepted[point] = accepted.get(point, 0.0) + math.exp(scenario.log_chance) * chances
+        by_lot = 1.0
+        for point, chances in accepted.items():
+            total = float(chances.sum())
+            by_lot -= total
+            if total > 0:
+                with np.errstate(divide="ignore"):
+                    counts = ValueLaw(first, np.log(chances / total))
+                number = ValueLaw.certain(_number(point, schema.sizes(self.features(schema))))
+                yield Scenario(math.log(total), {"point": number, "count": counts})
+        yield Scenario(math.log(max(by_lot, _LEAST)), {})
+
+    def published_values(self, output: PointModel, schema: Schema, n: int) -> Mapping[Any, int]:
+        if output.count is None:
+            return {}
+        return {"point": _number(output.point, schema.sizes(output.features)), "count": output.count}
+
+    def noise_uses(self, schema: Schema, n: int, output: PointModel) -> list[NoiseUse]:
+        """Those of the histogram, of which one count is published at most; a point may be drawn by lot."""
+        chosen = None if output.count is None else np.array([[*output.point, 1]])
+        uses = self.histogram(schema).histogram_uses(schema, n, chosen)
+        return [*uses, NoiseUse.free("a point drawn by lot", "uniform_integers")]
+
     # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> PointModel:
         return PointModel.from_json(data, schema)
+
+
+def _accepted(laws: Mapping[Hashable, ValueLaw]) -> dict[Point, Floats]:
+    """For every point, the chances of the counts with which it is the most frequent positive one; first come first."""
+    positive = sorted((string, own) for string, own in laws.items() if isinstance(string, tuple) and string[-1] == 1)
+    reached = [np.exp(own.log_chances) for _, own in positive]
+    upto = [math.exp(own.log_absent) + np.cumsum(chances) for (_, own), chances in zip(positive, reached, strict=True)]
+    found = {}
+    for i, (string, _) in enumerate(positive):
+        before = [upto[j] - reached[j] for j in range(i)]  # of equal counts the smaller point wins
+        found[string[:-1]] = np.prod([reached[i], *before, *upto[i + 1 :]], axis=0)
+    return found
+
+
+def _number(point: Point, sizes: Sequence[int]) -> int:
+    return int(np.ravel_multi_index(point, sizes))
 
 
 def _choose(found: HeavyList, cut: int, sizes: Sequence[int], noise: NoiseSource) -> tuple[tuple[int, ...], int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -14,7 +14,7 @@ import numpy as np
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.heavy_hitters.engine.finding import find
-from nabladp.mechanisms.heavy_hitters.mechanism import lists_cost
+from nabladp.mechanisms.heavy_hitters.mechanism import ListCharge, list_charges, list_uses, lists_cost
 from nabladp.mechanisms.heavy_hitters.settings import NOTION, Notion, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Share
 from nabladp.mechanisms.learners import as_estimator
@@ -22,10 +22,11 @@ from nabladp.mechanisms.learners.learner import LABEL, PERSON_LABEL, Learner, le
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, DesignKind
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
-from nabladp.mechanisms.learners.thresholds.output_distribution import RunLaw
+from nabladp.mechanisms.learners.thresholds.output_distribution import RunLaw, ones_window, published_scenarios
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
-from nabladp.mechanisms.learners.thresholds.searching import polarization, search
-from nabladp.mechanisms.mechanism import ExpectedError, Law, check_asked
+from nabladp.mechanisms.learners.thresholds.searching import polarization, search, search_steps
+from nabladp.mechanisms.mechanism import ExpectedError, Law, Scenario, check_asked
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
@@ -130,14 +131,28 @@ class ThresholdLearner(Learner):
         return Guarantee.squares(universe, names, Rho(Fraction(units, UNIT)))
 
     def _cost(self, schema: Schema, design: Design) -> Guarantee:
-        universe, names = Universe.of(schema), self.features(schema)
-        parts = [Guarantee.touch(universe, self.reads(schema), design.select_cost())]  # [select]
+        universe = Universe.of(schema)
+        parts = [charge.cost for charge in self._charges(schema, design).values()]
         if design.many:
-            prefix = names[: design.cuts[-1]]
-            parts.append(Guarantee.touch(universe, (self.label,), design.ones_cost()))
-            parts.append(Guarantee.touch(universe, (*prefix, self.label), design.search_cost()))  # [search]
-            parts.append(_lists_cost(universe, prefix, design))
+            parts.append(_lists_cost(universe, self._prefix(schema, design), design))
         return Guarantee.compose(universe, parts)
+
+    def _prefix(self, schema: Schema, design: Design) -> tuple[str, ...]:
+        """The features that may lie in a prefix."""
+        return self.features(schema)[: design.cuts[-1]]
+
+    def _charges(self, schema: Schema, design: Design) -> dict[str, Charge]:
+        """What every step but the lists costs: each moves by one, every probe of the search by itself."""
+        universe, read = Universe.of(schema), self.reads(schema)
+        select = Guarantee.touch(universe, read, design.select_cost())  # [select]
+        found = {"the last selection": Charge.of_each(select, read, 1)}
+        if design.many:
+            searched, steps = (*self._prefix(schema, design), self.label), design.steps
+            ones = Guarantee.touch(universe, (self.label,), design.ones_cost())
+            search = Guarantee.touch(universe, searched, design.search_cost())  # [search]
+            found["the number of ones"] = Charge.of_each(ones, (self.label,), 1)
+            found["the search"] = Charge.of_each(search, searched, steps)
+        return found
 
     def expected_error(self, schema: Schema, n: int) -> ThresholdError:
         check_asked(schema, n)
@@ -203,6 +218,48 @@ class ThresholdLearner(Learner):
         names = self.features(counts.schema)
         return RunLaw(self.plan(counts.schema, counts.n), names, self.label, counts).law()
 
+    def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
+        return published_scenarios(self.plan(schema, n), law, n)
+
+    def published_values(self, output: ThresholdModel, schema: Schema, n: int) -> Mapping[Any, int]:
+        design = self.plan(schema, n)
+        found: dict[Hashable, int] = {"threshold": int(np.ravel_multi_index(output.codes, design.sizes))}
+        if output.ones is not None:  # a pure law puts all that lies beyond its ends together
+            low, high = ones_window(design, n)
+            found["ones"] = min(max(output.ones, low), high) if design.notion == "pure" else output.ones
+        if output.prefix is not None:
+            found["prefix"] = output.prefix
+        return found
+
+    def noise_uses(self, schema: Schema, n: int, output: ThresholdModel) -> list[NoiseUse]:
+        """The output says how far the run came: a trivial answer needs the number of ones alone."""
+        design = self.plan(schema, n)
+        charges = self._charges(schema, design)
+        noise = "discrete_laplace" if design.notion == "pure" else "discrete_gaussian"
+        selected = int(not design.many or output.prefix is not None)
+        uses = [_use("the last selection", "select_exponential", selected, charges)]
+        if design.many:
+            place = None if output.prefix is None else design.cuts.index(output.prefix)
+            kind = noise if design.search == "probes" else "select_exponential"
+            uses.append(_use("the number of ones", noise, 1, charges))
+            uses.append(_use("the search", kind, 0 if place is None else search_steps(design, place), charges))
+            uses += self._list_uses(schema, design, place)
+        return [*uses, NoiseUse.free("lists cut by lot", "uniform_subset")]
+
+    def _list_uses(self, schema: Schema, design: Design, place: int | None) -> list[NoiseUse]:
+        """Every node of the tree over a shorter prefix is one of the whole tree, with fewer attributes."""
+        whole = design.lists_up_to(len(design.cuts) - 1)
+        charges = list_charges(Universe.of(schema), self._prefix(schema, design), whole)
+        if not place:  # nothing is listed, but the whole tree is charged for
+            return [replace(use, least=0, most=0) for use in list_uses(whole, charges, None, {})]
+        shorter = design.lists_up_to(place)
+        length = design.cuts[place]
+        held = [at for at, node in enumerate(whole.tree.nodes) if min(node.attributes) < length]
+        moved = [ListCharge(tuple(held.index(at) for at in part.nodes if at in held), part.charge) for part in charges]
+        unused = tuple(part.charge for part in moved if not part.nodes)
+        noise = "discrete_laplace" if design.notion == "pure" else "discrete_gaussian"
+        return [*list_uses(shorter, moved, None, {}), NoiseUse.exactly("longer prefixes", noise, 0, *unused)]
+
     # ---- record ---------------------------------------------------------------------------------------------------
 
     @classmethod
@@ -243,6 +300,10 @@ class ThresholdError(ExpectedError):
             PERSON_LABEL: self.person,
             "prefixes are looked for at so many lengths": len(self.design.cuts),
         }
+
+
+def _use(what: str, kind: str, numbers: int, charges: Mapping[str, Charge]) -> NoiseUse:
+    return NoiseUse.exactly(what, kind, numbers, charges[what])
 
 
 def _lists_cost(universe: Universe, prefix: Sequence[str], design: Design) -> Guarantee:

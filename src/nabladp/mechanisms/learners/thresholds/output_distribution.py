@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,11 +12,17 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError
-from nabladp.mechanisms.heavy_hitters.output_distribution import MOST_OUTCOMES, String, TreeLaw, subsets
+from nabladp.mechanisms.heavy_hitters.output_distribution import (
+    MOST_OUTCOMES,
+    String,
+    TreeLaw,
+    lists_below,
+    subsets,
+)
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.mechanisms.learners.thresholds.searching import log_tails, polarization, search_law, selection_law
-from nabladp.mechanisms.mechanism import Branch, Law
+from nabladp.mechanisms.mechanism import Branch, Law, Scenario, ValueLaw
 from nabladp.noise import gaussian_log_pmf, laplace_log_pmf
 
 if TYPE_CHECKING:
@@ -42,18 +48,12 @@ class RunLaw:
         if not self.design.many:
             return self._choice(0, np.empty((1, 0), np.int64))
         n, few = self.counts.n, self.design.few
-        low, high = self._window()
+        low, high = ones_window(self.design, n)
         ones = int(self.counts.marginals([(self.label,)])[0][1])
         shown = np.arange(low, high + 1)
         which = np.where(shown <= few, 0, np.where(n - shown <= few, 1, 2))
         told = Branch(self._shown(low - ones, high - ones), which, (Law(()), Law(()), self._cut()))
         return Law((told,), math.inf if self.design.notion == "pure" else _AUDIT_ORDER)
-
-    def _window(self) -> tuple[int, int]:
-        """Of noisy numbers of ones. Pure: whatever lies beyond has the same ratio as the ends, and the same sequel."""
-        n, few = self.counts.n, self.design.few
-        reach = math.ceil(_AUDIT_ORDER + 14 * self.design.ones_scale)
-        return (min(-1, few), max(n + 1, n - few)) if self.design.notion == "pure" else (-reach, n + reach)
 
     def _shown(self, low: int, high: int) -> Floats:
         scale = self.design.ones_scale
@@ -101,3 +101,59 @@ class _Lists(TreeLaw):
             chances.append(chance)
             then.append(self.run._choice(self.place, np.array(passed, np.int64).reshape(-1, length)))
         return Law((Branch(np.array(chances), np.arange(len(then)), tuple(then)),))
+
+
+# ---- what a model shows of it ----------------------------------------------------------------------------------------
+
+
+def ones_window(design: Design, n: int) -> tuple[int, int]:
+    """Of noisy numbers of ones. Pure: whatever lies beyond has the same ratio as the ends, and the same sequel."""
+    reach = math.ceil(_AUDIT_ORDER + 14 * design.ones_scale)
+    return (min(-1, design.few), max(n + 1, n - design.few)) if design.notion == "pure" else (-reach, n + reach)
+
+
+def published_scenarios(design: Design, law: Law, n: int) -> Iterator[Scenario]:
+    """The number of ones, the length of the prefix, the number of the threshold; the lists are not published."""
+    if not design.many:
+        yield Scenario(0.0, {"threshold": _threshold(design, [(0.0, 0, _NO_PREFIX, law)])})
+        return
+    told, low = law.branch(), ones_window(design, n)[0]
+    for sequel, then in enumerate(told.then):
+        own = np.where(told.which == sequel, told.outcomes, -np.inf)
+        chance = float(np.logaddexp.reduce(own))
+        if chance == -math.inf:
+            continue
+        ones = ValueLaw(low, own - chance)
+        if sequel < 2:  # too few ones: the largest threshold; too few zeros: the smallest
+            trivial = ValueLaw.certain(0 if sequel else math.prod(design.sizes) - 1)
+            yield Scenario(chance, {"ones": ones, "threshold": trivial})
+        else:
+            for place, found, after in then.branch().possible():
+                threshold = _threshold(design, _choices(design, place, after))
+                prefix = ValueLaw.certain(design.cuts[place])
+                yield Scenario(chance + found, {"ones": ones, "prefix": prefix, "threshold": threshold})
+
+
+_NO_PREFIX = np.empty((1, 0), np.int64)
+_Choice = tuple[float, int, Integers, Law]  # log-probability, place of the cut, listed prefixes, law of the threshold
+
+
+def _choices(design: Design, place: int, law: Law) -> Iterator[_Choice]:
+    length = design.cuts[place]
+    if not length:
+        yield 0.0, place, _NO_PREFIX, law
+        return
+    for below, _, candidates, root in lists_below(design.lists_up_to(place).tree, law):
+        passing = [passed for passed, _ in subsets(candidates, [(0.0, 0.0)] * len(candidates))]
+        for outcome, chance, then in root.branch().possible():
+            yield below + chance, place, np.array(passing[outcome], np.int64).reshape(-1, length), then
+
+
+def _threshold(design: Design, choices: Iterable[_Choice]) -> ValueLaw:
+    """Of the number of the threshold among all strings, whatever was listed."""
+    total = np.full(math.prod(design.sizes), -np.inf)
+    for chance, place, prefixes, law in choices:
+        numbers = np.ravel_multi_index(tuple(offered(design, place, prefixes).T), design.sizes)
+        (own,) = law.arrays()
+        total[numbers] = np.logaddexp(total[numbers], chance + own)
+    return ValueLaw(0, total)

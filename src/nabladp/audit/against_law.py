@@ -1,0 +1,291 @@
+"""Runs against the law: does ``run`` publish what ``distribution`` says that it does?
+
+On a tiny table a mechanism is run many times, and every number that it publishes is compared with its exact law: each
+by itself, each pair (noise that is used twice leaves single numbers as they should be), and all of a run together.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from nabladp.arrays import Integers
+from nabladp.audit.bets import POWERS, Bets, PublishedLaw
+from nabladp.audit.pairs import CodedRows, Derive, PairMaker
+from nabladp.audit.results import LawAudit, LawRow, check_asked
+from nabladp.audit.runs import PooledNoise, RememberedTable, Tell
+from nabladp.errors import AuditError, NablaDPError
+from nabladp.mechanisms import Auditable
+from nabladp.noise import NoiseSource
+from nabladp.noise.laws import Kind
+from nabladp.noise.parameters import Real, Size
+from nabladp.noise.source import RowResponse
+from nabladp.noise.tape import ForwardingNoise
+from nabladp.schema import Schema
+
+# ---- what could have been noticed ------------------------------------------------------------------------------------
+
+DIVISORS = (1.05, 1.1, 1.15, 1.2, 1.25, 1.3, 1.35, 1.4, 1.45, 1.5, 1.6, 1.8, 2.0, 2.5, 3.0, 4.0)
+_POWER = 0.9  # the probability with which a fault is to be refuted
+_FEWEST_REPLAYS, _MOST_REPLAYS = 40, 4000
+_SURE = 40.0  # nats that an impossible outcome counts for here
+_CAUTION = 2.0  # standard errors by which replays may flatter
+
+
+class ScaledNoise(ForwardingNoise):
+    """Noise divided by ``divisor``, as a fault in ``run`` alone would have it.
+
+    Selections and randomized responses become as much sharper; but not where noise is added, too: then that is the
+    fault that is looked for.
+    """
+
+    def __init__(self, source: NoiseSource, divisor: float, *, selections: bool) -> None:
+        super().__init__(source)
+        self.divisor, self.selections = divisor, selections
+        self.adds = 0  # how often noise was drawn that is added to something
+
+    def discrete_laplace(self, scale: Real, size: Size) -> Integers:
+        return super().discrete_laplace(self._scale(scale), size)
+
+    def discrete_gaussian(self, scale: Real, size: Size) -> Integers:
+        return super().discrete_gaussian(self._scale(scale), size)
+
+    def tail_subsets(self, law: Kind, scale: Real, start: int, sizes: Sequence[int]) -> list[Any]:
+        return super().tail_subsets(law, self._scale(scale), start, sizes)
+
+    def tail_values(self, law: Kind, scale: Real, start: int, size: int) -> Integers:
+        return super().tail_values(law, self._scale(scale), start, size)
+
+    def select_exponential(self, scores: ArrayLike, scale: Real) -> int:
+        return super().select_exponential(scores, Fraction(scale) / self._sharper)
+
+    def select_lowest(self, scores: ArrayLike, rate: Real) -> int:
+        return super().select_lowest(scores, Fraction(rate) * self._sharper)
+
+    def row_response(self, keep: Real) -> RowResponse:
+        return super().row_response(self._keep(keep))
+
+    def randomized_response_counts(self, counts: ArrayLike, keep: Real) -> Integers:
+        return super().randomized_response_counts(counts, self._keep(keep))
+
+    def _scale(self, scale: Real) -> float:
+        self.adds += 1
+        return float(scale) / self.divisor
+
+    @property
+    def _sharper(self) -> Fraction:
+        return Fraction(self.divisor) if self.selections else Fraction(1)
+
+    def _keep(self, keep: Real) -> Real:
+        if not self.selections or not 0 < keep < 1:
+            return keep
+        odds = (float(keep) / (1 - float(keep))) ** self.divisor
+        return Fraction(odds / (1 + odds)).limit_denominator(1 << 30)
+
+
+def refutes(bets: Bets, replays: Sequence[list[int] | None], runs: int, log_needed: float) -> bool:
+    """Whether so many runs like the replays would, by some single bet, refute the law with probability 0.9.
+
+    Winnings of independent runs add up, so their mean and deviation in the replays say enough.
+    """
+    known = np.array([row for row in replays if row is not None], dtype=np.int64).reshape(-1, len(bets.law.columns))
+    unknown = 1 - len(known) / len(replays)
+    if 1 - (1 - unknown) ** runs >= _POWER:
+        return True
+    families = [(bets.whole_ratios(known), 1.0)] if bets.compares_whole else []
+    count = len(bets.law.columns)
+    families += [(bets.single_ratios(place, known[:, place]), 0.5 / count) for place in range(count)]
+    spread = NormalDist().inv_cdf(_POWER)
+    for ratios, share in families:
+        won = np.clip(np.nan_to_num(ratios, nan=0.0, posinf=_SURE, neginf=-_SURE), -_SURE, _SURE)
+        needed = log_needed - math.log(share / (3 * len(POWERS)))
+        mean, deviation = won.mean(axis=0), won.std(axis=0)
+        least = runs * (mean - _CAUTION * deviation / math.sqrt(len(won))) - spread * deviation * math.sqrt(runs)
+        if np.any(least >= needed):
+            return True
+    return False
+
+
+# ---- tables to run on ------------------------------------------------------------------------------------------------
+
+Candidate = tuple[Schema, Derive, int]  # a tiny schema with its derived columns, and a number of rows
+LAW_ROWS = (2, 16, 1, 3, 4, 64, 256)  # the likeliest to say much first
+_TABLES = 4  # of each candidate
+_UNTIMED = 2  # candidates, where time may not decide
+_TRIED = 3  # runs that say how long one takes
+_KEPT = 2  # tables that most of the runs are made on
+_SEARCH, _REPLAYED = 0.25, 0.3  # of the time, for choosing tables, and for what could have been noticed
+_BATCH = 64
+
+
+class Instance:
+    """A table, the law of what is published about it, and the bets against that law."""
+
+    def __init__(self, mechanism: Auditable, schema: Schema, rows: CodedRows) -> None:
+        columns = np.array(rows, dtype=np.int64).T
+        self.mechanism, self.schema, self.rows = mechanism, schema, rows
+        self.table = RememberedTable(schema, dict(zip(schema.names, columns, strict=True)))
+        law = mechanism.distribution(self.table)
+        self.law = PublishedLaw(mechanism.published_law(law, schema, self.table.n))
+        self.information = self.law.information()
+        self.seconds = 1e-6  # of a run
+
+    @cached_property
+    def bets(self) -> Bets:
+        return Bets(self.law)
+
+    def observe(self, noise: NoiseSource, count: int) -> list[list[int] | None]:
+        """The outcomes of so many runs."""
+        started, found = time.monotonic(), []
+        for _ in range(count):
+            output = self.mechanism.run(self.table, noise)
+            found.append(self.law.outcomes(self.mechanism.published_values(output, self.schema, self.table.n)))
+        self.seconds = max(1e-6, (time.monotonic() - started) / count)
+        return found
+
+
+def find_instances(
+    mechanism: Auditable, candidates: Iterable[Candidate], noise: NoiseSource, seconds: float, timed: bool
+) -> list[Instance]:
+    """The tables whose laws say that runs tell most about the noise: in a second, or where not timed, in a run."""
+    found = sorted(_laws(mechanism, candidates, seconds if timed else math.inf), key=lambda one: -one.information)
+    runnable = found[: 2 * _KEPT if timed else _KEPT]
+    for instance in runnable:
+        instance.observe(noise, 1)  # what is compiled or kept when first used takes its time
+        instance.observe(noise, _TRIED)
+    runnable.sort(key=lambda one: -one.information / (one.seconds if timed else 1))
+    return runnable[:_KEPT]
+
+
+def _laws(mechanism: Auditable, candidates: Iterable[Candidate], seconds: float) -> list[Instance]:
+    """Tables of the candidates that have a law: of as many as time allows, and without a limit of the first few."""
+    until, slow, found, done = time.monotonic() + seconds, math.inf, list[Instance](), 0
+    reasons: list[NablaDPError] = []
+    for schema, derive, n in candidates:
+        size = schema.cells(schema.roots) * n
+        started = time.monotonic()
+        if found and (size > slow or started > until or (math.isinf(seconds) and done == _UNTIMED)):
+            continue
+        try:
+            for rows in _tables(mechanism, schema, derive, n):
+                found.append(Instance(mechanism, schema, rows))
+                if time.monotonic() - started > seconds / 4:
+                    slow = min(slow, size)  # what is larger would take longer still
+                    break
+            done += 1
+        except NablaDPError as error:
+            reasons.append(error)
+    told = [instance for instance in found if instance.law.columns]
+    if told:
+        return told
+    known = [error for error in reasons if isinstance(error, AuditError)] or reasons
+    raise known[0] if known else AuditError("No table has an exact output distribution.", fix="Audit a tiny schema.")
+
+
+def _tables(mechanism: Auditable, schema: Schema, derive: Derive, n: int) -> list[CodedRows]:
+    read = [name for column in mechanism.reads(schema) for name in schema.derived.get(column, (column,))]
+    maker = PairMaker(mechanism, schema, n, NoiseSource.seeded(n), derive)
+    pairs = maker.pairs(list(dict.fromkeys(read)))
+    return list(dict.fromkeys(table for pair in pairs for table in pair))[:_TABLES]
+
+
+# ---- the audit -------------------------------------------------------------------------------------------------------
+
+
+def law_audit(
+    mechanism: Auditable,
+    schema: Schema,
+    *,
+    rows: int | None = None,
+    beta: float = 0.01,
+    runs: int | None = None,
+    seconds: float = 40,
+    derive: Derive | None = None,
+    noise: NoiseSource | None = None,
+    progress: Tell | None = None,
+) -> LawAudit:
+    """Compare what ``run`` publishes with the exact law, on tables of a tiny schema.
+
+    A mechanism whose ``run`` follows its law is refuted with probability ``beta`` at most. ``rows``: of the tables,
+    otherwise a few are tried. ``runs``: of each of two tables; otherwise as many as ``seconds`` allow. The mechanism
+    needs ``distribution``, ``published_law`` and ``published_values``.
+    """
+    check_asked(mechanism, schema, None, rows)
+    sizes = LAW_ROWS if rows is None else (rows,)
+    return compare_runs(mechanism, [(schema, derive or {}, n) for n in sizes], beta, runs, seconds, noise, progress)
+
+
+def compare_runs(
+    mechanism: Auditable,
+    candidates: Iterable[Candidate],
+    beta: float,
+    runs: int | None,
+    seconds: float,
+    noise: NoiseSource | None,
+    progress: Tell | None,
+) -> LawAudit:
+    """The same on the candidates whose laws say most. With a given number of runs nothing depends on time."""
+    ends = time.monotonic() + seconds
+    source = PooledNoise(noise if noise is not None else NoiseSource())
+    chosen = find_instances(mechanism, candidates, source, _SEARCH * seconds, runs is None)
+    log_needed = math.log(len(chosen) / beta)  # of one table alone
+    stop = ends - _REPLAYED * seconds
+    for number, (instance, count) in enumerate(_rounds(chosen, runs, stop)):
+        instance.bets.add(instance.observe(source, count))
+        if progress is not None and number % 4 == 0:
+            done = sum(one.bets.runs for one in chosen)
+            left = max(0.0, stop - time.monotonic()) / instance.seconds if runs is None else 2 * runs - done
+            progress("run against law", done, done + int(left))
+        if instance.bets.log_capital >= log_needed:
+            break
+    capital = [instance.bets.log_capital for instance in chosen]
+    total = float(logsumexp(capital)) - math.log(len(capital))
+    told = tuple(
+        LawRow(len(one.rows), one.bets.runs, len(one.law.columns), own, one.bets.most_telling())
+        for one, own in zip(chosen, capital, strict=True)
+    )
+    refuted = total >= -math.log(beta)
+    limit = None if refuted else _detectable(chosen, source, log_needed, ends if runs is None else math.inf)
+    return LawAudit(told, beta, total, limit)
+
+
+def _rounds(chosen: Sequence[Instance], runs: int | None, stop: float) -> Iterator[tuple[Instance, int]]:
+    """Whose turn it is, and for how many runs."""
+    if runs is not None:
+        for instance in chosen:
+            for start in range(0, runs, _BATCH):
+                yield instance, min(_BATCH, runs - start)
+        return
+    while True:
+        for instance in chosen:
+            left = stop - time.monotonic()
+            if left <= 0 and all(one.bets.runs for one in chosen):
+                return
+            fitting = int(min(0.25, max(left, 0.0) / 2) / instance.seconds)
+            yield instance, min(max(fitting, 1), 4096)
+
+
+def _detectable(chosen: Sequence[Instance], source: NoiseSource, log_needed: float, ends: float) -> float | None:
+    """The smallest divisor of the noise that these runs would have refuted; None: not even the largest."""
+    best = max(chosen, key=lambda one: one.bets.runs * one.information)
+    pilot = ScaledNoise(source, 1.0, selections=False)
+    best.observe(pilot, _TRIED)
+    wanted = min(max(best.bets.runs // 4, _FEWEST_REPLAYS), _MOST_REPLAYS)
+    fitting = (ends - time.monotonic()) / (len(DIVISORS).bit_length() * best.seconds)
+    replays = int(min(wanted, max(_FEWEST_REPLAYS, fitting)))
+    low, high = 0, len(DIVISORS)
+    while low < high:
+        middle = (low + high) // 2
+        scaled = ScaledNoise(source, DIVISORS[middle], selections=not pilot.adds)
+        noticed = refutes(best.bets, best.observe(scaled, replays), best.bets.runs, log_needed)
+        low, high = (low, middle) if noticed else (middle + 1, high)
+    return DIVISORS[low] if low < len(DIVISORS) else None

@@ -1,0 +1,242 @@
+"""The law of all numbers that a mechanism publishes about one table, and bets of runs against it.
+
+Each test is a bet against the law at fair odds: the likelihood ratio of some fixed alternative to the law. If the law
+holds, the capital of such a bet, or of a mean of bets, ever exceeds 1/β with probability β at most, however many tests
+there are, whenever one looks (Ville's inequality). So no merged cell has to be large enough for an approximation, and
+an audit may stop as soon as it has refuted the law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln, logsumexp
+
+from nabladp.arrays import Floats, Integers
+from nabladp.mechanisms import Scenario, ValueLaw
+
+# ---- the law of all published numbers of one table -------------------------------------------------------------------
+
+_BEYOND = 1e-9  # at least this probability for all numbers that a law does not list: it was cut somewhere
+_BINS, _PAIR_BINS = 8, 4  # merged cells of one number by itself, and in a pair
+
+
+class Column:
+    """One published number. Its outcomes: 0 absent, 1 … the listed numbers, the last one everything beyond."""
+
+    def __init__(self, name: Hashable, laws: Sequence[ValueLaw | None]) -> None:
+        known = [law for law in laws if law is not None]
+        self.name, self.step = name, known[0].step
+        self.first = min(law.first for law in known)
+        ends = [(law.first - self.first) // self.step + len(law.log_chances) for law in known]
+        self.length = max(ends)
+        rows: dict[int, int] = {}  # scenarios share laws
+        self.row = np.array([rows.setdefault(id(law), len(rows)) for law in laws], dtype=np.int64)
+        distinct = {id(law): law for law in laws}
+        self.logs = np.array([self._row(distinct[key]) for key in rows])
+
+    def _row(self, law: ValueLaw | None) -> Floats:
+        logs = np.full(self.length + 2, -np.inf)
+        if law is None:
+            logs[0] = 0.0
+        else:
+            start = 1 + (law.first - self.first) // self.step
+            logs[0], logs[start : start + len(law.log_chances)] = law.log_absent, law.log_chances
+        logs[-1] = math.log(max(1 - float(np.exp(logs).sum()), _BEYOND))
+        return np.asarray(logs - logsumexp(logs))
+
+    def outcome(self, value: int | None) -> int:
+        if value is None:
+            return 0
+        place = round((value - self.first) / self.step)
+        return 1 + place if 0 <= place < self.length else self.length + 1
+
+    def marginal(self, weights: Floats) -> Floats:
+        """Log-probabilities of all outcomes, over all scenarios."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.bincount(self.row, weights) @ np.exp(self.logs)))
+
+    def tempered(self, power: float) -> Floats:
+        """The logs of every law raised to a power. Gaussian noise of scale s becomes one of scale s/√power."""
+        raised = np.where(np.isneginf(self.logs), -np.inf, power * self.logs)
+        return np.asarray(raised - logsumexp(raised, axis=1, keepdims=True))
+
+
+def merge_outcomes(logs: Floats, most: int) -> tuple[Integers, Floats]:
+    """Neighbouring outcomes in about equal shares: the cell of each outcome, and the cells' probabilities.
+
+    Impossible outcomes make up the last cell, of probability 0.
+    """
+    chances = np.exp(logs)
+    middle = np.cumsum(chances) - chances / 2
+    cells = np.minimum(most - 1, (most * middle).astype(np.int64))
+    _, cells = np.unique(cells[chances > 0], return_inverse=True)
+    found = np.full(len(logs), int(cells.max()) + 1, dtype=np.int64)
+    found[chances > 0] = cells
+    return found, np.bincount(found, chances, minlength=int(cells.max()) + 2).astype(np.float64)
+
+
+class PublishedLaw:
+    """The law of everything that a mechanism publishes about one table."""
+
+    def __init__(self, scenarios: Iterable[Scenario]) -> None:
+        listed = list(scenarios)
+        names = list(dict.fromkeys(name for scenario in listed for name in scenario.values))
+        logs = np.array([scenario.log_chance for scenario in listed])
+        self.log_weights: Floats = logs - logsumexp(logs)
+        self.weights: Floats = np.exp(self.log_weights)
+        self.columns = [Column(name, [scenario.values.get(name) for scenario in listed]) for name in names]
+        self.names = frozenset(names)
+
+    @cached_property
+    def marginals(self) -> list[Floats]:
+        return [column.marginal(self.weights) for column in self.columns]
+
+    def outcomes(self, values: Mapping[Hashable, int]) -> list[int] | None:
+        """Of one run, by column; None where it publishes something that the law does not know."""
+        if not self.names.issuperset(values):
+            return None
+        return [column.outcome(values.get(column.name)) for column in self.columns]
+
+    def information(self, power: float = 2.0) -> float:
+        """How much one run says, in nats, where all laws are tempered: noise is smaller by 1.4, or by 2 for Laplace."""
+        return sum(_divergence(power * logs, logs) for logs in self.marginals)
+
+
+def _divergence(raised: Floats, logs: Floats) -> float:
+    possible = ~np.isneginf(logs)
+    tempered = raised[possible] - logsumexp(raised[possible])
+    return float(np.exp(tempered) @ (tempered - logs[possible]))
+
+
+# ---- bets against it -------------------------------------------------------------------------------------------------
+
+POWERS = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0])
+_STRENGTHS = np.array([4.0, 30.0, 300.0, 3000.0, 30000.0])  # of the prior that cells are those of the law
+_MOST_SCENARIOS = 256  # beyond, runs as a whole are not compared
+_MOST_PAIRS = 120
+
+
+class Bets:
+    """What was won so far against the law of one table; logarithms of capital that starts at 1."""
+
+    def __init__(self, law: PublishedLaw) -> None:
+        self.law, self.runs, self.impossible = law, 0, 0
+        count = len(law.columns)
+        self._tallies = [np.zeros(len(logs), dtype=np.int64) for logs in law.marginals]
+        self._whole = np.zeros(len(POWERS))
+        self.compares_whole = len(law.weights) <= _MOST_SCENARIOS and count > 1
+        merged = [merge_outcomes(logs, _PAIR_BINS) for logs in law.marginals]
+        self._cells = [cells for cells, _ in merged]
+        telling = [i for i, (_, chances) in enumerate(merged) if np.count_nonzero(chances) > 1]
+        near = sorted((b - a, a, b) for i, a in enumerate(telling) for b in telling[i + 1 :])[:_MOST_PAIRS]
+        self.pairs = [(a, b) for _, a, b in near]
+        self._joint = [self._joint_law(a, b) for a, b in self.pairs]
+        self._met = [np.zeros(joint.shape, dtype=np.int64) for joint in self._joint]
+
+    def _joint_law(self, one: int, other: int) -> Floats:
+        merged = []
+        for place in (one, other):
+            column, cells = self.law.columns[place], self._cells[place]
+            chances = np.exp(column.logs)
+            sums = np.stack([np.bincount(cells, row, minlength=int(cells.max()) + 1) for row in chances])
+            merged.append(sums[column.row])
+        return np.asarray((merged[0] * self.law.weights[:, None]).T @ merged[1])
+
+    def add(self, observed: Sequence[list[int] | None]) -> None:
+        """The outcomes of further runs."""
+        known = [row for row in observed if row is not None]
+        self.runs += len(observed)
+        self.impossible += len(observed) - len(known)
+        if not known or not self.law.columns:
+            return
+        outcomes = np.array(known, dtype=np.int64)
+        for place, tally in enumerate(self._tallies):
+            tally += np.bincount(outcomes[:, place], minlength=len(tally))
+        for (one, other), met in zip(self.pairs, self._met, strict=True):
+            np.add.at(met, (self._cells[one][outcomes[:, one]], self._cells[other][outcomes[:, other]]), 1)
+        if self.compares_whole:
+            self._whole += np.nan_to_num(self.whole_ratios(outcomes), nan=0.0, posinf=np.inf).sum(axis=0)
+
+    def whole_ratios(self, outcomes: Integers) -> Floats:
+        """For every run and power: the log ratio of all its numbers together, tempered law to law."""
+        law = self._likelihood(outcomes, 1.0)
+        with np.errstate(invalid="ignore"):
+            return np.stack([self._likelihood(outcomes, power) - law for power in POWERS], axis=1)
+
+    def _likelihood(self, outcomes: Integers, power: float) -> Floats:
+        weights = power * self.law.log_weights
+        total = np.tile(weights - logsumexp(weights), (len(outcomes), 1))
+        for place, column in enumerate(self.law.columns):
+            total += column.tempered(power)[column.row][:, outcomes[:, place]].T
+        return np.asarray(logsumexp(total, axis=1))
+
+    def single_ratios(self, place: int, outcomes: Integers) -> Floats:
+        """The same for one number by itself."""
+        logs = self.law.marginals[place]
+        return np.outer(logs[outcomes], POWERS - 1) - _log_totals(logs)
+
+    # ---- capital --------------------------------------------------------------------------------------------------
+
+    @property
+    def log_capital(self) -> float:
+        """Of a third of the stake each on runs as a whole, on single numbers and on pairs, where there are some."""
+        tests = self.tests()
+        if self.impossible:
+            return math.inf
+        return float(logsumexp([won + math.log(share) for _, won, share in tests])) if tests else 0.0
+
+    def tests(self) -> list[tuple[str, float, float]]:
+        """Every bet: what it is on, the logarithm of its capital, its share of the stake."""
+        families: list[list[tuple[str, float]]] = [[], [], []]
+        if self.compares_whole:
+            families[0].append(("all numbers of a run", _mean_of(self._whole)))
+        for column, logs, tally in zip(self.law.columns, self.law.marginals, self._tallies, strict=True):
+            families[1].append((f"number {column.name!r}", _log_single(logs, tally)))
+        for (one, other), chances, met in zip(self.pairs, self._joint, self._met, strict=True):
+            told = f"numbers {self.law.columns[one].name!r} and {self.law.columns[other].name!r}"
+            families[2].append((told, _log_dirichlet(chances.ravel(), met.ravel())))
+        kept = [family for family in families if family]
+        return [(name, won, 1 / (len(kept) * len(family))) for family in kept for name, won in family]
+
+    def most_telling(self) -> str:
+        if self.impossible:
+            return "numbers that the law does not know"
+        return max(self.tests(), key=lambda test: test[1] + math.log(test[2]), default=("nothing", 0.0, 1.0))[0]
+
+
+def _log_totals(logs: Floats) -> Floats:
+    """ln Σ pᵞ for every power γ."""
+    possible = logs[~np.isneginf(logs)]
+    return np.asarray(logsumexp(np.outer(POWERS, possible), axis=1))
+
+
+def _log_single(logs: Floats, tally: Integers) -> float:
+    """Half on tempered laws, half on any other probabilities of merged cells."""
+    if np.any(tally[np.isneginf(logs)]):
+        return math.inf
+    met = tally > 0
+    tempered = (POWERS - 1) * float(tally[met] @ logs[met]) - tally.sum() * _log_totals(logs)
+    cells, chances = merge_outcomes(logs, _BINS)
+    return _mean_of(np.array([_mean_of(tempered), _log_dirichlet(chances, np.bincount(cells, tally, len(chances)))]))
+
+
+def _log_dirichlet(chances: Floats, met: ArrayLike) -> float:
+    """On cell probabilities around the law's: a mean over Dirichlet priors of several strengths."""
+    counts = np.asarray(met, dtype=np.float64)
+    possible = chances > 0
+    if np.any(counts[~possible]):
+        return math.inf
+    counts, chances = counts[possible], chances[possible] / chances[possible].sum()
+    prior = _STRENGTHS[:, None] * chances
+    total = counts.sum()
+    won = gammaln(_STRENGTHS) - gammaln(_STRENGTHS + total) + (gammaln(prior + counts) - gammaln(prior)).sum(axis=1)
+    return _mean_of(won - counts @ np.log(chances))
+
+
+def _mean_of(won: Floats) -> float:
+    return float(logsumexp(won)) - math.log(len(won))
