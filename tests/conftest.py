@@ -30,7 +30,7 @@ PROGRAMS = {
 }
 POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
 IN_A_BROWSER = ("tests/cli/test_report.py::test_on_paper_and_as_pictures",)
-SLOW: tuple[str, ...] = ()
+SLOW = frozenset((Path(__file__).parent / "slow_tests.txt").read_text().split())  # by tests/helpers/slow_tests.py
 ON_SPARK = ("tests/engines/test_spark.py", "tests/engines/test_spark_plans.py", "tests/contract/test_engines.py")
 
 
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.postgres)
         if "browser" in fixtures or item.nodeid.startswith(IN_A_BROWSER):
             item.add_marker(pytest.mark.browser)
-        if item.nodeid.startswith(SLOW):
+        if item.nodeid.partition("[")[0] in SLOW:
             item.add_marker(pytest.mark.slow)
 
 
