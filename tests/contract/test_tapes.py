@@ -142,17 +142,15 @@ def test_noise_reused_for_all_nodes_of_a_level(notion: Any) -> None:
     assert "node 0 of the tree" in told and "are missing, or reused" in told
 
 
-def test_noise_reused_higher_up_shows_where_lists_are_published() -> None:
+def test_noise_reused_higher_up_only() -> None:
     tree = settings("cdp", [(1, 2.0), (1, 3.0), (1, 4.0)], d=4)
-    mechanism = HeavyHitters(Rho(40), settings=tree, lists=True)
-    only_second = dict[str, int]()
+    mechanism = HeavyHitters(Rho(40), settings=tree)
 
     def plant(patches: Patches) -> None:
         true = thresholding._split
 
         def split(lengths: Any, draw: Callable[[int], Any]) -> list[Any]:
             each = list(lengths)
-            only_second["calls"] = only_second.get("calls", 0) + 1
             if len(each) != 2:  # the level in the middle has two nodes
                 return true(each, draw)
             drawn = draw(max(each))

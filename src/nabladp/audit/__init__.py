@@ -11,7 +11,8 @@ from nabladp.audit.combined import Audit, SetVerdict, audit
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
 from nabladp.audit.results import LawAudit, LawRow, StatisticalAudit, StatisticalRow
 from nabladp.audit.statistical import statistical_audit
-from nabladp.audit.tape import TapeAudit, tape_audit
+from nabladp.audit.tape import tape_audit
+from nabladp.audit.tape_comparison import TapeAudit, TapeFinding
 
 __all__ = [
     "Audit",
@@ -23,6 +24,7 @@ __all__ = [
     "StatisticalAudit",
     "StatisticalRow",
     "TapeAudit",
+    "TapeFinding",
     "audit",
     "exact_audit",
     "law_audit",

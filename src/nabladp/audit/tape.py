@@ -11,16 +11,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.audit.exact import MOST_RECORDS, ExactAudit, exact_audit
+from nabladp.audit.exact import MOST_RECORDS, exact_audit
 from nabladp.audit.pairs import Derive, derived_code
 from nabladp.audit.results import above, check_asked
-from nabladp.audit.tape_comparison import TapeFinding, compare_claim, compare_tape, finding_of, selection_range
+from nabladp.audit.tape_comparison import (
+    TapeAudit,
+    TapeFinding,
+    compare_claim,
+    compare_tape,
+    finding_of,
+    selection_range,
+)
 from nabladp.mechanisms import Auditable
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.noise import NoiseSource
@@ -29,46 +35,6 @@ from nabladp.noise.tape import Draw, ForwardingNoise, RecordedNoise, Selection
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
 from nabladp.tables import CodedTable
-
-# ---- what an audit finds ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TapeAudit:
-    """``numbers`` are those on the tapes of all runs. ``steps`` are the exact audits of single steps, where the whole
-    run has no exact law; ``note`` says what was not looked at, and why."""
-
-    mechanism: str
-    rows: int
-    runs: int
-    numbers: int
-    findings: tuple[TapeFinding, ...]
-    steps: tuple[ExactAudit, ...] = ()
-    selections: int = 0  # compared between neighbouring tables
-    note: str = ""
-
-    @property
-    def refuted(self) -> bool:
-        return bool(self.findings)
-
-    @property
-    def passed(self) -> bool:
-        return not self.refuted
-
-    def __str__(self) -> str:
-        head = f"{self.mechanism}: {self.numbers:,} numbers drawn in {self.runs} runs on {self.rows} rows"
-        head += " agree with the guarantee." if self.passed else " do not agree with the guarantee:"
-        return "\n".join([head, *(f"- {finding}" for finding in self.findings), *([self.note] if self.note else [])])
-
-    def to_json(self) -> dict[str, Any]:
-        body = {name: getattr(self, name) for name in ("mechanism", "passed", "rows", "runs", "numbers", "note")}
-        findings = [
-            {name: None if value in (math.inf, math.nan) else value for name, value in asdict(finding).items()}
-            for finding in self.findings
-        ]
-        steps = [step.to_json() for step in self.steps]
-        return body | {"selections_compared": self.selections, "findings": findings, "steps": steps}
-
 
 # ---- selections, compared between tables -----------------------------------------------------------------------------
 # Scores on a grid of their own do not tell how strongly a selection follows the data. Between two tables that differ in

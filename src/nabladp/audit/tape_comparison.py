@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from nabladp.audit.exact import ExactAudit
 from nabladp.audit.results import above
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.noise.tape import Draw
@@ -92,7 +94,7 @@ def _response_cost(keep: float) -> tuple[float, float]:
     return epsilon, epsilon * math.tanh(epsilon / 2)
 
 
-# ---- one tape --------------------------------------------------------------------------------------------------------
+# ---- what an audit finds ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,45 @@ class TapeFinding:
         amounts = "" if self.expected is None else f" (expected {self.expected:.6g}, found {self.found:.6g})"
         return f"{self.what}: {self.fault}{amounts}; {self.term}"
 
+
+@dataclass(frozen=True)
+class TapeAudit:
+    """``numbers`` are those on the tapes of all runs. ``steps`` are the exact audits of single steps, where the whole
+    run has no exact law; ``note`` says what was not looked at, and why."""
+
+    mechanism: str
+    rows: int
+    runs: int
+    numbers: int
+    findings: tuple[TapeFinding, ...]
+    steps: tuple[ExactAudit, ...] = ()
+    selections: int = 0  # compared between neighbouring tables
+    note: str = ""
+
+    @property
+    def refuted(self) -> bool:
+        return bool(self.findings)
+
+    @property
+    def passed(self) -> bool:
+        return not self.refuted
+
+    def __str__(self) -> str:
+        head = f"{self.mechanism}: {self.numbers:,} numbers drawn in {self.runs} runs on {self.rows} rows"
+        head += " agree with the guarantee." if self.passed else " do not agree with the guarantee:"
+        return "\n".join([head, *(f"- {finding}" for finding in self.findings), *([self.note] if self.note else [])])
+
+    def to_json(self) -> dict[str, Any]:
+        body = {name: getattr(self, name) for name in ("mechanism", "passed", "rows", "runs", "numbers", "note")}
+        findings = [
+            {name: None if value in (math.inf, math.nan) else value for name, value in asdict(finding).items()}
+            for finding in self.findings
+        ]
+        steps = [step.to_json() for step in self.steps]
+        return body | {"selections_compared": self.selections, "findings": findings, "steps": steps}
+
+
+# ---- one tape --------------------------------------------------------------------------------------------------------
 
 SCALED = ("discrete_gaussian", "discrete_laplace", "select_exponential")
 

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from nabladp.mechanisms.mechanism import ReleaseContext as ReleaseContext
     from nabladp.mechanisms.mechanism import Scenario as Scenario
     from nabladp.mechanisms.mechanism import ValueLaw as ValueLaw
+    from nabladp.mechanisms.noise_uses import Charge as Charge
+    from nabladp.mechanisms.noise_uses import NoiseUse as NoiseUse
     from nabladp.mechanisms.parameters import Parameter as Parameter
     from nabladp.mechanisms.parameters import parameter as parameter
 
 _AUDITED = ("Auditable", "Branch", "Law", "Scenario", "ValueLaw")
 _CONTRACT = (*_AUDITED, "ExpectedError", "Mechanism", "Output", "Records", "ReleaseContext")
 _HOME = dict.fromkeys(_CONTRACT, "mechanism") | dict.fromkeys(("Parameter", "parameter"), "parameters")
+_HOME |= dict.fromkeys(("Charge", "NoiseUse"), "noise_uses")
 __all__ = ["MECHANISMS", "mechanism_class", *_HOME]
 
 

@@ -160,7 +160,7 @@ def calibrate(
     kinds = sorted(set(classes))
     scales = [[_scale(a, b, totals, star.weight if star else 0) for b in kinds] for a in kinds]
     class_of = np.array([kinds.index(kind) for kind in classes], dtype=np.int64)
-    parts = (*([star] if star else []), *layers)
+    parts: tuple[Layer | Star, ...] = (*([star] if star else []), *layers)
     return Calibration(columns, universe, parts, class_of, np.array(scales), label if star else None)
 
 

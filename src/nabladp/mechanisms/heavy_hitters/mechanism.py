@@ -172,9 +172,7 @@ class HeavyHitters(Mechanism):
         return shown
 
     def noise_uses(self, schema: Schema, n: int, output: HeavyList) -> list[NoiseUse]:
-        places = [position for position, node in enumerate(output.settings.tree.nodes) if node.thresholded]
-        listed = {at: len(found.codes) for at, found in zip(places, output.node_lists, strict=self.lists)}
-        return self.histogram_uses(schema, n, output.codes, listed, len(output.codes))
+        return self.histogram_uses(schema, n, output.codes, dict(enumerate(output.list_lengths)), len(output.codes))
 
     def histogram_uses(
         self,
@@ -186,7 +184,7 @@ class HeavyHitters(Mechanism):
     ) -> list[NoiseUse]:
         """Noise for every candidate of every node, and for the counts of the root's list, as far as it is published.
 
-        ``codes`` are some of the root's strings, ``listed`` how many strings every node listed.
+        ``codes`` are some of the root's strings, ``listed`` says how many strings each node listed, where known.
         """
         names, settings = self.reads(schema), self.plan(schema, n)
         charges = list_charges(Universe.of(schema), names, settings)

@@ -184,6 +184,7 @@ class HeavyList(Output):
     counts: Integers
     settings: Settings
     node_lists: tuple[NodeList, ...] = ()
+    list_lengths: tuple[int, ...] = ()  # of every node, in the order of the tree; not part of the record
 
     @classmethod
     def of(cls, found: Found, settings: Settings, names: Sequence[str], n: int, keep_lists: bool) -> HeavyList:
@@ -193,7 +194,8 @@ class HeavyList(Output):
             NodeList(tuple(names[a] for a in found.tree.nodes[position].attributes), found.strings_of(position))
             for position in kept
         )
-        return cls(tuple(names), n, found.strings[order], found.counts[order], settings, lists)
+        lengths = tuple(map(len, found.lists))
+        return cls(tuple(names), n, found.strings[order], found.counts[order], settings, lists, lengths)
 
     def __len__(self) -> int:
         return len(self.counts)
