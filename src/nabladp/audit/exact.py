@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
+from nabladp.audit.deadline import FOREVER, Deadline, WatchedTable
 from nabladp.audit.results import above, check_asked
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Auditable, Branch, Law
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
-from nabladp.tables import CodedTable
 
 # ---- exact divergences between output distributions ------------------------------------------------------------------
 # Both add up over independent parts order by order, so each pair of parts is worked out once, for a fine grid of orders
@@ -174,6 +173,8 @@ MOST_RECORDS, MOST_TABLES = 64, 3000
 
 Record = tuple[int, ...]
 Derive = Mapping[str, Callable[[Mapping[str, int]], int]]
+Tell = Callable[[str, int, int], None]
+_PAIRS_AT_ONCE = 16  # pairs compared between two looks at the clock
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def exact_audit(
     derive: Derive | None = None,
     guarantee: Guarantee | None = None,
     seconds: float = math.inf,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Tell | None = None,
 ) -> ExactAudit:
     """Compare the mechanism's claim with its exact output law on all tables of ``n`` rows over a tiny schema.
 
@@ -250,30 +251,44 @@ def exact_audit(
         raise AuditError(
             "The time of an audit is a number of seconds above zero.", fix="Leave it out for as long as it takes."
         )
-    until = time.monotonic() + seconds
+    return compare_laws(mechanism, schema, n, derive or {}, guarantee, Deadline.after(seconds), progress)
+
+
+def compare_laws(
+    mechanism: Auditable,
+    schema: Schema,
+    n: int,
+    derive: Derive,
+    guarantee: Guarantee | None,
+    deadline: Deadline,
+    progress: Tell | None,
+) -> ExactAudit:
+    """The same until a deadline, after which :class:`OutOfTime` is raised: all pairs are compared, or none counts."""
     claim = guarantee if guarantee is not None else mechanism.guarantee(schema, n)
     universe = Universe.of(schema)
-    records = _records(schema, derive or {})
+    records = _records(schema, derive)
     if n < 1 or math.comb(len(records) + n - 1, n) > MOST_TABLES:
         raise AuditError(f"There are too many tables of {n} rows to enumerate.", fix="Use fewer rows or attributes.")
     divergences = Divergences()
     worst: dict[frozenset[str], tuple[float, float]] = {}
     laws: dict[tuple[Record, ...], tuple[tuple[int, ...], float]] = {}
     compared = 0
+    total = math.comb(len(records) + n - 2, n - 1) * len(records) * (len(records) - 1)
+
+    def show() -> None:
+        deadline.check("The exact audit")
+        if progress is not None:
+            progress("exact pair", compared, total)
 
     def law(rows: tuple[Record, ...]) -> tuple[tuple[int, ...], float]:
         key = tuple(sorted(rows))
         if key not in laws:
-            found = mechanism.distribution(_table(schema, key))
+            show()
+            found = mechanism.distribution(_table(schema, key, deadline))
             laws[key] = divergences.learn(found), found.largest_order
         return laws[key]
 
-    total = math.comb(len(records) + n - 2, n - 1) * len(records) * (len(records) - 1)
     for rest in itertools.combinations_with_replacement(records, n - 1):
-        if time.monotonic() > until:
-            raise AuditError("The exact audit took too long.", fix="Give it more time, or a smaller schema.")
-        if progress is not None:
-            progress("exact pair", compared, total)
         for one, other in itertools.permutations(records, 2):
             differing = frozenset(
                 name
@@ -281,19 +296,26 @@ def exact_audit(
                 if a != b and name in universe.position
             )
             (here, order), (there, _) = law((*rest, one)), law((*rest, other))
+            if compared % _PAIRS_AT_ONCE == 0:
+                show()
             found = divergences.between(here, there, order)
             known = worst.get(differing, (0.0, 0.0))
             worst[differing] = (max(known[0], found[0]), max(known[1], found[1]))
             compared += 1
-    return ExactAudit(tuple(_rows(universe, claim, worst)), compared)
+    return ExactAudit(tuple(_rows(_changeable(universe, schema), claim, worst)), compared)
+
+
+def _changeable(universe: Universe, schema: Schema) -> Sequence[str]:
+    """Protected attributes with two values or more. With one of the others a set claims more and loses the same."""
+    return [name for name in universe.protected if schema[name].size > 1] or universe.protected[:1]
 
 
 def _rows(
-    universe: Universe, claim: Guarantee, worst: Mapping[frozenset[str], tuple[float, float]]
+    names: Sequence[str], claim: Guarantee, worst: Mapping[frozenset[str], tuple[float, float]]
 ) -> Sequence[AuditRow]:
     rows = []
-    for size in range(len(universe.protected) + 1):
-        for chosen in itertools.combinations(universe.protected, size):
+    for size in range(len(names) + 1):
+        for chosen in itertools.combinations(names, size):
             within = [pair for differing, pair in worst.items() if differing <= set(chosen)]
             rho = max((pair[0] for pair in within), default=0.0)
             claimed = claim.epsilon(chosen)  # where no pure bound is claimed, tails may be cut and D_∞ means nothing
@@ -320,6 +342,8 @@ def _records(schema: Schema, derive: Derive) -> list[Record]:
     return found
 
 
-def _table(schema: Schema, rows: Sequence[Record]) -> CodedTable:
+def _table(schema: Schema, rows: Sequence[Record], deadline: Deadline = FOREVER) -> WatchedTable:
     columns = np.array(rows, dtype=np.int64).T
-    return CodedTable(schema, dict(zip(schema.names, columns, strict=True)))
+    found = WatchedTable(schema, dict(zip(schema.names, columns, strict=True)))
+    found.deadline = deadline
+    return found

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import pickle
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nabladp.arrays import Integers
+from nabladp.audit.deadline import FOREVER, Deadline, WatchedTable
 from nabladp.audit.features import Features, Layout
 from nabladp.audit.pairs import CodedRows
 from nabladp.audit.scores import Sample
@@ -23,7 +23,7 @@ from nabladp.noise import NoiseSource
 from nabladp.noise.parameters import Real, Size
 from nabladp.noise.tape import ForwardingNoise
 from nabladp.schema import Schema
-from nabladp.tables import CodedTable, Kernel, Progress
+from nabladp.tables import Kernel, Progress
 
 # ---- quick repetition on the same tiny table -------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ _POOLED = ("discrete_laplace", "discrete_gaussian")
 _FIRST, _LARGEST = 256, 1 << 14  # values drawn ahead at a scale that comes up again
 
 
-class RememberedTable(CodedTable):
+class RememberedTable(WatchedTable):
     """A table that counts each thing once.
 
     A sum by a kernel is kept only if the kernel is the same before and after, and holds no source of noise: some draw.
@@ -121,15 +121,23 @@ Tell = Callable[[str, int, int], None]
 _TOGETHER = 32  # quick runs that share one seed, so that noise can be drawn ahead
 _QUICK, _MANY = 0.002, 10_000  # seconds a run; runs
 _LAYOUT = 48  # outputs that fix the columns
+_TIMED = 3  # runs that say how long all will take
 
 
 class Runs:
-    """Makes runs, counts them, and keeps those of tables that several sets share."""
+    """Makes runs, counts them, and keeps those of tables that several sets share. None is made after the deadline."""
 
     def __init__(
-        self, mechanism: Any, schema: Schema, noise: NoiseSource, features: Features | None, progress: Tell | None
+        self,
+        mechanism: Any,
+        schema: Schema,
+        noise: NoiseSource,
+        features: Features | None,
+        progress: Tell | None,
+        deadline: Deadline = FOREVER,
     ) -> None:
         self.mechanism, self.schema, self.features, self.progress = mechanism, schema, features, progress
+        self.deadline = deadline
         self.noise = PooledNoise(noise)
         self.first_seed = int(noise.uniform_integers(1 << 60, 1)[0])
         self.tables: dict[CodedRows, RememberedTable] = {}
@@ -139,12 +147,20 @@ class Runs:
         self.each, self.together = 0.0, 1
         self.done, self.expected = 0, 0
 
-    def begin(self, tables: list[CodedRows], runs: int | None = None) -> None:
+    def begin(self, tables: list[CodedRows], runs: int | None = None, least: int = 0) -> None:
         """Fix the columns by a few outputs, and see how long a run takes.
 
-        With a given number of runs, nothing may depend on time: a seeded audit then repeats.
+        Where there is no time for ``least`` runs none of them would say anything: it is given up. With a given number
+        of runs, nothing may depend on time: a seeded audit then repeats.
         """
-        outputs = [self._output(tables[i % len(tables)], self.noise) for i in range(max(_LAYOUT, len(tables)))]
+        outputs, started = [], self.deadline.clock()
+        for i in range(max(_LAYOUT, len(tables))):
+            outputs.append(self._output(tables[i % len(tables)], self.noise))
+            if i == 0:
+                started = self.deadline.clock()  # what is compiled or kept when first used takes its time
+            if i == _TIMED and runs is None:
+                took = (self.deadline.clock() - started) / _TIMED
+                self.deadline.refuse_longer(f"{least:,} runs, the fewest that say anything,", took * (least - i))
         self.layout = Layout.fit(outputs, self.features)
         for table in tables[:4]:
             self._sample(table, 4, self.noise)  # says how long a run takes
@@ -180,9 +196,9 @@ class Runs:
         if self.layout is None:
             self.begin([table])
         layout: Layout = self.layout  # type: ignore[assignment]
-        started = time.monotonic()
+        started = self.deadline.clock()
         made = [layout.row(self._output(table, noise)) for _ in range(count)]
-        took = (time.monotonic() - started) / count
+        took = (self.deadline.clock() - started) / count
         self.each = took if self.each == 0 else self.each + (took - self.each) * min(0.5, 0.02 * count)
         return Sample(np.array([row for row, _ in made]), np.array([symbol for _, symbol in made], dtype=np.int64))
 
@@ -190,6 +206,8 @@ class Runs:
         if table not in self.tables:
             columns = np.array(table, dtype=np.int64).T
             self.tables[table] = RememberedTable(self.schema, dict(zip(self.schema.names, columns, strict=True)))
+            self.tables[table].deadline = self.deadline
+        self.deadline.check("Running the mechanism")
         self.done += 1
         if self.progress is not None and self.done % 8 == 0:
             self.progress("run", self.done, max(self.expected, self.done))

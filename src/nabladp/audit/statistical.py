@@ -8,13 +8,13 @@ bounds of an audit hold together with confidence 1 − β, so a true claim is re
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nabladp.arrays import Floats
+from nabladp.audit.deadline import FOREVER, Deadline, OutOfTime
 from nabladp.audit.features import Features
 from nabladp.audit.pairs import Derive, Pair, PairMaker, Pairs, default_sets
 from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
@@ -211,6 +211,8 @@ _FEWEST, _MOST = 32, 25_000  # runs of a table to learn from, and as many to mea
 _PILOT = 8  # runs of every table tried
 _FEW_SETS, _ENOUGH = 4, 1000  # sets, and runs of each, before further sets are tried
 _SEARCH = 0.25  # of the time goes into finding a pair
+_LEAST_OF_A_SET = 4 * _PILOT + 4 * _FEWEST  # runs: of two pairs, then of two tables to learn from and to measure
+_LEAST = 64 + _LEAST_OF_A_SET  # runs: those that come before the first set, too
 
 
 def statistical_audit(
@@ -237,30 +239,40 @@ def statistical_audit(
     from and half to measure; otherwise as many as about ``seconds`` allow. ``pairs``: pairs of tables to try instead of
     our own, each table a list of records (codes by attribute), or a function of the set. ``features``: a function from
     an output to numbers. ``derive``: for derived columns, the code from a record's codes.
+
+    Sets that ``seconds`` leave no time for are left out; if there is none for any, :class:`OutOfTime` is raised.
     """
     check_options(beta, runs, seconds)
     check_asked(mechanism, schema, guarantee, rows)
-    ends = time.monotonic() + seconds
+    deadline = Deadline.after(seconds) if runs is None else FOREVER
     n, claim = _claimed(mechanism, schema, rows, guarantee)
     universe = Universe.of(schema)
     asked = None if sets is None else members(sets, "'sets'", 'Write sets=["age", ("age", "sex")].')
     wanted = [_sources(universe, names) for names in asked] if asked is not None else _usual(mechanism, claim, schema)
     wanted = list(dict.fromkeys(wanted))
     source = noise if noise is not None else NoiseSource()
-    maker, made = PairMaker(mechanism, schema, n, source, derive), Runs(mechanism, schema, source, features, progress)
+    maker = PairMaker(mechanism, schema, n, source, derive)
+    made = Runs(mechanism, schema, source, features, progress, deadline)
     tried = {names: _offered(maker, pairs, names) for names in wanted}
     first = [table for offered in tried.values() for pair in offered[:2] for table in pair]
     if first:
-        made.begin(list(dict.fromkeys(first)), runs)
+        made.begin(list(dict.fromkeys(first)), runs, _LEAST)
+    count = len(wanted)
     if sets is None and runs is None:  # better few sets with many runs than the other way round
-        wanted = wanted[: _how_many(int(seconds / max(made.each, 1e-6)))]
-    found = []
-    for number, names in enumerate(wanted):
-        left, waiting = max(ends - time.monotonic(), 0.0), len(wanted) - number
-        share = left / waiting
-        made.expected = made.done + (int(left / max(made.each, 1e-6)) if runs is None else runs * waiting)
-        found.append(_audited(made, names, tried[names], claim, beta / (len(wanted) * BOUNDS), runs, share))
-    return StatisticalAudit(tuple(found), beta, n)
+        count = min(count, _how_many(int(seconds / max(made.each, 1e-6))))
+    found: list[StatisticalRow] = []
+    for names, part in zip(wanted[:count], deadline.parts(count), strict=True):
+        waiting = count - len(found)
+        made.expected = made.done + (int(deadline.left / max(made.each, 1e-6)) if runs is None else runs * waiting)
+        try:
+            if found:
+                deadline.refuse_longer("One more set", _LEAST_OF_A_SET * made.each)
+            found.append(_audited(made, names, tried[names], claim, beta / (count * BOUNDS), runs, part))
+        except OutOfTime:  # what its runs have shown so far counts for nothing: how many measure was fixed before
+            if not found:
+                raise
+            break
+    return StatisticalAudit(tuple(found), beta, n, tuple(wanted[len(found) :]))
 
 
 def check_options(beta: float, runs: int | None, seconds: float) -> None:
@@ -320,13 +332,14 @@ def _audited(
     claim: Guarantee,
     failure: float,
     runs: int | None,
-    seconds: float,
+    deadline: Deadline,
 ) -> StatisticalRow:
-    claimed, before, until = (claim.epsilon(names), claim.rho(names)), made.done, time.monotonic() + seconds
+    claimed, before = (claim.epsilon(names), claim.rho(names)), made.done
     if not pairs:  # no row can change here: there is nothing to find
         return StatisticalRow(names, *claimed, 0.0, 0.0, False, 0)
-    pair = _likeliest(made, pairs, int(_SEARCH * seconds / max(made.each, 1e-6)) if runs is None else runs // 8)
-    half = _half(made, pair, until, runs)
+    tries = int(_SEARCH * deadline.left / max(made.each, 1e-6)) if runs is None else runs // 8
+    pair = _likeliest(made, pairs, tries)
+    half = _half(made, pair, deadline, runs)
     for count in (max(_FEWEST, half // 4), half):
         one, other = (made.learn(table, count) for table in pair)
         shared = min(len(one), len(other))
@@ -338,11 +351,11 @@ def _audited(
     return StatisticalRow(names, *claimed, found.pure, found.rho, found.beyond_curve, made.done - before)
 
 
-def _half(made: Runs, pair: Pair, until: float, runs: int | None) -> int:
+def _half(made: Runs, pair: Pair, deadline: Deadline, runs: int | None) -> int:
     """Runs of each table to learn from, and as many again to measure: told, or by the time left."""
     if runs is not None:
         return max(_PILOT, runs // 4)
-    fitting = (until - time.monotonic()) / max(made.each, 1e-6)
+    fitting = deadline.left / max(made.each, 1e-6)
     low, high = _FEWEST, _MOST
     while high - low > 1:
         middle = (low + high) // 2
