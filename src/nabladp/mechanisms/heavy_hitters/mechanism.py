@@ -28,7 +28,7 @@ from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.units import UNIT
+from nabladp.privacy.units import UNIT, to_float
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, Pure, Rho
 from nabladp.schema import Schema
@@ -199,10 +199,7 @@ class HeavyHitters(Mechanism):
         self, universe: Universe, names: Sequence[str], settings: Settings, lists: Sequence[ListCharge]
     ) -> Charge:
         """What counts may lose depends on the noise of the lists: the least λ that these are charged for."""
-        lam = max(
-            least_path_lambda(part.thresholds(settings), settings.mu, part.charge.cost.per_person().pure)
-            for part in lists
-        )
+        lam = max(least_path_lambda(part.thresholds(settings), settings.mu, part.epsilon) for part in lists)
         cost = Guarantee.touch(universe, names, Pure(self._counting(settings)))
         return Charge(cost, loss=lambda beta: counting_loss(lam, beta))
 
@@ -237,6 +234,12 @@ class ListCharge:
 
     nodes: tuple[int, ...]
     charge: Charge
+
+    @property
+    def epsilon(self) -> float:
+        """Of the pure tree: what the attributes pay, public or not."""
+        ((term, _),) = self.charge.cost.terms
+        return to_float(term.cost(term.support).pure or 0)
 
     def thresholds(self, settings: Settings) -> list[int]:
         return [settings.level_of(settings.tree.nodes[position]).threshold for position in self.nodes]

@@ -256,9 +256,12 @@ class ThresholdLearner(Learner):
         length = design.cuts[place]
         held = [at for at, node in enumerate(whole.tree.nodes) if min(node.attributes) < length]
         moved = [ListCharge(tuple(held.index(at) for at in part.nodes if at in held), part.charge) for part in charges]
-        unused = tuple(part.charge for part in moved if not part.nodes)
-        noise = "discrete_laplace" if design.notion == "pure" else "discrete_gaussian"
-        return [*list_uses(shorter, moved, None, {}), NoiseUse.exactly("longer prefixes", noise, 0, *unused)]
+        uses = list_uses(shorter, moved, None, {})
+        if unused := tuple(part.charge for part in moved if not part.nodes):
+            uses.append(NoiseUse.exactly("longer prefixes", uses[0].kind, 0, *unused))
+        if shorter.count_scale is not None:
+            uses.append(NoiseUse.free("counts of listed prefixes, thrown away", "discrete_laplace"))
+        return uses
 
     # ---- record ---------------------------------------------------------------------------------------------------
 
