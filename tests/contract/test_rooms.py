@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "noise": set(),
     "tables": {"schema"},
     "workloads": {"schema"},
-    "mechanisms": FOUNDATION | {"views"},
+    "sql": {"schema", "tables"},
+    "mechanisms": FOUNDATION | {"views", "sql"},
     "release": FOUNDATION | {"mechanisms", "views"},
     "audit": FOUNDATION | {"mechanisms"},
     "report": {"schema", "privacy", "views", "release"},
@@ -40,6 +41,7 @@ HEAVY = (
     "duckdb",
     "pyarrow",
     "sqlalchemy",
+    "sqlglot",
 )
 
 

@@ -16,7 +16,7 @@ LARGEST = 2**53  # whole numbers up to this are exact as doubles
 
 
 class Refused(Exception):
-    """Something that cannot be answered whatever the rows hold; the parser adds where it stands."""
+    """Something that cannot be answered whatever the rows hold; the parser adds the position in the query."""
 
     def __init__(self, reason: str, fix: str) -> None:
         super().__init__(reason)
@@ -56,8 +56,7 @@ class Domain:
                 "Clamp it, for example with LEAST(GREATEST(x, low), high), or divide it first.",
             )
         if whole and high - low < MOST_VALUES:
-            values = [value for value in range(int(low), int(high) + 1) if value or not nonzero]
-            return _numbers(values, nullable)
+            return _numbers([value for value in range(int(low), int(high) + 1) if value or not nonzero], nullable)
         nonzero = nonzero or low > 0 or high < 0
         return cls("number", nullable, None, low, high, whole, nonzero)
 
@@ -72,7 +71,7 @@ class Domain:
         return not self.nonzero and self.low <= 0 <= self.high
 
 
-BOOLEAN = Domain("boolean", values=(False, True))
+BOOLEAN = Domain("boolean", values=(False, True), high=1, whole=True)
 NULL = Domain("null", nullable=True, values=())
 
 
@@ -82,7 +81,7 @@ def _numbers(values: Sequence[Value], nullable: bool) -> Domain:
     listed = tuple(int(number) for number in numbers) if whole else tuple(map(float, numbers))
     low, high = (listed[0], listed[-1]) if listed else (0, 0)
     if max(abs(low), abs(high)) > LARGEST:
-        raise Refused("A number here is too large", "Numbers up to 2^53 can be told apart.")
+        raise Refused("A number here is too large", "Use numbers up to 2^53.")
     return Domain("number", nullable, listed, low, high, whole, nonzero=0 not in listed)
 
 
@@ -109,11 +108,21 @@ def value_range(attribute: Attribute) -> tuple[float, float]:
     return float(attribute.edges[0]), float(attribute.edges[-1])
 
 
+def as_number(domain: Domain) -> Domain:
+    """Truth values as 0 and 1."""
+    if domain.kind != "boolean":
+        return domain
+    return Domain.of_values("number", [int(value) for value in domain.values or ()], domain.nullable)
+
+
 def union(domains: Sequence[Domain], nullable: bool) -> Domain:
     """Any value of any of these: the result of a CASE or a COALESCE."""
     kinds = {domain.kind for domain in domains} - {"null"}
     if not kinds:
         return NULL
+    if kinds == {"boolean", "number"}:
+        domains = [as_number(domain) for domain in domains]
+        kinds = {"number"}
     if len(kinds) > 1:
         raise Refused(
             f"One expression gives {' and '.join(sorted(kinds))} values",
@@ -126,8 +135,8 @@ def union(domains: Sequence[Domain], nullable: bool) -> Domain:
     if all(domain.values is not None for domain in typed):
         listed = [value for domain in typed for value in domain.values or ()]
         if len(set(listed)) <= MOST_VALUES:
-            ordered = kind == "text" and all(d.ordered and d.values == typed[0].values for d in typed)
+            ordered = kind == "text" and all(own.ordered and own.values == typed[0].values for own in typed)
             return Domain.of_values(kind, listed, nullable, ordered)
     low, high = min(domain.low for domain in typed), max(domain.high for domain in typed)
     nonzero = all(domain.nonzero for domain in typed)
-    return Domain.interval(low, high, whole=all(d.whole for d in typed), nullable=nullable, nonzero=nonzero)
+    return Domain.interval(low, high, whole=all(own.whole for own in typed), nullable=nullable, nonzero=nonzero)

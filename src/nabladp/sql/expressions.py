@@ -27,8 +27,8 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Cells:
-    """Values of an expression, row by row: numbers, truth values, or positions in the list of its texts. What stands
-    where a value is NULL means nothing."""
+    """Values of an expression, row by row: numbers, truth values, or positions in the list of its texts. Where a value
+    is NULL, ``data`` has no meaning."""
 
     data: NDArray[Any]
     null: Bools | None = None  # None: nowhere
@@ -111,8 +111,10 @@ class Column(Expression):
         return np.asarray(numbers[codes])
 
     def _from_grid(self, grid: NDArray[np.integer]) -> Cells:
+        """Rounded to the decimals that a step can tell, so that 50,000 is 50,000 and not a hair below it."""
         low, high = value_range(self.attribute)
-        numbers = low + (high - low) * (grid / GRID_STEPS)
+        step = (high - low) / GRID_STEPS
+        numbers = np.round(low + step * grid, math.floor(-math.log10(1.01 * step)))
         return Cells(np.clip(numbers, low, high), grid > GRID_STEPS if self.domain.nullable else None)
 
 
@@ -172,12 +174,12 @@ class Call(Expression):
 
     def evaluate(self, rows: Rows) -> Cells:
         cells = [argument.evaluate(rows) for argument in self.arguments]
-        with np.errstate(all="ignore"):  # only where a value is NULL, or outside a condition
+        with np.errstate(all="ignore"):  # of values that are NULL, or that a condition excludes
             result = self.function.evaluate(cells, self.arguments, self.domain)
         data, null = result.data, result.null
         if self.function.strict:
             null = union_of_nulls([null, *(cell.null for cell in cells)])
-        if data.dtype.kind == "f" and not np.isfinite(data).all():  # total, whatever happens
+        if data.dtype.kind == "f" and not np.isfinite(data).all():  # total, even where a condition excludes the row
             null = union_of_nulls([null, ~np.isfinite(data)])
             data = np.nan_to_num(data, nan=0.0, posinf=0.0, neginf=0.0)
         return Cells(data, null)
@@ -239,17 +241,24 @@ class AllCodes:
         raise AssertionError("A real attribute has too many values to enumerate.")
 
 
+def enumerated(expression: Expression, schema: Schema) -> int:
+    """Combinations of codes that make its table of values; 0 where it stays as it is."""
+    names = expression.columns
+    if isinstance(expression, (Column, Lookup)) or any(schema[name].kind == "real" for name in names):
+        return 0
+    cells = math.prod(schema.sizes(names))
+    return cells if cells <= MOST_ENUMERATED else 0
+
+
 def simplify(expression: Expression, schema: Schema) -> Expression:
     """The expression as a table of its values where its codes can be enumerated, otherwise as it is.
 
     Columns on which no value depends are left out, whatever the others hold.
     """
+    if not enumerated(expression, schema):
+        return expression
     names = expression.columns
-    if isinstance(expression, (Column, Lookup)) or any(schema[name].kind == "real" for name in names):
-        return expression
     sizes = schema.sizes(names)
-    if math.prod(sizes) > MOST_ENUMERATED:
-        return expression
     rows = AllCodes(names, sizes)
     cells = expression.evaluate(rows)
     excluded = _excluded(expression, rows)

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlglot import exp
 
 from nabladp.checks import expect
-from nabladp.schema import Schema
-from nabladp.sql import functions as fn
-from nabladp.sql.domains import Refused
-from nabladp.sql.expressions import Call, Column, Expression, Lookup, simplify
-from nabladp.sql.released import PostParser, Released
-from nabladp.sql.row_parser import RowParser, Scope
-from nabladp.sql.syntax import Node, has_aggregate, name_of, number, refuse, syntax_tree, text_of, unalias
+from nabladp.schema import Attribute, Schema
+from nabladp.sql.aggregates import Aggregate, AggregateParser, conjunction, conjunction_text
+from nabladp.sql.expressions import Column, Expression, Lookup
+from nabladp.sql.released import KeyMeaning, Released
+from nabladp.sql.released_parser import KeyReader, PostParser
+from nabladp.sql.row_parser import RowParser
+from nabladp.sql.sources import check_clauses, common_tables, read_source
+from nabladp.sql.syntax import Node, has_aggregate, name_of, number, refuse, syntax_tree, text_of, unalias, unwrap
 
 MOST_CELLS = 1 << 24  # groups that are answered
+MOST_SETS = 64  # grouping sets
+MOST_COLUMNS = 500
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of groups: an expression whose values can be listed. Codes count its values; NULL, where it may be, last."""
+    """A key of groups: an expression whose values can be listed. Codes count its values; NULL, if possible, is last."""
 
     name: str
     expression: Expression
@@ -36,9 +37,7 @@ class Key:
         """The value behind each code; None is NULL."""
         column = self.column
         if column is not None:
-            attribute = column.attribute
-            values = [_label(attribute, code) for code in range(attribute.size)]
-            return tuple(values)
+            return tuple(_label(column.attribute, code) for code in range(column.attribute.size))
         listed = self.expression.domain.values or ()
         return (*listed, None) if self.expression.domain.nullable else tuple(listed)
 
@@ -49,10 +48,28 @@ class Key:
 
     @property
     def size(self) -> int:
-        return len(self.labels)
+        return self.column.attribute.size if self.column is not None else len(self.labels)
+
+    @property
+    def meanings(self) -> dict[Any, Any] | None:
+        """What each label means in an expression: a number outside its declared domain is NULL. None where labels are
+        ranges of numbers."""
+        column = self.column
+        if column is not None and column.by_grid:
+            return None
+        numbers = self.expression.domain.kind in ("number", "boolean")
+        return {label: None if numbers and isinstance(label, str) else label for label in self.labels}
+
+    @property
+    def ranks(self) -> dict[Any, int] | None:
+        """Where the declared order differs from that of the labels: the rank of each."""
+        plain = self.column is None or not (self.column.by_grid or self.column.attribute.unknown == "other")
+        if plain and not self.expression.domain.ordered:
+            return None
+        return {label: code for code, label in enumerate(self.labels) if label is not None}
 
 
-def _label(attribute: Any, code: int) -> Any:
+def _label(attribute: Attribute, code: int) -> Any:
     """A declared value as it is; bins and the others by their label."""
     if code == attribute.null_code:
         return None
@@ -64,24 +81,8 @@ def _label(attribute: Any, code: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """One aggregate of a query. ``value`` is None for COUNT(*); ``q`` is the level of a quantile."""
-
-    function: str  # count, count_distinct, sum, avg, var_pop, var_samp, stddev_pop, stddev_samp, quantile
-    value: Expression | None
-    filter: Expression | None
-    value_text: str = ""
-    filter_text: str = ""
-    q: Fraction | None = None
-
-    @property
-    def identity(self) -> tuple[str, str, str, Fraction | None]:
-        return (self.function, self.value_text, self.filter_text, self.q)
-
-
-@dataclass(frozen=True)
 class Query:
-    """``where`` and the filters of aggregates decide which rows count; ``grouping`` are the sets of keys to group by."""
+    """``where`` and the filters of aggregates select rows; ``grouping`` are the sets of keys to group by."""
 
     text: str
     keys: tuple[Key, ...]
@@ -113,375 +114,122 @@ def parse_query(text: str, schema: Schema) -> Query:
     return _QueryParser(schema, text).query()
 
 
-# ---- from a syntax tree to a query -----------------------------------------------------------------------------------
-
-_KNOWN_CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit", "with_", "kind", "hint", "operation_modifiers"}
-_CLAUSES = {
-    "joins": ("JOIN cannot be answered: one table is protected", "Join first, and declare the joined table's schema."),
-    "laterals": ("LATERAL cannot be answered", "Write the expression directly."),
-    "distinct": ("SELECT DISTINCT would release rows", "Use GROUP BY with COUNT(*)."),
-    "qualify": ("Window functions look at other rows", "Use HAVING on the released groups."),
-    "windows": ("Window functions look at other rows", "Use GROUP BY."),
-    "offset": ("OFFSET is not available", "Use LIMIT, or sort the answer yourself."),
-    "sample": ("A random sample changes the guarantee", "Ask about all rows; noise is small for many."),
-    "into": ("A query answers; it writes nothing", "Leave out INTO."),
-    "pivots": ("PIVOT is not available", "Use GROUP BY, and pivot the answer."),
-}
+# ---- keys ------------------------------------------------------------------------------------------------------------
 
 
-class _QueryParser:
-    def __init__(self, schema: Schema, text: str) -> None:
-        self.schema, self.text = schema, text
-        self.tree = syntax_tree(text)
-        self.aggregates: dict[tuple[Any, ...], int] = {}
-        self.listed: list[Aggregate] = []
+class _KeyParser(KeyReader):
+    """Reads GROUP BY, and finds its keys again in the rest of the query."""
 
-    def query(self) -> Query:
-        tree = self.tree
-        self._check_clauses(tree)
-        scope, conditions = self._source(tree, self._common_tables(tree))
-        self.rows = RowParser(scope)
-        if tree.args.get("where") is not None:
-            conditions = [*conditions, self.rows.condition(tree.args["where"].this, "WHERE")]
-        where_text = " AND ".join([*self._inner_texts, *([text_of(tree.args["where"].this)] if tree.args.get("where") else [])])
-        aliases = self._aliases(tree)
-        keys, grouping = self._keys(tree, aliases)
-        post = PostParser(self._aggregate, {key.text: i for i, key in enumerate(keys)}, aliases, self._plain_key)
-        columns = self._columns(tree, post)
-        having = tree.args.get("having")
-        order = tree.args.get("order")
-        query = Query(
-            self.text,
-            keys,
-            grouping,
-            self._conjunction(conditions),
-            where_text,
-            (),
-            columns,
-            None if having is None else post.parse(having.this),
-            tuple(self._order(tree, post, columns, order)),
-            self._limit(tree),
-        )
-        if not self.listed:
-            refuse(tree, "The query has no aggregate", "Select an aggregate, such as COUNT(*) or AVG(x).")
-        return _checked(_with_aggregates(query, tuple(self.listed)), tree)
+    def __init__(self, tree: exp.Select, rows: RowParser, aliases: Mapping[str, Node]) -> None:
+        self.tree, self.rows, self.aliases = tree, rows, aliases
+        self.nodes: dict[str, tuple[Node, str]] = {}  # by what they mean: as written, and the name
+        self.grouping = self._grouping(tree.args.get("group"))
+        self.keys = tuple(self._key(node, name, text) for text, (node, name) in self.nodes.items())
 
-    # ---- clauses ----------------------------------------------------------------------------------------------------
-
-    def _check_clauses(self, tree: exp.Select) -> None:
-        for name, value in tree.args.items():
-            if not value or name in _KNOWN_CLAUSES:
-                continue
-            reason, fix = _CLAUSES.get(name, (f"{name.strip('_').upper()} is not available in a query", "Leave it out."))
-            refuse(value if isinstance(value, Node) else tree, reason, fix)
-
-    def _common_tables(self, tree: exp.Select) -> dict[str, exp.Select]:
-        clause = tree.args.get("with_")
+    def _grouping(self, clause: exp.Group | None) -> tuple[tuple[int, ...], ...]:
         if clause is None:
-            return {}
-        if clause.args.get("recursive"):
-            refuse(clause, "A recursive query cannot be answered", "Write row-wise columns only.")
-        found = {}
-        for table in clause.expressions:
-            if not isinstance(table.this, exp.Select):
-                refuse(table, "WITH takes a SELECT", "Write WITH t AS (SELECT … FROM table).")
-            found[table.alias.lower()] = table.this
-        return found
-
-    _inner_texts: tuple[str, ...] = ()
-
-    def _source(self, tree: exp.Select, tables: Mapping[str, exp.Select], depth: int = 0) -> tuple[Scope, list[Expression]]:
-        """The names that rows offer, and conditions on them, through row-wise subqueries."""
-        clause = tree.args.get("from_")
-        if clause is None:
-            refuse(tree, "The query has no FROM", "Write FROM and any name for the table.")
-        source = clause.this
-        if depth > 8:
-            refuse(source, "Subqueries are nested too deeply", "Write the columns in one SELECT.")
-        if isinstance(source, exp.Subquery) and isinstance(source.this, exp.Select):
-            return self._inner(source.this, tables, source.alias.lower(), depth)
-        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier) or source.args.get("db"):
-            refuse(source, "FROM takes the table of the session", "Write FROM people.")
-        for part in ("sample", "joins", "pivots", "when", "version"):
-            if source.args.get(part):
-                refuse(source, *_CLAUSES.get(part, ("This part of FROM is not available", "Write FROM people.")))
-        name, alias = source.name.lower(), source.alias.lower()
-        if name in tables:
-            others = {key: value for key, value in tables.items() if key != name}
-            return self._inner(tables[name], others, alias or name, depth)
-        return Scope(self.schema, frozenset({alias or name}), {}), []
-
-    def _inner(
-        self, tree: exp.Select, tables: Mapping[str, exp.Select], name: str, depth: int
-    ) -> tuple[Scope, list[Expression]]:
-        for clause in ("group", "having", "order", "limit"):
-            if tree.args.get(clause):
-                refuse(tree, "A subquery may only compute columns of each row", "Aggregate in the outer SELECT alone.")
-        self._check_clauses(tree)
-        scope, conditions = self._source(tree, {**tables, **self._common_tables(tree)}, depth + 1)
-        rows = RowParser(scope)
-        if tree.args.get("where") is not None:
-            conditions = [*conditions, rows.condition(tree.args["where"].this, "WHERE")]
-            self._inner_texts = (*self._inner_texts, text_of(tree.args["where"].this))
-        named: dict[str, Expression] = {}
-        star = False
-        for item in tree.expressions:
-            if isinstance(item, exp.Star):
-                star = True
-                named.update(scope.named)
-            else:
-                named[(item.alias or item.name).lower()] = rows.parse(item.this if isinstance(item, exp.Alias) else item)
-        if not star:
-            hidden = Schema(tuple(self.schema[column] for column in self.schema.names))
-            return _OnlyNamed(hidden, frozenset({name}), named), conditions
-        return Scope(self.schema, frozenset({name}), named), conditions
-
-    def _conjunction(self, conditions: Sequence[Expression]) -> Expression | None:
-        if len(conditions) < 2:
-            return conditions[0] if conditions else None
-        return simplify(Call(fn.Connective("AND"), tuple(conditions)), self.schema)
-
-    def _limit(self, tree: exp.Select) -> int | None:
-        clause = tree.args.get("limit")
-        if clause is None:
-            return None
-        value = number(clause.expression) if isinstance(clause.expression, exp.Literal) else -1
-        if not isinstance(value, int) or value < 0:
-            refuse(clause, "LIMIT takes a whole number", "Write LIMIT 10.")
-        return value
-
-    # ---- keys -------------------------------------------------------------------------------------------------------
-
-    def _aliases(self, tree: exp.Select) -> dict[str, Node]:
-        return {item.alias.lower(): item.this for item in tree.expressions if isinstance(item, exp.Alias)}
-
-    def _keys(self, tree: exp.Select, aliases: Mapping[str, Node]) -> tuple[tuple[Key, ...], tuple[tuple[int, ...], ...]]:
-        clause = tree.args.get("group")
-        if clause is None:
-            return (), ((),)
-        nodes: dict[str, tuple[Node, str]] = {}
+            return ((),)
         if clause.args.get("all"):
-            plain = [self._key_node(unalias(item), aliases, tree, nodes) for item in tree.expressions if not has_aggregate(item)]
-            sets = [tuple(plain)]
-        else:
-            sets = self._grouping_sets(clause, aliases, tree, nodes)
-        keys = tuple(self._key(node, name, text) for text, (node, name) in nodes.items())
-        return keys, tuple(dict.fromkeys(tuple(sorted(dict.fromkeys(chosen))) for chosen in sets))
-
-    def _grouping_sets(
-        self, clause: exp.Group, aliases: Mapping[str, Node], tree: exp.Select, nodes: dict[str, tuple[Node, str]]
-    ) -> list[tuple[int, ...]]:
+            items = [unalias(item) for item in self.tree.expressions if not has_aggregate(item)]
+            return (tuple(dict.fromkeys(self._position(item) for item in items)),)
         sets: list[tuple[int, ...]] = [()]
-        for item in _group_items(clause):
-            options = [tuple(self._key_node(node, aliases, tree, nodes) for node in option) for option in item]
-            sets = [(*chosen, *option) for chosen in sets for option in options]
-            if len(sets) > 64:
-                refuse(clause, "There are too many grouping sets", "Ask for at most 64.")
-        return sets
+        for options in _group_items(clause):
+            chosen = [tuple(self._position(node) for node in option) for option in options]
+            sets = [(*before, *option) for before in sets for option in chosen]
+            if len(sets) > MOST_SETS:
+                refuse(clause, "There are too many grouping sets", f"Ask for at most {MOST_SETS}.")
+        return tuple(dict.fromkeys(tuple(sorted(dict.fromkeys(own))) for own in sets))
 
-    def _key_node(
-        self, node: Node, aliases: Mapping[str, Node], tree: exp.Select, nodes: dict[str, tuple[Node, str]]
-    ) -> int:
-        """The position of a key, which may be written as a column, an alias, or a position in the SELECT."""
-        name = ""
+    def _position(self, node: Node) -> int:
+        """Of a key that may be written as a column, an alias, a position in the SELECT, or an expression."""
+        node, name = unwrap(node), ""
         if isinstance(node, exp.Literal) and not node.is_string:
             index = number(node)
-            if not isinstance(index, int) or not 1 <= index <= len(tree.expressions):
+            if not isinstance(index, int) or not 1 <= index <= len(self.tree.expressions):
                 refuse(node, f"There is no column {index} in the SELECT", "Count from 1, or write the expression.")
-            item = tree.expressions[index - 1]
-            node, name = unalias(item), item.alias
-        elif isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
-            if node.name not in self.schema or text_of(aliases[node.name.lower()]) == text_of(node):
-                name, node = node.name, aliases[node.name.lower()]
+            item = self.tree.expressions[index - 1]
+            node, name = unwrap(unalias(item)), item.alias
+        elif isinstance(node, exp.Column) and not node.table and self._is_alias(node):
+            node, name = unwrap(self.aliases[node.name.lower()]), node.name
         if has_aggregate(node):
-            refuse(node, "GROUP BY takes columns of rows, not aggregates", "Use HAVING for conditions on aggregates.")
-        text = text_of(node)
-        if text not in nodes:
-            alias = next((alias for alias, own in aliases.items() if text_of(own) == text), "")
-            nodes[text] = (node, name or alias or (node.name if isinstance(node, exp.Column) else name_of(node)))
-        return list(nodes).index(text)
+            refuse(node, "GROUP BY takes values of rows, not aggregates", "Use HAVING for conditions on aggregates.")
+        text = self.rows.scope.text(node)
+        if text not in self.nodes:
+            self.nodes[text] = (node, name or self._alias_of(text) or name_of(node))
+        return list(self.nodes).index(text)
+
+    def _is_alias(self, node: exp.Column) -> bool:
+        """Columns come before aliases of the same name."""
+        scope, name = self.rows.scope, node.name.lower()
+        return name in self.aliases and name not in scope.named and scope.attribute(node) is None
+
+    def _alias_of(self, text: str) -> str:
+        plain = (alias for alias, own in self.aliases.items() if not has_aggregate(own))
+        return next((alias for alias in plain if self.rows.scope.text(self.aliases[alias]) == text), "")
 
     def _key(self, node: Node, name: str, text: str) -> Key:
         expression = self.rows.parse(node)
-        if isinstance(expression, Column):
-            if expression.attribute.size > MOST_CELLS:
-                refuse(node, f"{name!r} has {expression.attribute.size:,} values", "Group it, for example FLOOR(x / 10) * 10.")
-        elif expression.domain.values is None or not isinstance(expression, Lookup):
+        size = expression.attribute.size if isinstance(expression, Column) else len(expression.domain.values or ())
+        if size > MOST_CELLS:
+            refuse(node, f"{name!r} has {size:,} values", f"Group them, for example FLOOR({name} / 100).")
+        if not isinstance(expression, Column) and expression.domain.values is None:
             refuse(
                 node,
                 "The values of this key cannot be listed",
-                "Group whole numbers, for example FLOOR(age / 10) * 10, or use CASE with few values.",
+                "Group numbers, for example FLOOR(x / 1000), or use CASE with few values.",
             )
         return Key(name, expression, text)
 
-    def _plain_key(self, node: Node) -> NoReturn:
+    # ---- in the rest of the query -----------------------------------------------------------------------------------
+
+    def find(self, node: Node) -> int | None:
+        if not self.nodes or isinstance(node, (exp.Literal, exp.Boolean, exp.Null)) or has_aggregate(node):
+            return None
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            self.rows.scope.check_table(node)
+            if self.rows.scope.attribute(node) is None and node.name.lower() in self.aliases:
+                return None  # read as what the alias says
+        text = self.rows.scope.text(node)
+        return list(self.nodes).index(text) if text in self.nodes else None
+
+    def operand(self, node: Node, index: int) -> Released:
+        meanings = self.keys[index].meanings
+        if meanings is None:
+            refuse(
+                node,
+                f"{self.keys[index].name!r} is a range of numbers in the answer",
+                "Write the condition into WHERE, or GROUP BY FLOOR(x / 1000).",
+            )
+        return KeyMeaning(index, meanings)
+
+    def function(self, node: Node) -> Released | None:
+        if has_aggregate(node):
+            return None
+        expression = self.rows.parse(node)
+        for index, key in enumerate(self.keys):
+            if (
+                key.column is not None
+                and expression.columns == key.expression.columns
+                and isinstance(expression, Lookup)
+            ):
+                return KeyMeaning(index, _by_label(expression, key.labels))
+        return None
+
+    def refuse(self, node: Node) -> Any:
         text = text_of(node)
+        self.rows.parse(node)  # a name that does not exist is told first
         refuse(
             node,
             f"{text} is neither an aggregate nor in GROUP BY",
             f"Add {text} to GROUP BY, or aggregate it, for example AVG({text}).",
         )
 
-    # ---- columns of the answer --------------------------------------------------------------------------------------
 
-    def _columns(self, tree: exp.Select, post: PostParser) -> tuple[tuple[str, Released], ...]:
-        columns: dict[str, Released] = {}
-        for item in tree.expressions:
-            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                refuse(item, "Rows themselves are never released", "Select aggregates, such as COUNT(*).")
-            node = unalias(item)
-            name = item.alias or (node.name if isinstance(node, exp.Column) else name_of(node))
-            for released_name, released in _each_level(name, post.parse_many(node)):
-                if released_name in columns:
-                    released_name = _fresh(released_name, columns)
-                columns[released_name] = released
-        return tuple(columns.items())
-
-    def _order(
-        self, tree: exp.Select, post: PostParser, columns: Sequence[tuple[str, Released]], clause: Node | None
-    ) -> Iterator[tuple[Released, bool, bool]]:
-        for item in clause.expressions if clause is not None else ():
-            node = item.this
-            if isinstance(node, exp.Literal) and not node.is_string:
-                index = number(node)
-                if not isinstance(index, int) or not 1 <= index <= len(columns):
-                    refuse(node, f"There is no column {index} in the SELECT", "Count from 1.")
-                released = columns[index - 1][1]
-            else:
-                released = post.parse(node)
-            yield released, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
-
-    # ---- aggregates -------------------------------------------------------------------------------------------------
-
-    def _aggregate(self, node: Node) -> list[int]:
-        """Positions of the aggregates that a node stands for, several where it asks for several quantiles."""
-        return [self._position_of(aggregate) for aggregate in self._read_aggregate(node)]
-
-    def _position_of(self, aggregate: Aggregate) -> int:
-        if aggregate.identity not in self.aggregates:
-            self.aggregates[aggregate.identity] = len(self.listed)
-            self.listed.append(aggregate)
-        return self.aggregates[aggregate.identity]
-
-    def _read_aggregate(self, node: Node) -> list[Aggregate]:
-        condition = None
-        if isinstance(node, exp.Filter):
-            condition, node = node.expression.this, node.this
-        if isinstance(node, exp.WithinGroup):
-            ordered = node.expression.expressions[0]
-            level = node.this.this
-            if ordered.args.get("desc"):
-                refuse(node, "Quantiles count from the smallest value", "Write 1 − q instead of DESC.")
-            return self._quantiles(node, ordered.this, level, condition)
-        if isinstance(node, exp.Median):
-            return self._quantiles(node, node.this, exp.Literal.number("0.5"), condition)
-        if isinstance(node, exp.CountIf):
-            holds = self.rows.condition(node.this, "COUNT_IF")
-            text = text_of(node.this) if condition is None else f"{text_of(node.this)} AND {text_of(condition)}"
-            both = self._conjunction([holds, *([] if condition is None else [self.rows.condition(condition, "FILTER")])])
-            return [Aggregate("count", None, both, "", text)]
-        level = _quantile_level(node)
-        if level is not None:
-            return self._quantiles(node, _quantile_value(node), level, condition)
-        name = _NAMES.get(type(node))
-        if name is None:
-            refuse(node, *_REFUSED.get(type(node), (f"{type(node).__name__.upper()} is not available", _AGGREGATES_FIX)))
-        return [self._simple(name, node, condition)]
-
-    def _filter(self, condition: Node | None) -> tuple[Expression | None, str]:
-        if condition is None:
-            return None, ""
-        return self.rows.condition(condition, "FILTER"), text_of(condition)
-
-    def _simple(self, name: str, node: Node, condition: Node | None) -> Aggregate:
-        holds, filter_text = self._filter(condition)
-        argument = node.this
-        if isinstance(argument, exp.Distinct):
-            return self._distinct(name, node, argument, holds, filter_text)
-        if name == "count" and (isinstance(argument, (exp.Star, exp.Literal)) or argument is None):
-            return Aggregate("count", None, holds, "", filter_text)
-        value = self._value(argument, text_too=name in ("count", "count_distinct"))
-        if name == "count" and not value.domain.nullable:
-            return Aggregate("count", None, holds, "", filter_text)
-        return Aggregate(name, value, holds, text_of(argument), filter_text)
-
-    def _distinct(self, name: str, node: Node, argument: exp.Distinct, holds: Expression | None, text: str) -> Aggregate:
-        if name != "count" or len(argument.expressions) != 1:
-            refuse(node, "DISTINCT is available in COUNT(DISTINCT x) alone", "Write COUNT(DISTINCT x).")
-        value = self._value(argument.expressions[0], text_too=True)
-        if not isinstance(value, (Column, Lookup)) or (isinstance(value, Column) and value.by_grid):
-            refuse(node, "COUNT(DISTINCT x) takes values that can be listed", "Round or group the values first.")
-        return Aggregate("count_distinct", value, holds, text_of(argument.expressions[0]), text)
-
-    def _value(self, node: Node, *, text_too: bool = False) -> Expression:
-        value = self.rows.parse(node)
-        if not text_too:
-            try:
-                fn.numbers([value], "This aggregate")
-            except Refused as refusal:
-                refuse(node, refusal.reason, refusal.fix)
-        return value
-
-    def _quantiles(self, node: Node, argument: Node, level: Node, condition: Node | None) -> list[Aggregate]:
-        holds, filter_text = self._filter(condition)
-        value = self._value(argument)
-        levels = level.expressions if isinstance(level, (exp.Array, exp.Tuple)) else [level]
-        return [
-            Aggregate("quantile", value, holds, text_of(argument), filter_text, self._level(node, one)) for one in levels
-        ]
-
-    def _level(self, node: Node, level: Node) -> Fraction:
-        """As the decimal that was written."""
-        if not isinstance(level, exp.Literal) or level.is_string:
-            refuse(node, "The level of a quantile is a number between 0 and 1", "Write QUANTILE(x, 0.5).")
-        q = Fraction(level.this)
-        if not 0 < q < 1 or q.denominator > 10_000:
-            refuse(node, "The level of a quantile lies between 0 and 1", "Write, say, 0.25; for the ends take 0.01 or 0.99.")
-        return q
-
-
-class _OnlyNamed(Scope):
-    """A subquery that lists its columns offers no others."""
-
-    def column(self, node: exp.Column) -> Expression:
-        if node.name.lower() not in self.named:
-            refuse(node, f"The subquery has no column {node.name!r}", f"It has {', '.join(self.named)}.")
-        return super().column(node)
-
-
-_NAMES: dict[type[Node], str] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Variance: "var_samp",
-    exp.VariancePop: "var_pop",
-    exp.Stddev: "stddev_samp",
-    exp.StddevSamp: "stddev_samp",
-    exp.StddevPop: "stddev_pop",
-    exp.ApproxDistinct: "count_distinct",
-}
-_AGGREGATES_FIX = "Aggregates: COUNT, COUNT(DISTINCT x), SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE(x, q)."
-_REFUSED: dict[type[Node], tuple[str, str]] = {
-    exp.Min: ("MIN depends on a single person", "Use a low quantile, such as QUANTILE(x, 0.01)."),
-    exp.Max: ("MAX depends on a single person", "Use a high quantile, such as QUANTILE(x, 0.99)."),
-    exp.AnyValue: ("ANY_VALUE would release a row", "Use MEDIAN, or GROUP BY the column."),
-    exp.Mode: ("MODE is not available", "GROUP BY the column with COUNT(*) ORDER BY the count, LIMIT 1."),
-    exp.Window: ("Window functions look at other rows", "Use GROUP BY, and work with the released groups."),
-}
-
-
-def _quantile_level(node: Node) -> Node | None:
-    if isinstance(node, (exp.PercentileCont, exp.PercentileDisc)):
-        return node.args.get("expression")
-    if isinstance(node, (exp.Quantile, exp.ApproxQuantile)):
-        return node.args.get("quantile")
-    if isinstance(node, exp.Anonymous) and str(node.this).upper() in ("APPROX_PERCENTILE", "PERCENTILE"):
-        return node.expressions[1] if len(node.expressions) > 1 else None
-    return None
-
-
-def _quantile_value(node: Node) -> Node:
-    return node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+def _by_label(expression: Lookup, labels: Sequence[Any]) -> dict[Any, Any]:
+    values = expression.domain.values or ()
+    null = expression.null if expression.null is not None else [False] * len(expression.data)
+    found = [values[int(own)] if expression.domain.is_text else own.item() for own in expression.data]
+    return {label: None if gap else value for label, value, gap in zip(labels, found, null, strict=True)}
 
 
 def _group_items(clause: exp.Group) -> Iterator[list[tuple[Node, ...]]]:
@@ -490,46 +238,138 @@ def _group_items(clause: exp.Group) -> Iterator[list[tuple[Node, ...]]]:
     for name in ("rollup", "cube", "grouping_sets"):
         value = clause.args.get(name)
         listed += value if isinstance(value, list) else []
+    every = [item for item in listed if isinstance(item, (exp.Rollup, exp.Cube)) and not item.expressions]
+    if every:  # GROUP BY a, b WITH ROLLUP
+        listed = [type(every[0])(expressions=[item for item in listed if item is not every[0]])]
     for item in listed:
-        parts = [_tuple(part) for part in item.expressions] if not isinstance(item, (exp.Column, exp.Literal)) else []
         if isinstance(item, exp.Rollup):
-            yield [sum(parts[:end], ()) for end in range(len(parts), -1, -1)]
+            parts = [_tuple(part) for part in item.expressions]
+            yield [_flat(parts[:end]) for end in range(len(parts), -1, -1)]
         elif isinstance(item, exp.Cube):
-            yield [
-                sum((part for i, part in enumerate(parts) if not mask >> i & 1), ()) for mask in range(1 << min(len(parts), 7))
-            ]
+            parts = [_tuple(part) for part in item.expressions]
+            if 1 << len(parts) > MOST_SETS:
+                refuse(item, f"CUBE of {len(parts)} keys makes too many grouping sets", f"Ask for at most {MOST_SETS}.")
+            yield [_flat([own for i, own in enumerate(parts) if not mask >> i & 1]) for mask in range(1 << len(parts))]
         elif isinstance(item, exp.GroupingSets):
-            yield parts
+            yield [_tuple(part) for part in item.expressions]
         else:
             yield [_tuple(item)]
 
 
+def _flat(parts: Sequence[tuple[Node, ...]]) -> tuple[Node, ...]:
+    return tuple(node for part in parts for node in part)
+
+
 def _tuple(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, exp.Tuple):
-        return tuple(node.expressions)
-    return (node.this,) if isinstance(node, exp.Paren) else (node,)
+    return tuple(node.expressions) if isinstance(node, exp.Tuple) else (unwrap(node),)
 
 
-def _each_level(name: str, released: Sequence[Released]) -> list[tuple[str, Released]]:
-    return [(name, released[0])] if len(released) == 1 else [(f"{name}_{i + 1}", part) for i, part in enumerate(released)]
+# ---- the whole query -------------------------------------------------------------------------------------------------
 
 
-def _fresh(name: str, taken: Mapping[str, Any]) -> str:
-    return next(f"{name}_{i}" for i in range(2, len(taken) + 3) if f"{name}_{i}" not in taken)
+class _QueryParser:
+    def __init__(self, schema: Schema, text: str) -> None:
+        self.schema, self.text = schema, text
+        self.tree = syntax_tree(text)
+        self.aliases = {item.alias.lower(): item.this for item in self.tree.expressions if isinstance(item, exp.Alias)}
+
+    def query(self) -> Query:
+        tree = self.tree
+        check_clauses(tree)
+        source = read_source(tree, common_tables(tree), self.schema)
+        rows = RowParser(replace(source.scope, aliases=self.aliases))
+        conditions, texts = list(source.conditions), list(source.texts)
+        if tree.args.get("where") is not None:
+            texts.append(rows.scope.text(tree.args["where"].this))
+            conditions.append(rows.condition(tree.args["where"].this, "WHERE"))
+        keys = _KeyParser(tree, rows, self.aliases)
+        _check_cells(tree, keys)
+        aggregates = AggregateParser(rows)
+        post = PostParser(aggregates.positions, keys, self.aliases)
+        columns = self._columns(post)
+        having = tree.args.get("having")
+        condition = None if having is None else post.parse(having.this)
+        order = tuple(self._order(post, keys))
+        if not aggregates.listed:
+            refuse(tree, "The query has no aggregate", "Select an aggregate, such as COUNT(*) or AVG(x).")
+        where = conjunction(conditions, self.schema)
+        return Query(
+            self.text,
+            keys.keys,
+            keys.grouping,
+            where,
+            conjunction_text(texts),
+            tuple(aggregates.listed),
+            columns,
+            condition,
+            order,
+            self._limit(),
+        )
+
+    def _columns(self, post: PostParser) -> tuple[tuple[str, Released], ...]:
+        """Names are unique, also beside those of the intervals."""
+        columns: dict[str, Released] = {}
+        taken: set[str] = set()
+        for item in self.tree.expressions:
+            node = unalias(item)
+            if isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star)):
+                refuse(node, "Rows themselves are never released", "Select aggregates, such as COUNT(*).")
+            released = post.parse_many(node)
+            for i, one in enumerate(released):
+                name = (item.alias or name_of(node)) + (f"_{i + 1}" if len(released) > 1 else "")
+                name = _fresh(name, taken)
+                taken |= {name, f"{name}_low", f"{name}_high"}
+                columns[name] = one
+            if len(columns) > MOST_COLUMNS:
+                refuse(node, "The SELECT has too many columns", f"Ask for at most {MOST_COLUMNS}.")
+        return tuple(columns.items())
+
+    def _order(self, post: PostParser, keys: _KeyParser) -> Iterator[tuple[Released, bool, bool]]:
+        clause = self.tree.args.get("order")
+        for item in clause.expressions if clause is not None else ():
+            node = unwrap(item.this)
+            if isinstance(node, exp.Literal) and not node.is_string:
+                index = number(node)
+                if not isinstance(index, int) or not 1 <= index <= len(self.tree.expressions):
+                    refuse(node, f"There is no column {index} in the SELECT", "Count from 1.")
+                node = unwrap(unalias(self.tree.expressions[index - 1]))
+            elif isinstance(node, exp.Column) and not node.table and node.name.lower() in self.aliases:
+                node = unwrap(self.aliases[node.name.lower()])  # in ORDER BY aliases come before columns
+            key = keys.find(node)
+            ranks = None if key is None else keys.keys[key].ranks
+            released = post.parse(node) if key is None or ranks is None else KeyMeaning(key, ranks)
+            yield released, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+
+    def _limit(self) -> int | None:
+        clause = self.tree.args.get("limit")
+        if clause is None:
+            return None
+        count = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")
+        options = clause.args.get("limit_options")
+        plain = options is None or not (options.args.get("percent") or options.args.get("with_ties"))
+        value = number(count) if isinstance(count, exp.Literal) and not count.is_string else -1
+        if not isinstance(value, int) or value < 0 or not plain or clause.args.get("offset"):
+            refuse(clause, "LIMIT takes a whole number", "Write LIMIT 10.")
+        return value
 
 
-def _with_aggregates(query: Query, aggregates: tuple[Aggregate, ...]) -> Query:
-    return replace(query, aggregates=aggregates)
+def _fresh(name: str, taken: set[str]) -> str:
+    tried: Callable[[int], str] = lambda i: name if i == 1 else f"{name}_{i}"  # noqa: E731
+    return next(
+        tried(i) for i in range(1, len(taken) + 2) if not {tried(i), f"{tried(i)}_low", f"{tried(i)}_high"} & taken
+    )
 
 
-def _checked(query: Query, tree: Node) -> Query:
-    for grouping in query.grouping:
-        cells = query.cells(grouping)
+def _check_cells(tree: exp.Select, keys: _KeyParser) -> None:
+    for grouping in keys.grouping:
+        cells = math.prod(keys.keys[i].size for i in grouping)
         if cells > MOST_CELLS:
-            names = ", ".join(query.keys[i].name for i in grouping)
+            names = ", ".join(keys.keys[i].name for i in grouping)
             refuse(
-                tree,
+                tree.args["group"],
                 f"Grouping by {names} gives {cells:,} groups, each of which is answered",
-                f"Group coarser, for example FLOOR(x / 10) * 10; at most {MOST_CELLS:,} groups.",
+                f"Group coarser, for example FLOOR(x / 10); at most {MOST_CELLS:,} groups.",
             )
-    return query
+
+
+__all__ = ["Aggregate", "Key", "Query", "parse_query"]
