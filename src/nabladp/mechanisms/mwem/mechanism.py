@@ -337,9 +337,8 @@ class MWEM(Mechanism):
             raise AuditError(
                 "The exact output distribution is available for one or two rounds.", fix="Audit with rounds = 2."
             )
-        return machine.law(
-            machine.queries.counts(counts), update_named(self.update, machine.cube, machine.plan.count), 0
-        )
+        model = update_named(self.update, machine.cube, machine.plan.count)
+        return machine.law(machine.queries.counts(counts), model, 0, counts.working)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
         return self._machine(schema, n).scenarios(law)

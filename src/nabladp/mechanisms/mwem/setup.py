@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any, Protocol
@@ -267,6 +267,7 @@ def _disjoint(masks: Sequence[int]) -> bool:
 
 _SMALLEST_SCALE = 1e-6  # what the noise source draws
 _AUDIT_ORDER, _AUDIT_OUTCOMES = 16.0, 4_000_000
+Working = Callable[[str, int, int], None]  # is told how far a law is; may stop it
 
 
 class RunSetup:
@@ -301,18 +302,21 @@ class RunSetup:
 
     # ---- the exact law, for tiny cases ----------------------------------------------------------------------------
 
-    def law(self, truth: Integers, model: Update, number: int) -> Law:
+    def law(self, truth: Integers, model: Update, number: int, working: Working) -> Law:
         """A round is a pick; a pick is followed by its answers; the answers decide the next round."""
         scores = self.scores.of(truth, model.answers())
         laws = [list(selector.law(scores)) for selector in self.selectors(number)]
-        picks, chances, then = [], [], []
+        picks, chances, then = [], [], list[Law]()
         for combined in itertools.product(*laws):
             picks.append(np.array([q for queries, _ in combined for q in queries], dtype=np.int64))
             chances.append(math.fsum(chance for _, chance in combined))
         last = number == self.plan.count - 1
         for chosen in picks:
-            parts = [self._answers(int(truth[q]), q) for q in chosen.tolist()]
-            then.append(Law(tuple(parts), _AUDIT_ORDER) if last else self._continued(truth, model, number, chosen))
+            working("law, pick", len(then), len(picks))
+            if last:
+                then.append(Law(tuple(self._answers(int(truth[q]), q) for q in chosen.tolist()), _AUDIT_ORDER))
+            else:
+                then.append(self._continued(truth, model, number, chosen, working))
         return Law((Branch(np.array(chances), np.arange(len(picks)), tuple(then)),), _AUDIT_ORDER)
 
     def scenarios(self, law: Law, number: int = 0) -> Iterator[Scenario]:
@@ -351,7 +355,7 @@ class RunSetup:
         low, high = self._window(query)
         return gaussian_log_pmf(float(self.scale[query]), low - true, high - true)
 
-    def _continued(self, truth: Integers, model: Update, number: int, chosen: Integers) -> Law:
+    def _continued(self, truth: Integers, model: Update, number: int, chosen: Integers, working: Working) -> Law:
         """All answers to one pick, and the next round after each. The model only sees answers cut to [0, 1]."""
         spans = [self._window(int(q)) for q in chosen]
         lengths = [high - low + 1 for low, high in spans]
@@ -368,11 +372,12 @@ class RunSetup:
             joint = (joint[:, None] + self._answers(int(truth[q]), q)).ravel()
             which = (which[:, None] * (top + 1) + cut).ravel()
             seen.append(np.arange(top + 1))
-        then = []
+        then: list[Law] = []
         for answers in itertools.product(*(values.tolist() for values in seen)):
+            working("law, outcome", len(then), math.prod(map(len, seen)))
             after = model.fresh()
             self.learn(after, chosen, np.array(answers, dtype=np.int64), last=False)
-            then.append(self.law(truth, after, number + 1))
+            then.append(self.law(truth, after, number + 1, working))
         return Law((Branch(joint, which, tuple(then)),), _AUDIT_ORDER)
 
 

@@ -92,11 +92,13 @@ class OutputDistribution:
             for shape, (low, high) in zip(shapes, map(self._window, scales), strict=True)
             for _ in range(math.prod(shape))
         ]
-        if math.prod(map(len, heard)) > _MOST_AFTER:
+        total = math.prod(map(len, heard))
+        if total > _MOST_AFTER:
             raise AuditError("There are too many outcomes to follow up.", fix="Audit one round, with one_way = 0.")
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-        chances, then = [], []
+        chances, then = [], list[Law]()
         for outcome in itertools.product(*heard):
+            self.truth.counts.working("law, outcome", len(then), total)
             parts = np.split(np.array([one.value for one in outcome], dtype=np.int64), ends)
             noisy = [
                 Noisy(names, part.reshape(shape), scale, number)
