@@ -4,7 +4,8 @@ A marginal with discrete Gaussian noise of scale σ changes, when one row moves,
 loss of one cell is (1 + 2X)/(2σ²) with X the noise, so N cells at the same scale lose (N + 2·ΣX)/(2σ²): a sum of
 integers, convolved directly (all numbers positive: no cancellation, as an FFT would have). Groups with different scales
 meet on a common grid of losses. Every rounding goes up: losses to the next grid point, cut tails to an infinite loss.
-Composition over adaptive releases is sound because each pair is the worst one and the same for every T that it meets.
+Composition over adaptive releases is sound because each pair is the worst one and the same for every T that it meets;
+what is measured may depend on earlier outputs, but the scales may not (PROOF.md beside this file, section 3).
 """
 
 from __future__ import annotations
