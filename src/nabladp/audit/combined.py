@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nabladp.audit.against_law import LAW_ROWS, Candidate, compare_runs
@@ -15,6 +16,8 @@ from nabladp.audit.pairs import Derive, Pairs, derived_code
 from nabladp.audit.results import LawAudit, StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit
+from nabladp.audit.tape import first_tape_audit
+from nabladp.audit.tape_comparison import TapeAudit
 from nabladp.checks import members, name_or_names
 from nabladp.displayed import draw_plot
 from nabladp.errors import AuditError, NablaDPError
@@ -96,6 +99,7 @@ def shrunk(attribute: Attribute, size: int) -> Attribute:
 _INSTANCES = ((8, 1), (8, 2), (64, 1), (16, 2), (8, 4))  # records and rows: from quick to thorough
 _EXACT = 0.25  # of the time, at most, goes into the exact audit
 _AGAINST_LAW = 0.3  # and into runs against the law
+_TAPE, _TAPED = 0.15, 16  # and into comparing tapes, on so many records
 _RECORDS = (8, 4, 64)  # of tiny schemas for runs against the law
 
 
@@ -151,7 +155,8 @@ class SetVerdict:
 class Audit:
     """``exact`` is None where it is not possible, and ``exact_note`` says why; each is None where not asked for.
 
-    ``law`` compares what ``run`` publishes with the exact law; where that is not possible, ``law_note`` says why.
+    ``law`` compares what ``run`` publishes with the exact law, ``tape`` what it draws with the guarantee's terms; where
+    that is not possible, ``law_note`` and ``tape_note`` say why.
     """
 
     mechanism: str
@@ -160,10 +165,12 @@ class Audit:
     statistical: StatisticalAudit | None
     law: LawAudit | None = None
     law_note: str = "not asked for"
+    tape: TapeAudit | None = None
+    tape_note: str = "not asked for"
 
     @property
     def passed(self) -> bool:
-        return all(part is None or part.passed for part in (self.exact, self.law, self.statistical))
+        return all(part is None or part.passed for part in (self.exact, self.law, self.tape, self.statistical))
 
     @property
     def detectable(self) -> float | None:
@@ -176,7 +183,10 @@ class Audit:
     def __str__(self) -> str:
         refuted = [" + ".join(row.attributes) for row in self.refuted]
         told = f"refuted for {', '.join(refuted)}" if refuted else "no claim refuted"
-        return f"Audit of {self.mechanism}: {told}. {self.describe_law()}"
+        return f"Audit of {self.mechanism}: {told}. {self.describe_law()} {self.describe_tape()}"
+
+    def describe_tape(self) -> str:
+        return f"Draws are not compared with the guarantee: {self.tape_note}." if self.tape is None else str(self.tape)
 
     def describe_law(self) -> str:
         """In a sentence or two: whether runs follow the law, and what would not have been noticed."""
@@ -218,6 +228,8 @@ class Audit:
             "law": None if self.law is None else self.law.to_json(),
             "law_note": self.law_note,
             "detectable": self.detectable,
+            "tape": None if self.tape is None else self.tape.to_json(),
+            "tape_note": self.tape_note,
             "statistical": None if self.statistical is None else self.statistical.to_json(),
         }
         return {name: finite(value) for name, value in body.items()}
@@ -239,6 +251,7 @@ def audit(
     runs: int | None = None,
     exact: bool = True,
     law: bool = True,
+    tape: bool = True,
     statistical: bool = True,
     pairs: Pairs | None = None,
     features: Features | None = None,
@@ -248,9 +261,9 @@ def audit(
 ) -> Audit:
     """Check what a mechanism claims on tiny instances of the schema: by its exact law, and by many runs.
 
-    Takes about ``seconds``. The exact audit is certain on its instance. ``law`` compares runs with that law; its
-    verdict and those of the statistical audit hold together with confidence 1 − ``beta``. The other options are those
-    of :func:`statistical_audit`.
+    Takes about ``seconds``. The exact audit is certain on its instance, and so is ``tape``, of what some runs draw
+    (:func:`tape_audit`). ``law`` compares runs with the exact law; its verdict and those of the statistical audit hold
+    together with confidence 1 − ``beta``. The other options are those of :func:`statistical_audit`.
     """
     check_options(beta, runs, seconds)
     check_asked(mechanism, schema, guarantee, rows)
@@ -261,6 +274,11 @@ def audit(
     found, why = None, "not asked for"
     if exact:
         found, why = _exactly(mechanism, schema, also, guarantee, _EXACT * seconds, progress)
+    drawn, tape_note = None, "not asked for"
+    if tape:
+        sizes = [partial(tiny_schema, mechanism, schema, _TAPED, also=also, whole=whole) for whole in (False, True)]
+        options = {"guarantee": guarantee, "noise": noise, "seconds": _TAPE * seconds}
+        drawn, tape_note = first_tape_audit(mechanism, sizes, **options)
     followed, law_note = None, "not asked for"
     share = beta / 2 if law and statistical else beta
     if law:
@@ -284,7 +302,7 @@ def audit(
             guarantee=guarantee,
             progress=progress,
         )
-    return Audit(type(mechanism).__name__, found, why, sampled, followed, law_note)
+    return Audit(type(mechanism).__name__, found, why, sampled, followed, law_note, drawn, tape_note)
 
 
 def _against_law(

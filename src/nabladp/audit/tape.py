@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.audit.exact import MOST_RECORDS, exact_audit
+from nabladp.audit.exact import MOST_RECORDS, ExactAudit, exact_audit
 from nabladp.audit.pairs import Derive, derived_code
 from nabladp.audit.results import above, check_asked
 from nabladp.audit.tape_comparison import (
@@ -27,6 +29,7 @@ from nabladp.audit.tape_comparison import (
     finding_of,
     selection_range,
 )
+from nabladp.errors import AuditError, NablaDPError
 from nabladp.mechanisms import Auditable
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.noise import NoiseSource
@@ -114,12 +117,15 @@ def tape_audit(
     derive: Derive | None = None,
     noise: NoiseSource | None = None,
     steps: bool = True,
+    seconds: float = math.inf,
 ) -> TapeAudit:
     """Compare what some runs draw, on made-up tables of n rows, with what the guarantee says must be drawn.
 
     Takes no number of runs: what is drawn hardly depends on chance. The tape does not tell what a number is added to.
-    ``steps``: where a mechanism has no exact law, also audit its single steps, exactly, if the schema is tiny.
+    ``steps``: where a mechanism has no exact law, also audit its single steps, exactly, if the schema is tiny. After
+    ``seconds`` selections and steps that are left are not looked at.
     """
+    ends = time.monotonic() + seconds
     check_asked(mechanism, schema, guarantee, n)
     claim = mechanism.guarantee(schema, n) if guarantee is None else guarantee
     people = _People(schema, n, noise or NoiseSource(), derive)
@@ -127,11 +133,25 @@ def tape_audit(
     for columns in (people.alike(0), people.alike(1), people.random(), people.random()):
         watched.run(columns)
     if not watched.findings:  # what was found already is enough
-        watched.compare_selections()
+        watched.compare_selections(ends)
     found = TapeAudit(
         type(mechanism).__name__, n, watched.runs, watched.numbers, tuple(watched.findings), selections=watched.compared
     )
-    return _with_steps(found, watched.uses, schema, people.derive) if steps else found
+    return _with_steps(found, watched.uses, schema, people.derive, ends) if steps else found
+
+
+def first_tape_audit(
+    mechanism: Auditable, instances: Iterable[Callable[[], tuple[Schema, Derive]]], **options: Any
+) -> tuple[TapeAudit | None, str]:
+    """On the first of some schemas where the mechanism can be run; or why there is none."""
+    reason = ""
+    for instance in instances:
+        try:
+            schema, derive = instance()
+            return tape_audit(mechanism, schema, derive=derive, **options), ""
+        except NablaDPError as error:
+            reason = reason or error.message.rstrip(".")
+    return None, reason
 
 
 class _People:
@@ -185,14 +205,14 @@ class _Watched:
             fault = "random bits were taken past the methods of the source; times"
             self._add([TapeFinding("unknown draws", "no part of the guarantee", fault, 0, recorded.outside)])
 
-    def compare_selections(self) -> None:
+    def compare_selections(self, ends: float) -> None:
         """For single attributes and for all together."""
         made = [use for use in self.uses if use.kind.startswith("select") and use.most and use.charges]
         made = [use for use in made if self.comparable and all(charge.moved is None for charge in use.charges)]
         protected = [name for name in self.claim.universe.protected if self.people.schema[name].size > 1]
         for held in [(name,) for name in protected] + ([tuple(protected)] if len(protected) > 1 else []):
             for record, other in self.mechanism.hard_pairs(held)[: _PAIRS if made else 0]:
-                for columns in (self.people.alike(0), self.people.random()):
+                for columns in (self.people.alike(0), self.people.random())[: 2 if time.monotonic() < ends else 0]:
                     pair = self.people.changed(columns, record), self.people.changed(columns, other)
                     self._compare_pair(made[0], held, pair)
 
@@ -227,15 +247,20 @@ class _Watched:
         self.findings |= dict.fromkeys(findings)
 
 
-def _with_steps(found: TapeAudit, uses: Sequence[NoiseUse], schema: Schema, derive: Derive | None) -> TapeAudit:
+def _with_steps(found: TapeAudit, uses: Sequence[NoiseUse], schema: Schema, derive: Derive, ends: float) -> TapeAudit:
     """The exact audits of single steps, each at some public state."""
     parts = [(use, step) for use in uses for step in use.steps]
     if parts and schema.cells(schema.roots) > MOST_RECORDS:
         return replace(found, note="Single steps were not audited: the schema is not tiny.")
-    audits, findings = [], list(found.findings)
+    audits, findings = list[ExactAudit](), list(found.findings)
     few = schema.cells(schema.roots) <= _FEW_RECORDS
     for use, step in parts:
-        own = exact_audit(step, schema, 2 if few else 1, derive=derive)
+        try:
+            left = max(1e-9, ends - time.monotonic())  # with none left it "took too long"
+            own = exact_audit(step, schema, 2 if few else 1, derive=derive, seconds=left)
+        except AuditError as error:
+            found = replace(found, note=f"{len(audits)} of {len(parts)} steps were audited. {error.message}")
+            break
         audits.append(own)
         for row in own.refuted[:1]:
             term = f"the charge of one step for {'+'.join(row.attributes)}"

@@ -86,6 +86,7 @@ def _say_how(result: Any) -> None:
     else:
         say(f"Exact: {result.exact.tables_compared:,} pairs of tables, every set of attributes.")
     say(result.describe_law(), "bold red" if result.law is not None and result.law.refuted else "")
+    say(result.describe_tape(), "bold red" if result.tape is not None and result.tape.refuted else "")
     runs = [row.statistical.runs for row in result.rows if row.statistical is not None and row.statistical.runs]
     if runs and min(runs) < _MANY:
         say(f"In this time a set got no more than {min(runs):,} runs, which show little: give more --seconds.")
