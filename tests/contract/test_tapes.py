@@ -301,7 +301,7 @@ def test_rounds_that_spend_more_than_they_say() -> None:
         patches.set(rounds, "scale_for", lambda units: 0.7 * true(units))
 
     mechanism = Synthesis(CDP(2), strategy="single", rounds=3)
-    assert "too much" in refuted(mechanism, ABY, plant)
+    assert "too much together" in refuted(mechanism, ABY, plant)
 
 
 def test_draws_that_nobody_declared() -> None:

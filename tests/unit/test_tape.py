@@ -15,12 +15,13 @@ import pytest
 import nabladp
 from nabladp.audit import audit, statistical_audit
 from nabladp.audit.runs import PooledNoise
-from nabladp.mechanisms import Auditable
+from nabladp.audit.tape_comparison import compare_claim, compare_tape, least_scale
+from nabladp.mechanisms import Auditable, Charge, NoiseUse
 from nabladp.noise import NoiseSource, Packings
 from nabladp.noise.packings import AnyPackings
 from nabladp.noise.source import RowResponse
-from nabladp.noise.tape import ForwardingNoise, RecordedNoise
-from nabladp.privacy import Guarantee, Pure
+from nabladp.noise.tape import Draw, ForwardingNoise, RecordedNoise
+from nabladp.privacy import Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
 
 BIT = Schema((Attribute("a", "boolean"),))
@@ -165,3 +166,79 @@ def test_pooled_noise_calls_what_a_subclass_replaces() -> None:
     assert not PooledNoise(AlwaysTrue.seeded(1)).row_response(0.6)(labels, 0).any()
     again = pooled.reseeded(4)
     assert again.discrete_laplace(9.0, 3).tolist() == SameNoise.seeded(4).discrete_laplace(9.0, 3).tolist()
+
+
+# ---- what is compared ------------------------------------------------------------------------------------------------
+
+AB = Schema((Attribute("a", "boolean"), Attribute("b", "boolean")))
+
+
+def both(value: Any) -> Guarantee:
+    return Guarantee.touch(AB, ["a", "b"], value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cost", "moved", "scale"),
+    [
+        ("discrete_gaussian", Rho(0.5), 2, 2**0.5),  # σ = Δ₂/√(2ρ)
+        ("discrete_laplace", Pure(0.5), 2, 4.0),  # b = Δ₁/ε
+        ("select_exponential", Pure(0.5), 3, 12.0),  # s = 2Δ/ε
+        ("select_exponential", Rho(0.5), 3, 3.0),  # s = Δ/√(2ρ)
+    ],
+)
+def test_the_scale_follows_from_the_cost(kind: str, cost: Any, moved: int, scale: float) -> None:
+    use = NoiseUse.exactly("x", kind, 3, Charge.of_each(both(cost), ["a", "b"], moved))
+    assert least_scale(use) == pytest.approx(scale, rel=1e-9)
+
+    def found(numbers: int, times: float) -> list[str]:
+        return [finding.fault for finding in compare_tape([Draw(kind, numbers, scale * times)], [use])]
+
+    assert found(3, 1.0) == [] and found(3, 1 - 1e-7) == [] and found(3, 1.5) == []
+    assert "too small" in found(3, 1 - 1e-5)[0] and "missing" in found(2, 1.0)[0] and "more" in found(4, 1.0)[0]
+
+
+def test_several_charges_add_up_to_one_precision_and_losses_hold_each() -> None:
+    parts = [Charge.of_each(both(Rho(rho)), ["a"], 1) for rho in (0.5, 1.5)]
+    assert least_scale(NoiseUse.exactly("x", "discrete_gaussian", 1, *parts)) == pytest.approx(0.5)
+    losses = [Charge(both(Pure(1)), loss=lambda scale: 2 / scale), Charge(both(Pure(3)), loss=lambda scale: 9 / scale)]
+    assert least_scale(NoiseUse.exactly("x", "discrete_laplace", 1, *losses)) == pytest.approx(3.0)
+    assert least_scale(NoiseUse.free("x", "discrete_gaussian")) == 0
+    free = Charge(both(Rho(1)), {})
+    assert least_scale(NoiseUse.exactly("x", "discrete_gaussian", 1, free)) == 0  # nothing protected moves it
+    claims_nothing = Charge(Guarantee.none(AB), {frozenset("a"): 1})
+    assert least_scale(NoiseUse.exactly("x", "discrete_gaussian", 1, claims_nothing)) == float("inf")
+
+
+def test_numbers_of_several_scales_are_told_apart() -> None:
+    uses = [
+        NoiseUse.exactly(str(rho), "discrete_gaussian", 10, Charge.of_each(both(Rho(rho)), ["a"], 1)) for rho in (2, 8)
+    ]
+    wide, narrow = (least_scale(use) for use in uses)
+    assert (wide, narrow) == (pytest.approx(0.5), pytest.approx(0.25))
+
+    def faults(*draws: tuple[int, float]) -> list[str]:
+        tape = [Draw("discrete_gaussian", numbers, scale) for numbers, scale in draws]
+        return [f"{finding.what}: {finding.fault}" for finding in compare_tape(tape, uses)]
+
+    assert faults((10, wide), (4, narrow), (6, narrow)) == []
+    told = faults((10, 0.7 * wide), (10, narrow))  # still above the other scale
+    assert any("2: numbers" in line and "missing" in line for line in told)
+    assert any("8: more numbers" in line for line in told)
+    assert any("too small" in line for line in faults((10, wide), (10, 0.7 * narrow)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cost", "moved", "scale", "times"),
+    [
+        ("discrete_gaussian", Rho(1), 2, 2.0, 4),  # 2/(2·4) = 1/4 each
+        ("discrete_laplace", Pure(1), 2, 8.0, 4),  # 2/8
+        ("select_exponential", Pure(1), 1, 8.0, 4),
+        ("select_exponential", Rho(1), 1, 2.0, 8),
+        ("discrete_laplace", Rho(1), 1, 2.0, 8),
+    ],
+)
+def test_what_is_spent_on_the_way_adds_up(kind: str, cost: Any, moved: int, scale: float, times: int) -> None:
+    charge = Charge.of_each(both(cost), ["a", "b"], moved)
+    uses = [NoiseUse.exactly("x", kind, 1, charge, published=scale)]
+    assert not list(compare_claim(both(cost), times * uses))
+    assert "together" in next(iter(compare_claim(both(cost), (times + 1) * uses))).fault

@@ -307,13 +307,20 @@ def _overspent(uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
     for together in spent.values():
         cost = together[0].charges[0].cost
         for held in subsets(sorted(_support(cost))):
-            found = math.fsum(_spent(use, held) for use in together)
-            if above(found, cost.rho(held)):
-                yield finding_of(together, f"measurements cost {'+'.join(held)} too much", cost.rho(held), found)
+            pure = cost.epsilon(held)
+            allowed = cost.rho(held) if math.isinf(pure) else pure
+            found = math.fsum(_spent(use, held, pure=not math.isinf(pure)) for use in together)
+            if above(found, allowed):
+                yield finding_of(together, f"numbers cost {'+'.join(held)} too much together", allowed, found)
 
 
-def _spent(use: NoiseUse, held: Iterable[str]) -> float:
-    """What numbers of the published scale cost a set; any of their attributes moves them as far."""
+def _spent(use: NoiseUse, held: Iterable[str], *, pure: bool) -> float:
+    """What numbers of the published scale cost a set, in ε or ρ; each of their attributes moves them by itself."""
     moved = use.charges[0].moved or {}
-    amounts = [float(amount) for names, amount in moved.items() if not names.isdisjoint(held)]
-    return max(amounts, default=0.0) / (2 * (use.published or math.inf) ** 2)
+    farthest = max((float(amount) for names, amount in moved.items() if not names.isdisjoint(held)), default=0.0)
+    scale = use.published or math.inf
+    if use.kind == "discrete_gaussian":
+        return math.inf if pure and farthest else farthest / (2 * scale**2)
+    if use.kind == "discrete_laplace":
+        return farthest / scale if pure else (farthest / scale) ** 2 / 2
+    return 2 * farthest / scale if pure else (farthest / scale) ** 2 / 2
