@@ -252,12 +252,15 @@ DRAWS: dict[str, Callable[[NoiseSource], Any]] = {
     "row_response": lambda noise: noise.row_response(0.7),
     "randomized_response_counts": lambda noise: noise.randomized_response_counts([3, 4], 0.7),
     "uniform_subset": lambda noise: noise.uniform_subset(9, 3),
+    "tail_subsets": lambda noise: noise.tail_subsets("gaussian", 2.0, 1, [5]),
+    "tail_values": lambda noise: noise.tail_values("gaussian", 2.0, 1, 2),
     "select": lambda noise: noise.select([1, 2, 3]),
+    "select_lowest": lambda noise: noise.select_lowest(np.array([1, 2, 3]), 0.5),
     "select_exponential": lambda noise: noise.select_exponential([1, 2, 3], 1.0),
     "select_packing": lambda noise: noise.select_packing(Packings([1, 2], 2, 1), [0.0, 1.0]),
     "select_any_packing": lambda noise: noise.select_any_packing(AnyPackings([1, 2], 2, np.zeros(2), 20)),
 }
-NO_DRAWS = {"seeded", "is_seeded", "stamp", "draws"}
+NO_DRAWS = {"seeded", "reseeded", "is_seeded", "stamp", "draws"}
 
 
 @pytest.mark.parametrize("name", [name for name in vars(NoiseSource) if name[0] != "_" and name not in NO_DRAWS])
