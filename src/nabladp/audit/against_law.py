@@ -119,10 +119,12 @@ def refutes(bets: Bets, replays: Sequence[list[int] | None], runs: int, log_need
 
 Candidate = tuple[Schema, Derive, int]  # a tiny schema with its derived columns, and a number of rows
 LAW_ROWS = (2, 16, 1, 3, 4, 64, 256)  # the likeliest to say much first
+_MOST_RECORDS = 128  # of a candidate's schema
 _TABLES = 4  # of each candidate
 _UNTIMED = 2  # candidates, where time may not decide
 _TRIED = 3  # runs that say how long one takes
-_KEPT = 2  # tables that most of the runs are made on
+_FEW_ROWS, _COMPARED = 4, 2  # what a small table is; tables of either kind whose runs are timed
+_SMALLEST, _ENOUGH = 1.1, 40.0  # a power of the law that is hardly told apart from it, and nats that tell it apart
 _SEARCH, _REPLAYED = 0.25, 0.3  # of the time, for choosing tables, and for what could have been noticed
 _BATCH = 64
 
@@ -143,6 +145,15 @@ class Instance:
     def bets(self) -> Bets:
         return Bets(self.law)
 
+    @property
+    def says_enough(self) -> bool:
+        """Whether even noise that is 5% too small should have been noticed."""
+        return self.bets.runs * self._least_information >= _ENOUGH
+
+    @cached_property
+    def _least_information(self) -> float:
+        return self.law.information(_SMALLEST)
+
     def observe(self, noise: NoiseSource, count: int) -> list[list[int] | None]:
         """The outcomes of so many runs."""
         started, found = time.monotonic(), []
@@ -156,14 +167,20 @@ class Instance:
 def find_instances(
     mechanism: Auditable, candidates: Iterable[Candidate], noise: NoiseSource, seconds: float, timed: bool
 ) -> list[Instance]:
-    """The tables whose laws say that runs tell most about the noise: in a second, or where not timed, in a run."""
+    """A small table and a larger one, whose laws say that runs tell most of the noise: in a second, or in a run."""
     found = sorted(_laws(mechanism, candidates, seconds if timed else math.inf), key=lambda one: -one.information)
-    runnable = found[: 2 * _KEPT if timed else _KEPT]
-    for instance in runnable:
-        instance.observe(noise, 1)  # what is compiled or kept when first used takes its time
-        instance.observe(noise, _TRIED)
-    runnable.sort(key=lambda one: -one.information / (one.seconds if timed else 1))
-    return runnable[:_KEPT]
+    chosen = []
+    for large in (False, True):  # small tables show what hangs by a few rows, large ones what only many rows show
+        tried = [one for one in found if (len(one.rows) > _FEW_ROWS) == large][: _COMPARED if timed else 1]
+        for instance in tried:
+            instance.observe(noise, 1)  # what is compiled or kept when first used takes its time
+            instance.observe(noise, _TRIED)
+        chosen += sorted(tried, key=lambda one: -one.information / one.seconds)[:1] if timed else tried
+    fullest = mechanism.with_all_published()
+    if fullest is not mechanism:
+        chosen[0] = Instance(fullest, chosen[0].schema, chosen[0].rows)
+        chosen[0].observe(noise, _TRIED)
+    return chosen
 
 
 def _laws(mechanism: Auditable, candidates: Iterable[Candidate], seconds: float) -> list[Instance]:
@@ -176,6 +193,7 @@ def _laws(mechanism: Auditable, candidates: Iterable[Candidate], seconds: float)
         if found and (size > slow or started > until or (math.isinf(seconds) and done == _UNTIMED)):
             continue
         try:
+            _check_size(schema)
             for rows in _tables(mechanism, schema, derive, n):
                 found.append(Instance(mechanism, schema, rows))
                 if time.monotonic() - started > seconds / 4:
@@ -189,6 +207,15 @@ def _laws(mechanism: Auditable, candidates: Iterable[Candidate], seconds: float)
         return told
     known = [error for error in reasons if isinstance(error, AuditError)] or reasons
     raise known[0] if known else AuditError("No table has an exact output distribution.", fix="Audit a tiny schema.")
+
+
+def _check_size(schema: Schema) -> None:
+    records = schema.cells(schema.roots)
+    if records > _MOST_RECORDS:
+        raise AuditError(
+            f"The schema has {records:,} records; runs are compared with the law of {_MOST_RECORDS} at most.",
+            fix="Audit a smaller schema.",
+        )
 
 
 def _tables(mechanism: Auditable, schema: Schema, derive: Derive, n: int) -> list[CodedRows]:
@@ -216,7 +243,7 @@ def law_audit(
     """Compare what ``run`` publishes with the exact law, on tables of a tiny schema.
 
     A mechanism whose ``run`` follows its law is refuted with probability ``beta`` at most. ``rows``: of the tables,
-    otherwise a few are tried. ``runs``: of each of two tables; otherwise as many as ``seconds`` allow. The mechanism
+    otherwise a few are tried. ``runs``: of each table; otherwise as many as ``seconds`` allow. The mechanism
     needs ``distribution``, ``published_law`` and ``published_values``.
     """
     check_asked(mechanism, schema, None, rows)
@@ -243,8 +270,8 @@ def compare_runs(
         instance.bets.add(instance.observe(source, count))
         if progress is not None and number % 4 == 0:
             done = sum(one.bets.runs for one in chosen)
-            left = max(0.0, stop - time.monotonic()) / instance.seconds if runs is None else 2 * runs - done
-            progress("run against law", done, done + int(left))
+            left = (stop - time.monotonic()) / instance.seconds if runs is None else len(chosen) * runs - done
+            progress("run against law", done, done + max(0, int(left)))
         if instance.bets.log_capital >= log_needed:
             break
     capital = [instance.bets.log_capital for instance in chosen]
@@ -265,7 +292,7 @@ def _rounds(chosen: Sequence[Instance], runs: int | None, stop: float) -> Iterat
             for start in range(0, runs, _BATCH):
                 yield instance, min(_BATCH, runs - start)
         return
-    while True:
+    while not all(one.says_enough for one in chosen):
         for instance in chosen:
             left = stop - time.monotonic()
             if left <= 0 and all(one.bets.runs for one in chosen):

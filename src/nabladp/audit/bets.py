@@ -60,10 +60,26 @@ class Column:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.bincount(self.row, weights) @ np.exp(self.logs)))
 
-    def tempered(self, power: float) -> Floats:
-        """The logs of every law raised to a power. Gaussian noise of scale s becomes one of scale s/√power."""
-        raised = np.where(np.isneginf(self.logs), -np.inf, power * self.logs)
-        return np.asarray(raised - logsumexp(raised, axis=1, keepdims=True))
+    @cached_property
+    def tempered(self) -> list[Floats]:
+        """All laws raised to each of the powers."""
+        return [temper(self.logs, power) for power in POWERS.tolist()]
+
+
+POWERS = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0])
+
+
+def temper(logs: Floats, power: float) -> Floats:
+    """Laws (last axis) raised to a power: being there by itself, and the number given that it is.
+
+    Gaussian noise of scale s becomes noise of scale s/√power, Laplace noise or a selection one of scale s/power.
+    """
+    here = logsumexp(logs[..., 1:], axis=-1, keepdims=True)
+    given = power * (logs[..., 1:] - here)
+    either = power * np.concatenate([logs[..., :1], here], axis=-1)
+    either -= logsumexp(either, axis=-1, keepdims=True)
+    given += either[..., 1:] - logsumexp(given, axis=-1, keepdims=True)
+    return np.concatenate([either[..., :1], given], axis=-1)
 
 
 def merge_outcomes(logs: Floats, most: int) -> tuple[Integers, Floats]:
@@ -104,18 +120,16 @@ class PublishedLaw:
 
     def information(self, power: float = 2.0) -> float:
         """How much one run says, in nats, where all laws are tempered: noise is smaller by 1.4, or by 2 for Laplace."""
-        return sum(_divergence(power * logs, logs) for logs in self.marginals)
+        return sum(_divergence(temper(logs, power), logs) for logs in self.marginals)
 
 
-def _divergence(raised: Floats, logs: Floats) -> float:
+def _divergence(tempered: Floats, logs: Floats) -> float:
     possible = ~np.isneginf(logs)
-    tempered = raised[possible] - logsumexp(raised[possible])
-    return float(np.exp(tempered) @ (tempered - logs[possible]))
+    return float(np.exp(tempered[possible]) @ (tempered[possible] - logs[possible]))
 
 
 # ---- bets against it -------------------------------------------------------------------------------------------------
 
-POWERS = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0])
 _STRENGTHS = np.array([4.0, 30.0, 300.0, 3000.0, 30000.0])  # of the prior that cells are those of the law
 _MOST_SCENARIOS = 256  # beyond, runs as a whole are not compared
 _MOST_PAIRS = 120
@@ -128,6 +142,8 @@ class Bets:
         self.law, self.runs, self.impossible = law, 0, 0
         count = len(law.columns)
         self._tallies = [np.zeros(len(logs), dtype=np.int64) for logs in law.marginals]
+        self._totals = [_log_totals(logs) for logs in law.marginals]
+        self._merged = [merge_outcomes(logs, _BINS) for logs in law.marginals]
         self._whole = np.zeros(len(POWERS))
         self.compares_whole = len(law.weights) <= _MOST_SCENARIOS and count > 1
         merged = [merge_outcomes(logs, _PAIR_BINS) for logs in law.marginals]
@@ -164,21 +180,26 @@ class Bets:
 
     def whole_ratios(self, outcomes: Integers) -> Floats:
         """For every run and power: the log ratio of all its numbers together, tempered law to law."""
-        law = self._likelihood(outcomes, 1.0)
-        with np.errstate(invalid="ignore"):
-            return np.stack([self._likelihood(outcomes, power) - law for power in POWERS], axis=1)
+        law = self._likelihood(outcomes, self.law.log_weights, [column.logs for column in self.law.columns])
+        found = []
+        for number, power in enumerate(POWERS.tolist()):
+            weights = power * self.law.log_weights
+            laws = [column.tempered[number] for column in self.law.columns]
+            with np.errstate(invalid="ignore"):
+                found.append(self._likelihood(outcomes, weights - logsumexp(weights), laws) - law)
+        return np.stack(found, axis=1)
 
-    def _likelihood(self, outcomes: Integers, power: float) -> Floats:
-        weights = power * self.law.log_weights
-        total = np.tile(weights - logsumexp(weights), (len(outcomes), 1))
-        for place, column in enumerate(self.law.columns):
-            total += column.tempered(power)[column.row][:, outcomes[:, place]].T
+    def _likelihood(self, outcomes: Integers, log_weights: Floats, laws: Sequence[Floats]) -> Floats:
+        total = np.tile(log_weights, (len(outcomes), 1))
+        for column, logs, own in zip(self.law.columns, laws, outcomes.T, strict=True):
+            total += logs[column.row[None, :], own[:, None]]
         return np.asarray(logsumexp(total, axis=1))
 
     def single_ratios(self, place: int, outcomes: Integers) -> Floats:
         """The same for one number by itself."""
         logs = self.law.marginals[place]
-        return np.outer(logs[outcomes], POWERS - 1) - _log_totals(logs)
+        either, given = self._totals[place]
+        return np.outer(logs[outcomes], POWERS - 1) - either - np.outer(outcomes > 0, given)
 
     # ---- capital --------------------------------------------------------------------------------------------------
 
@@ -195,13 +216,24 @@ class Bets:
         families: list[list[tuple[str, float]]] = [[], [], []]
         if self.compares_whole:
             families[0].append(("all numbers of a run", _mean_of(self._whole)))
-        for column, logs, tally in zip(self.law.columns, self.law.marginals, self._tallies, strict=True):
-            families[1].append((f"number {column.name!r}", _log_single(logs, tally)))
+        for place, column in enumerate(self.law.columns):
+            families[1].append((f"number {column.name!r}", self._log_single(place)))
         for (one, other), chances, met in zip(self.pairs, self._joint, self._met, strict=True):
             told = f"numbers {self.law.columns[one].name!r} and {self.law.columns[other].name!r}"
             families[2].append((told, _log_dirichlet(chances.ravel(), met.ravel())))
         kept = [family for family in families if family]
         return [(name, won, 1 / (len(kept) * len(family))) for family in kept for name, won in family]
+
+    def _log_single(self, place: int) -> float:
+        """Half on tempered laws, half on any other probabilities of merged cells."""
+        tally, logs = self._tallies[place], self.law.marginals[place]
+        met = np.flatnonzero(tally)
+        if np.any(np.isneginf(logs[met])):
+            return math.inf
+        tempered = tally[met] @ self.single_ratios(place, met)
+        cells, chances = self._merged[place]
+        others = _log_dirichlet(chances, np.bincount(cells, tally, len(chances)))
+        return _mean_of(np.array([_mean_of(tempered), others]))
 
     def most_telling(self) -> str:
         if self.impossible:
@@ -209,20 +241,12 @@ class Bets:
         return max(self.tests(), key=lambda test: test[1] + math.log(test[2]), default=("nothing", 0.0, 1.0))[0]
 
 
-def _log_totals(logs: Floats) -> Floats:
-    """ln Σ pᵞ for every power γ."""
-    possible = logs[~np.isneginf(logs)]
-    return np.asarray(logsumexp(np.outer(POWERS, possible), axis=1))
-
-
-def _log_single(logs: Floats, tally: Integers) -> float:
-    """Half on tempered laws, half on any other probabilities of merged cells."""
-    if np.any(tally[np.isneginf(logs)]):
-        return math.inf
-    met = tally > 0
-    tempered = (POWERS - 1) * float(tally[met] @ logs[met]) - tally.sum() * _log_totals(logs)
-    cells, chances = merge_outcomes(logs, _BINS)
-    return _mean_of(np.array([_mean_of(tempered), _log_dirichlet(chances, np.bincount(cells, tally, len(chances)))]))
+def _log_totals(logs: Floats) -> tuple[Floats, Floats]:
+    """For every power γ: ln Σ pᵞ of being there or not, and of the number given that it is; see :func:`temper`."""
+    here = float(logsumexp(logs[1:]))
+    given = (logs[1:] - here)[~np.isneginf(logs[1:])]
+    either = logsumexp(np.outer(POWERS, np.array([logs[0], here])), axis=1)
+    return np.asarray(either), np.asarray(logsumexp(np.outer(POWERS, given), axis=1))
 
 
 def _log_dirichlet(chances: Floats, met: ArrayLike) -> float:

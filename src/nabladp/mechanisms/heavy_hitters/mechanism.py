@@ -159,6 +159,9 @@ class HeavyHitters(Mechanism):
     def distribution(self, counts: Counts) -> Law:
         return exact_law(self.plan(counts.schema, counts.n), self.reads(counts.schema), counts)
 
+    def with_all_published(self) -> HeavyHitters:
+        return replace(self, lists=True)
+
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
         return (list_scenarios if self.lists else root_scenarios)(self.plan(schema, n), law, n)
 
