@@ -22,6 +22,7 @@ from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.projection import Projection
+from nabladp.mechanisms.statistics import Statistics
 from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
@@ -70,6 +71,8 @@ CASES = [
     Case(MWEM(CDP(2), Conjunctions(1), rounds=2, per_round=1, selection=0.2, rows=0), AB, 2, 150),
     Case(Synthesis(CDP(1), strategy="all"), AB, 2, 60),
     Case(Synthesis(CDP(2), 1, strategy="packed", one_way=0, rounds=1, selection=0.05), AB, 2, 100),
+    Case(Statistics(CDP(1), ("SELECT a, COUNT(*), COUNT(*) FILTER (WHERE b) FROM t GROUP BY a",)), AB, 2, 200),
+    Case(Statistics(Pure(1), ("SELECT COUNT(*) FROM t WHERE a",)), AB, 2, 300),
     Case(HalfspaceLearner(CDP(1), "y", method="average"), ABY, 2, 120),
     Case(HalfspaceLearner(CDP(1), "y", method="average", label_treatment="response"), ABY, 1, 120),
     Case(HalfspaceLearner(CDP(1), "y", method="gram"), AY, 3, 150),

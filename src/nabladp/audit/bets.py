@@ -193,7 +193,7 @@ class Bets:
         total = np.tile(log_weights, (len(outcomes), 1))
         for column, logs, own in zip(self.law.columns, laws, outcomes.T, strict=True):
             total += logs[column.row[None, :], own[:, None]]
-        return np.asarray(logsumexp(total, axis=1))
+        return total[:, 0] if total.shape[1] == 1 else np.asarray(np.logaddexp.reduce(total, axis=1))
 
     def single_ratios(self, place: int, outcomes: Integers) -> Floats:
         """The same for one number by itself."""
@@ -209,7 +209,7 @@ class Bets:
         tests = self.tests()
         if self.impossible:
             return math.inf
-        return float(logsumexp([won + math.log(share) for _, won, share in tests])) if tests else 0.0
+        return float(np.logaddexp.reduce([won + math.log(share) for _, won, share in tests])) if tests else 0.0
 
     def tests(self) -> list[tuple[str, float, float]]:
         """Every bet: what it is on, the logarithm of its capital, its share of the stake."""
@@ -263,4 +263,4 @@ def _log_dirichlet(chances: Floats, met: ArrayLike) -> float:
 
 
 def _mean_of(won: Floats) -> float:
-    return float(logsumexp(won)) - math.log(len(won))
+    return float(np.logaddexp.reduce(won)) - math.log(len(won))
