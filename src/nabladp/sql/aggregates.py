@@ -14,6 +14,7 @@ from nabladp.sql.conditions import Connective
 from nabladp.sql.expressions import Call, Expression, simplify
 from nabladp.sql.row_parser import RowParser
 from nabladp.sql.syntax import (
+    MEAN_NAMES,
     QUANTILE_NAMES,
     Node,
     check_options,
@@ -21,6 +22,7 @@ from nabladp.sql.syntax import (
     has_aggregate,
     refuse,
     sql_name,
+    text_of,
     unwrap,
 )
 from nabladp.sql.texts import by_value
@@ -81,6 +83,8 @@ class AggregateParser:
             return self._within_group(node, conditions)
         if isinstance(node, exp.Bracket):
             return self._one_of_quantiles(node, conditions)
+        if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)):
+            node = node.this
         refusal = _REFUSED.get(type(node)) or _REFUSED_NAMES.get(sql_name(node))
         if refusal is not None:
             refuse(node, *refusal)
@@ -94,6 +98,8 @@ class AggregateParser:
         if _is_quantile(node):
             argument, level = _quantile_arguments(node)
             return self._quantiles(node, argument, self._levels(node, level), conditions)
+        if isinstance(node, exp.Anonymous) and sql_name(node) in MEAN_NAMES and len(node.expressions) == 1:
+            node = exp.Avg(this=node.expressions[0])
         name = _NAMES.get(type(node))
         if name is None:
             refuse(node, f"{sql_name(node)} is not available", _AGGREGATES_FIX)
@@ -116,9 +122,7 @@ class AggregateParser:
         if node.args.get("expressions"):
             refuse(node, f"{sql_name(node)} takes one expression", f"Write {sql_name(node)}(x).")
         if isinstance(argument, exp.Distinct):
-            if name != "count" or len(argument.expressions) != 1:
-                refuse(node, "DISTINCT is available in COUNT(DISTINCT x) alone", "Write COUNT(DISTINCT x).")
-            name, argument = "count_distinct", argument.expressions[0]
+            name, argument = self._distinct(name, node, argument)
         if name == "count" and (argument is None or isinstance(argument, (exp.Star, exp.Literal, exp.Boolean))):
             if isinstance(argument, exp.Star):
                 check_options(argument)
@@ -128,27 +132,39 @@ class AggregateParser:
         if name == "count" and not value.domain.nullable:
             return self._count(conditions)
         if name == "count_distinct":
-            value = self._codes(node, value)
+            value = self._codes(node, argument, value)
         holds, filter_text = self._filter(conditions)
         return Aggregate(name, value, holds, text, filter_text)
 
+    def _distinct(self, name: str, node: Node, argument: exp.Distinct) -> tuple[str, Node]:
+        parts = [text_of(part) for part in argument.expressions]
+        if name != "count":
+            fix = f"Write COUNT(DISTINCT {parts[0]})." if parts else "Write COUNT(DISTINCT x)."
+            refuse(node, "DISTINCT is available in COUNT alone", fix)
+        if len(parts) != 1:
+            joined = ", '/', ".join(parts)
+            refuse(node, "COUNT(DISTINCT x) takes one expression", f"Write COUNT(DISTINCT CONCAT({joined})).")
+        return "count_distinct", argument.expressions[0]
+
     def _value(self, node: Node, argument: Node, *, text_too: bool = False) -> Expression:
-        if argument is None or has_aggregate(argument):
-            refuse(node, f"{sql_name(node)} takes a value of rows", f"Write {sql_name(node)}(x).")
+        if argument is None:
+            refuse(node, f"{sql_name(node)} takes an expression", f"Write {sql_name(node)}(x).")
+        if has_aggregate(argument):
+            refuse(node, "An aggregate cannot contain another one", "Use one of them: write {0}.")
         value = self.rows.parse(argument)
         if value.domain.kind == "null" or value.domain.values == ():
-            refuse(argument, "This is always NULL", "Aggregate a column.")
+            refuse(argument, "This is always NULL", "Aggregate a column, for example AVG(x).")
         if value.domain.is_text and not text_too:
-            refuse(argument, f"{sql_name(node)} takes numbers, not text", "Use COUNT, or CAST the text to a number.")
+            refuse(argument, f"{sql_name(node)} takes numbers, not text", f"Write COUNT({text_of(argument)}).")
         return simplify(to_number(value), self.rows.scope.schema)
 
-    def _codes(self, node: Node, value: Expression) -> Expression:
+    def _codes(self, node: Node, argument: Node, value: Expression) -> Expression:
         """Distinct texts are counted by their position in the list."""
         if value.domain.values is None:
             refuse(
                 node,
                 "COUNT(DISTINCT x) takes values that can be listed",
-                "Group the values first, for example COUNT(DISTINCT FLOOR(x / 1000)).",
+                f"Group the values first: write COUNT(DISTINCT FLOOR({text_of(argument)} / 1000)).",
             )
         if not value.domain.is_text:
             return value
@@ -206,7 +222,7 @@ class AggregateParser:
             refuse(
                 node,
                 "The level of a quantile lies between 0 and 1, with at most four decimals",
-                "Write QUANTILE_CONT(x, 0.01) or QUANTILE_CONT(x, 0.99) for the ends.",
+                "For the ends write 0.01 or 0.99.",
             )
         return q
 
@@ -259,12 +275,12 @@ _WINDOW = (
 
 
 def _releases(name: str) -> tuple[str, str]:
-    return f"{name} would release values of single rows", "GROUP BY the column with COUNT(*), or use MEDIAN(x)."
+    return f"{name} would release values of single rows", "Write COUNT(*), and GROUP BY {0}."
 
 
 _REFUSED: dict[type[Node], tuple[str, str]] = {
-    exp.Min: ("MIN depends on a single row", "Use a low quantile, such as QUANTILE_CONT(x, 0.01)."),
-    exp.Max: ("MAX depends on a single row", "Use a high quantile, such as QUANTILE_CONT(x, 0.99)."),
+    exp.Min: ("MIN depends on a single row", "Use a low quantile: write QUANTILE_CONT({0}, 0.01)."),
+    exp.Max: ("MAX depends on a single row", "Use a high quantile: write QUANTILE_CONT({0}, 0.99)."),
     exp.AnyValue: _releases("ANY_VALUE"),
     exp.First: _releases("FIRST"),
     exp.Last: _releases("LAST"),
@@ -274,18 +290,16 @@ _REFUSED: dict[type[Node], tuple[str, str]] = {
     exp.ArgMin: _releases("ARG_MIN"),
     exp.ApproxQuantiles: (
         "APPROX_QUANTILES without a position gives the smallest and the largest value",
-        "Write APPROX_QUANTILES(x, 4)[OFFSET(2)], or QUANTILE_CONT(x, [0.25, 0.5, 0.75]).",
+        "Write APPROX_QUANTILES({0}, 4)[OFFSET(2)], or QUANTILE_CONT({0}, [0.25, 0.5, 0.75]).",
     ),
-    exp.Mode: ("MODE is not available", "GROUP BY the column with COUNT(*), ORDER BY the count DESC LIMIT 1."),
-    exp.LogicalOr: ("BOOL_OR depends on a single row", "Use COUNT(*) FILTER (WHERE condition)."),
-    exp.LogicalAnd: ("BOOL_AND depends on a single row", "Use COUNT(*) FILTER (WHERE condition)."),
+    exp.Mode: ("MODE is not available", "Write GROUP BY {0} ORDER BY COUNT(*) DESC LIMIT 1."),
+    exp.LogicalOr: ("BOOL_OR depends on a single row", "Write COUNT(*) FILTER (WHERE {0})."),
+    exp.LogicalAnd: ("BOOL_AND depends on a single row", "Write COUNT(*) FILTER (WHERE NOT {0})."),
     exp.Grouping: ("GROUPING is not available", "In a row of totals the key is NULL: write COALESCE(key, 'all')."),
     exp.Window: _WINDOW,
-    exp.IgnoreNulls: _releases("This aggregate"),
-    exp.RespectNulls: _releases("This aggregate"),
-    exp.Corr: ("CORR is not available", "Use the Gram matrix mechanism, or AVG(x * y), AVG(x), AVG(y)."),
+    exp.Corr: ("CORR is not available", "Use the mechanism GramMatrix, or AVG({0} * {1})."),
 }
 _REFUSED_NAMES: dict[str, tuple[str, str]] = {
-    "HISTOGRAM": ("HISTOGRAM is not available", "GROUP BY the column with COUNT(*)."),
-    "MAD": ("MAD is not available", "Use QUANTILE_CONT(x, [0.25, 0.75])."),
+    "HISTOGRAM": ("HISTOGRAM is not available", "Write COUNT(*), and GROUP BY {0}."),
+    "MAD": ("MAD is not available", "Write QUANTILE_CONT({0}, [0.25, 0.75])."),
 }

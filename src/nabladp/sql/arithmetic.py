@@ -69,9 +69,11 @@ class Divide(Function):
     def domain(self, arguments: Sequence[Expression]) -> Domain:
         first, second = numbers(arguments, f"'{self.sign}'")
         if second.contains_zero():
-            raise Refused("This may divide by 0", f"Write x {self.sign} NULLIF(y, 0), which is NULL where y is 0.")
+            raise Refused(
+                "This may divide by 0", f"Write {{0}} {self.sign} NULLIF({{1}}, 0), which is NULL where {{1}} is 0."
+            )
         if self.sign != "/" and not (first.whole and second.whole):
-            raise Refused(f"'{self.sign}' takes whole numbers", "Use FLOOR(x / y), or CAST both to INTEGER.")
+            raise Refused(f"'{self.sign}' takes whole numbers", "Write FLOOR({0} / {1}).")
         if self.sign == "%":
             most = max(abs(second.low), abs(second.high)) - 1
             low = max(first.low, -most) if first.low < 0 else 0
@@ -96,9 +98,7 @@ class Divide(Function):
             return [divisor.low, divisor.high]
         if divisor.whole:  # all but 0
             return [end for end in (divisor.low, -1, 1, divisor.high) if end]
-        raise Refused(
-            "The divisor may come arbitrarily close to 0", "Keep it away from 0, for example x / GREATEST(y, 1)."
-        )
+        raise Refused("The divisor may come arbitrarily close to 0", "Write {0} / GREATEST({1}, 1).")
 
     def evaluate(self, cells: Sequence[Cells], arguments: Sequence[Expression], domain: Domain) -> Cells:
         first, second = (cell.data for cell in cells)
@@ -133,7 +133,7 @@ class Monotone(Function):
         if domain.low < self.least or (self.open and domain.low <= self.least):
             raise Refused(
                 f"{self.name} is not defined for every value that its argument may take",
-                f"Set a lower bound, for example {self.name}(GREATEST(x, 1)).",
+                f"Set a lower bound: write {self.name}(GREATEST({{0}}, 1)).",
             )
         if domain.whole and self.keeps_whole:
             return domain.with_null(False)
@@ -286,7 +286,7 @@ def _round(parse: Parse, node: exp.Round) -> Expression:
     digits = node.args.get("decimals")
     places = 0 if digits is None else constant_number(digits)
     if not isinstance(places, int) or not -15 <= places <= 15:
-        refuse(node, "ROUND takes a constant number of digits", "Write ROUND(x, 2).")
+        refuse(node, "ROUND takes a constant number of digits", "Write ROUND({0}, 2).")
     return Call(Round(places), (parse(node.this),))
 
 
@@ -295,7 +295,7 @@ def _power(parse: Parse, node: exp.Pow) -> Expression:
     if exponent == 0.5:
         return Call(MONOTONE["SQRT"], (parse(node.this),))
     if not isinstance(exponent, int) or not 0 <= exponent <= 8:
-        refuse(node, "POWER takes a constant whole exponent from 0 to 8", "Use x * x, SQRT(x) or EXP(x).")
+        refuse(node, "POWER takes a constant whole exponent from 0 to 8", "Write POWER({0}, 2), SQRT({0}) or EXP({0}).")
     return Call(Power(exponent), (parse(node.this),))
 
 

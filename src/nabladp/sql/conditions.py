@@ -47,7 +47,7 @@ def check_comparable(arguments: Sequence[Expression]) -> None:
         kinds.discard("boolean")
     if len(kinds) > 1:
         raise Refused(
-            f"This compares {' with '.join(sorted(kinds))} values", "Compare values of one kind, or CAST one of them."
+            f"This compares a {' with a '.join(sorted(kinds))}", "Compare values of one kind, or CAST one of them."
         )
 
 
@@ -276,7 +276,7 @@ def _member(node: Node, arguments: Sequence[Expression]) -> Expression:
 
 def _in(parse: Parse, node: exp.In) -> Expression:
     if node.args.get("query"):
-        refuse(node, "A subquery inside an expression cannot be answered", "Write the values: x IN (1, 2, 3).")
+        refuse(node, "A subquery inside an expression cannot be answered", "Write the values: {0} IN (…, …).")
     if node.args.get("unnest") or node.args.get("field"):
         refuse(node, "IN takes a list of values", "Write x IN (1, 2, 3).")
     return _member(node, [parse(child) for child in (node.this, *node.expressions)])
@@ -291,12 +291,14 @@ def _between(parse: Parse, node: exp.Between) -> Expression:
 def _is(parse: Parse, node: exp.Is) -> Expression:
     argument = parse(node.this)
     if isinstance(node.expression, exp.Null):
-        return Call(IsNull(), (argument,))
-    if isinstance(node.expression, exp.Boolean):
+        found = Call(IsNull(), (argument,))
+    elif isinstance(node.expression, exp.Boolean):
         check_truths([argument], "IS TRUE")
         equal = Call(Compare("="), (argument, Constant(bool(node.expression.this))))
-        return Call(Coalesce(), (equal, Constant(False)))
-    refuse(node, "IS takes NULL, TRUE or FALSE", "Write x IS NULL or x = value.")
+        found = Call(Coalesce(), (equal, Constant(False)))
+    else:
+        refuse(node, "IS takes NULL, TRUE or FALSE", "Write x IS NULL or x = value.")
+    return Call(Not(), (found,)) if node.args.get("negate") else found
 
 
 def _distinct_from(parse: Parse, node: exp.Binary) -> Expression:

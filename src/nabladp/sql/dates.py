@@ -160,6 +160,8 @@ def _cast(parse: Parse, node: exp.Cast) -> Expression:
         return argument if argument.domain.kind == "boolean" else Call(Compare("<>"), (argument, Constant(0)))
     if target in _DATE_TYPES and argument.domain.kind in ("text", "null"):
         return by_value("CAST", (lambda value: first_day(value, "day")) if target == "DATE" else moment, argument)
+    if target == "BOOLEAN":
+        refuse(node, "Text is not cast to BOOLEAN", "Write a comparison, such as x = 'yes'.")
     refuse(node, f"This cast to {target} may fail", "Cast to INTEGER, DOUBLE, VARCHAR, or text to DATE.")
 
 

@@ -53,7 +53,7 @@ class Domain:
         if not (math.isfinite(low) and math.isfinite(high)) or max(abs(low), abs(high)) > LARGEST:
             raise Refused(
                 "The values of this expression may become too large",
-                "Clamp it, for example with LEAST(GREATEST(x, low), high), or divide it first.",
+                "Clamp an argument first: write LEAST({0}, 20) for {0}.",
             )
         if whole and high - low < MOST_VALUES:
             return _numbers([value for value in range(int(low), int(high) + 1) if value or not nonzero], nullable)

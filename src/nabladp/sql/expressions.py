@@ -106,7 +106,7 @@ class Column(Expression):
         if attribute.low is not None:
             return codes.astype(np.int64) + attribute.low
         if self.domain.is_text:
-            return codes
+            return np.asarray(np.minimum(codes, self._values - 1))  # NULL has no position of its own
         numbers = np.asarray([*attribute.values, 0, 0], dtype=np.int64 if self.domain.whole else np.float64)
         return np.asarray(numbers[codes])
 
@@ -250,10 +250,11 @@ def enumerated(expression: Expression, schema: Schema) -> int:
     return cells if cells <= MOST_ENUMERATED else 0
 
 
-def simplify(expression: Expression, schema: Schema) -> Expression:
+def simplify(expression: Expression, schema: Schema, assumed: Mapping[str, Column] | None = None) -> Expression:
     """The expression as a table of its values where its codes can be enumerated, otherwise as it is.
 
-    Columns on which no value depends are left out, whatever the others hold.
+    Columns on which no value depends are left out, whatever the others hold. ``assumed``: codes that conditions around
+    the expression leave; it is NULL for all others, which nobody reads.
     """
     if not enumerated(expression, schema):
         return expression
@@ -261,26 +262,12 @@ def simplify(expression: Expression, schema: Schema) -> Expression:
     sizes = schema.sizes(names)
     rows = AllCodes(names, sizes)
     cells = expression.evaluate(rows)
-    excluded = _excluded(expression, rows)
+    excluded = np.zeros(rows.count, np.bool_)
+    for column in (assumed or {}).values():
+        if column.allowed is not None and column.attribute.name in names:
+            excluded |= ~np.asarray(column.allowed)[rows.codes(column.attribute.name)]
     null = cells.is_null() | excluded
     return _without_idle(names, sizes, _exact_domain(expression.domain, cells.data, null, excluded), cells.data, null)
-
-
-def _excluded(expression: Expression, rows: AllCodes) -> Bools:
-    """Combinations for which a condition around the expression does not hold."""
-    excluded = np.zeros(rows.count, np.bool_)
-    for column in _columns_inside(expression):
-        if column.allowed is not None:
-            excluded |= ~np.asarray(column.allowed)[rows.codes(column.attribute.name)]
-    return excluded
-
-
-def _columns_inside(expression: Expression) -> list[Column]:
-    if isinstance(expression, Column):
-        return [expression]
-    if isinstance(expression, Call):
-        return [column for argument in expression.arguments for column in _columns_inside(argument)]
-    return []
 
 
 def _exact_domain(domain: Domain, data: NDArray[Any], null: Bools, excluded: Bools) -> Domain:

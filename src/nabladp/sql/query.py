@@ -176,7 +176,7 @@ class _KeyParser(KeyReader):
             refuse(
                 node,
                 "The values of this key cannot be listed",
-                "Group numbers, for example FLOOR(x / 1000), or use CASE with few values.",
+                f"Group them: write FLOOR({text_of(node)} / 1000), or use CASE.",
             )
         return Key(name, expression, text)
 
@@ -198,7 +198,7 @@ class _KeyParser(KeyReader):
             refuse(
                 node,
                 f"{self.keys[index].name!r} is a range of numbers in the answer",
-                "Write the condition into WHERE, or GROUP BY FLOOR(x / 1000).",
+                f"Write the condition into WHERE, or GROUP BY FLOOR({text_of(node)} / 1000).",
             )
         return KeyMeaning(index, meanings)
 
@@ -347,6 +347,8 @@ class _QueryParser:
         count = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.args.get("expression")
         options = clause.args.get("limit_options")
         plain = options is None or not (options.args.get("percent") or options.args.get("with_ties"))
+        if isinstance(count, exp.Var) and count.name.upper() == "ALL":
+            return None
         value = number(count) if isinstance(count, exp.Literal) and not count.is_string else -1
         if not isinstance(value, int) or value < 0 or not plain or clause.args.get("offset"):
             refuse(clause, "LIMIT takes a whole number", "Write LIMIT 10.")
@@ -365,10 +367,11 @@ def _check_cells(tree: exp.Select, keys: _KeyParser) -> None:
         cells = math.prod(keys.keys[i].size for i in grouping)
         if cells > MOST_CELLS:
             names = ", ".join(keys.keys[i].name for i in grouping)
+            largest = max((keys.keys[i] for i in grouping), key=lambda key: key.size)
             refuse(
                 tree.args["group"],
                 f"Grouping by {names} gives {cells:,} groups, each of which is answered",
-                f"Group coarser, for example FLOOR(x / 10); at most {MOST_CELLS:,} groups.",
+                f"Group coarser, for example by FLOOR({largest.name} / 100); at most {MOST_CELLS:,} groups.",
             )
 
 

@@ -12,7 +12,17 @@ from sqlglot import exp
 from nabladp.sql.arithmetic import round_half_away
 from nabladp.sql.dates import cast_digits, cast_type
 from nabladp.sql.released import AggregateValue, Computed, ConstantValue, Ends, KeyValue, Range, Released, Value
-from nabladp.sql.syntax import Node, children, constant_number, is_aggregate, number, operands, refuse, sql_name
+from nabladp.sql.syntax import (
+    Node,
+    check_options,
+    children,
+    constant_number,
+    is_aggregate,
+    number,
+    operands,
+    refuse,
+    sql_name,
+)
 from nabladp.sql.texts import as_text, like
 
 MOST_STEPS = 5_000  # parts of the expressions of one query
@@ -219,6 +229,7 @@ class PostParser:
             if node.table or name in seen or name not in self._aliases:
                 self._keys.refuse(node)
             return self._operand(self._aliases[name], (*seen, name))
+        check_options(node)
         return self._convert(node, lambda child: self._operand(child, seen))
 
     def _convert(self, node: Node, inner: Callable[[Node], Released]) -> Released:
@@ -250,14 +261,14 @@ class PostParser:
             return Computed((inner(node.this),), *_round(digits))
         if isinstance(node, exp.Cast):
             return self._cast(node, inner)
-        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+        if isinstance(node, exp.Between):
             parts = tuple(inner(node.args[key]) for key in ("this", "low", "high"))
             return Computed(parts, _strict(lambda a, b, c: b <= a <= c), _none)
         if isinstance(node, exp.In) and node.expressions:
             return Computed(tuple(inner(part) for part in (node.this, *node.expressions)), _member, _none)
         if isinstance(node, exp.Is) and isinstance(node.expression, (exp.Null, exp.Boolean)):
-            wanted = _constant(node.expression)
-            return Computed((inner(node.this),), lambda a: a is wanted, _none)
+            wanted, negated = _constant(node.expression), bool(node.args.get("negate"))
+            return Computed((inner(node.this),), lambda a: (a is wanted) is not negated, _none)
         if isinstance(node, exp.Case):
             return self._case(node, inner)
         if isinstance(node, exp.If):
@@ -266,7 +277,8 @@ class PostParser:
             return Computed((inner(node.this), inner(node.args["true"]), last), _choose, _none)
         if isinstance(node, (exp.Like, exp.ILike)) and isinstance(node.expression, exp.Literal):
             matches = like(str(node.expression.this), None, isinstance(node, exp.ILike))
-            return Computed((inner(node.this),), _strict(lambda a: matches(as_text(a))), _none)
+            negated = bool(node.args.get("negate"))
+            return Computed((inner(node.this),), _strict(lambda a: matches(as_text(a)) is not negated), _none)
         return None
 
     def _cast(self, node: exp.Cast, inner: Callable[[Node], Released]) -> Released:

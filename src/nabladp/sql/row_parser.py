@@ -192,7 +192,7 @@ class RowParser:
         try:
             expression = self._convert(node)
             self.scope.work.add(node, 1000 + enumerated(expression, self.scope.schema))
-            return simplify(expression, self.scope.schema)
+            return simplify(expression, self.scope.schema, self.scope.assumed)
         except Refused as refusal:
             refuse(node, refusal.reason, refusal.fix)
 
@@ -270,16 +270,18 @@ _FUNCTIONS_FIX = (
     "Row-wise functions: + - * / // %, CASE, COALESCE, NULLIF, LEAST, GREATEST, ABS, ROUND, FLOOR, CEIL, SQRT, LN, "
     "EXP, POWER, CAST, LIKE, UPPER, LOWER, SUBSTRING, EXTRACT, DATE_TRUNC."
 )
+_BY_CHANCE = (exp.Rand, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.Uuid)
 _REFUSALS: dict[tuple[type[Node], ...], tuple[str, str]] = {
     (exp.Window,): (
         "Window functions depend on other rows, so that noise cannot protect a person",
         "Use GROUP BY, and work with the released groups.",
     ),
-    (exp.Subquery, exp.Select, exp.Exists): (
+    (exp.Exists,): ("A subquery inside an expression cannot be answered", "Write the condition itself."),
+    (exp.Subquery, exp.Select): (
         "A subquery inside an expression cannot be answered",
-        "Write the condition itself, or compute columns in FROM (SELECT … FROM people).",
+        "Ask for its value first, and write it as a number.",
     ),
-    (exp.Rand, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.Uuid): (
+    _BY_CHANCE: (
         "An answer may depend on the rows alone, not on chance or on the time",
         "Write a constant instead.",
     ),
@@ -293,7 +295,7 @@ _REFUSALS: dict[tuple[type[Node], ...], tuple[str, str]] = {
         "Compare with a constant date, or use EXTRACT and DATE_TRUNC.",
     ),
     (exp.Placeholder, exp.Parameter): ("Parameters are not available", "Write the value into the query."),
-    (exp.Order, exp.Distinct): ("This aggregate takes one expression alone", "Leave ORDER BY and DISTINCT out of it."),
+    (exp.Order, exp.Distinct): ("This aggregate takes an expression alone", "Write {0} without ORDER BY."),
 }
 
 
@@ -301,6 +303,8 @@ def _refusal(node: Node) -> tuple[str, str]:
     for kinds, message in _REFUSALS.items():
         if isinstance(node, kinds):
             return message
+    if isinstance(node, exp.Anonymous) and sql_name(node) in ("NOW", "TODAY", "GETDATE", "SYSDATE"):
+        return _REFUSALS[_BY_CHANCE]
     if has_aggregate(node):
         return (
             "WHERE, GROUP BY and aggregates take values of rows, not aggregates",

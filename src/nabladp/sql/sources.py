@@ -33,6 +33,10 @@ class CommonTable:
     tables: Mapping[str, CommonTable]
 
 
+_ROWS_ONLY = (
+    "A subquery computes columns of each row, no aggregates",
+    "Ask for the aggregates of the subquery, and go on from the answer.",
+)
 _KNOWN = {"expressions", "from_", "where", "group", "having", "order", "limit", "with_", "kind", "hint"}
 _CLAUSES = {
     "joins": ("JOIN cannot be answered: one table is protected", "Join first, and declare the joined table's schema."),
@@ -109,13 +113,11 @@ def read_source(tree: exp.Select, tables: Mapping[str, CommonTable], schema: Sch
 def _subquery(table: CommonTable, name: str, schema: Schema, depth: int) -> Source:
     tree = table.select
     check_clauses(tree)
-    for clause in ("group", "having", "limit"):
+    if tree.args.get("limit"):
+        refuse(tree.args["limit"], "LIMIT in a subquery depends on the order of the rows", "Leave LIMIT out.")
+    for clause in ("group", "having"):
         if tree.args.get(clause):
-            refuse(
-                tree.args[clause],
-                "A subquery may only compute columns of each row",
-                "Aggregate in the outer SELECT alone.",
-            )
+            refuse(tree.args[clause], *_ROWS_ONLY)
     source = read_source(tree, common_tables(tree, table.tables), schema, depth + 1)
     rows = RowParser(source.scope)
     conditions, texts = source.conditions, source.texts
@@ -161,7 +163,7 @@ def _name(name: str, node: Node, rows: RowParser, named: dict[str, Named], writt
     if name.lower() in written:
         refuse(node, f"The subquery has two columns {name!r}", "Give them different names.")
     if has_aggregate(node):
-        refuse(node, "A subquery may only compute columns of each row", "Aggregate in the outer SELECT alone.")
+        refuse(node, *_ROWS_ONLY)
     written.add(name.lower())
     meaning = rows.scope.meaning(node)
     named[name.lower()] = Named(rows.parse(node), meaning)

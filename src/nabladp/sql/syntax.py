@@ -33,7 +33,12 @@ class _Dialect(DuckDB):
 
 
 def refuse(node: Node, reason: str, fix: str, **fields: Any) -> NoReturn:
-    """Names the position in the query, as far as the parser knows it."""
+    """Names the position in the query, as far as the parser knows it. In ``fix``, {0} and {1} are the arguments."""
+    for index, letter in enumerate("xy"):
+        if f"{{{index}}}" in fix:
+            arguments = children(node)
+            text = text_of(arguments[index]) if index < len(arguments) else letter
+            fix = fix.replace(f"{{{index}}}", text if len(text) <= 40 else letter)
     found = _position(node)
     if found is None:
         raise QueryError(f"{reason}.", fix=fix, **fields)
@@ -60,6 +65,8 @@ def syntax_tree(text: str) -> exp.Select:
         tokens = dialect.tokenize(text)
         _check_tokens(tokens)
         statements = [tree for tree in dialect.parser().parse(tokens, text) if tree is not None]
+    except QueryError:
+        raise
     except ParseError as error:
         details = error.errors[0] if error.errors else {}
         line, column = details.get("line"), details.get("col")
@@ -67,8 +74,10 @@ def syntax_tree(text: str) -> exp.Select:
         raise QueryError(f"This is not valid SQL{place}.", fix=_SELECT) from None
     except (SqlglotError, RecursionError, ValueError, TypeError, LookupError, AttributeError):
         raise QueryError("This is not valid SQL.", fix=_SELECT) from None  # sqlglot trips over some texts
-    if len(statements) != 1:
-        raise QueryError("A query is one SELECT statement.", fix="Give several queries as a list.")
+    if not statements:
+        raise QueryError("The query is empty.", fix=_SELECT)
+    if len(statements) > 1:
+        refuse(statements[-1], "A query is one SELECT statement", "Give several queries as a list.")
     tree = statements[0]
     while isinstance(tree, (exp.Subquery, exp.Paren)) and not tree.args.get("alias"):
         tree = tree.this
@@ -90,7 +99,7 @@ _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 def _check_tokens(tokens: list[Token]) -> None:
     """What sqlglot would accept, or fall over, without saying so."""
     if not tokens or tokens[0].token_type not in _STARTS:
-        raise QueryError("A query begins with SELECT.", fix=_SELECT)
+        raise QueryError("A query begins with SELECT (line 1, column 1).", fix=_SELECT, line=1, column=1)
     nested = deepest = prefixes = 0
     for before, token in zip([None, *tokens], tokens, strict=False):
         nested += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
@@ -99,7 +108,7 @@ def _check_tokens(tokens: list[Token]) -> None:
         number_before = before is not None and before.token_type == TokenType.NUMBER and before.end + 1 == token.start
         if number_before and token.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
             where = f"(line {token.line}, column {max(1, token.col - (token.end - token.start))})"
-            raise QueryError(f"A name cannot follow a number without a space {where}.", fix="Write 31 for 0x1F.")
+            raise QueryError(f"A name cannot follow a number without a space {where}.", fix="Write numbers in digits.")
     if deepest > MOST_NESTED:
         raise QueryError(
             "The query is nested too deeply.", fix=f"Use at most {MOST_NESTED} parentheses within each other."
@@ -182,6 +191,9 @@ _OWN: dict[type[Node], set[str]] = {
     exp.ApproxQuantile: {"quantile"},
     exp.In: {"query", "unnest", "field"},
     exp.Star: {"except_", "replace"},
+    exp.Is: {"negate"},
+    exp.Like: {"negate"},
+    exp.ILike: {"negate"},
 }
 
 
@@ -206,13 +218,14 @@ def sql_name(node: Node) -> str:
 
 _AGGREGATES = (exp.AggFunc, exp.WithinGroup, exp.CountIf, exp.Filter, exp.Window, exp.IgnoreNulls, exp.RespectNulls)
 QUANTILE_NAMES = ("APPROX_PERCENTILE", "PERCENTILE", "PERCENTILE_APPROX")
+MEAN_NAMES = ("MEAN",)
 _OTHER_AGGREGATES = ("HISTOGRAM", "PRODUCT", "MAD", "ENTROPY", "FSUM", "GEOMEAN", "GEOMETRIC_MEAN", "FAVG", "SUMKAHAN")
 
 
 def is_aggregate(node: Node) -> bool:
     """Whether this is an aggregate itself, available or not."""
     if isinstance(node, exp.Anonymous):
-        return str(node.this).upper() in (*QUANTILE_NAMES, *_OTHER_AGGREGATES)
+        return str(node.this).upper() in (*QUANTILE_NAMES, *MEAN_NAMES, *_OTHER_AGGREGATES)
     if isinstance(node, exp.Bracket):  # APPROX_QUANTILES(x, 4)[OFFSET(2)]
         return isinstance(node.this, exp.ApproxQuantiles)
     return isinstance(node, _AGGREGATES)

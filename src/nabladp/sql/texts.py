@@ -176,7 +176,8 @@ def _like(parse: Parse, node: Node, escape: str | None = None) -> Expression:
     argument = parse(node.this)
     if argument.domain.kind not in ("text", "null"):
         refuse(node, "LIKE takes text", "Compare numbers with =, < or BETWEEN.")
-    return by_value("LIKE", like(pattern, escape, isinstance(node, exp.ILike)), argument)
+    matches, negated = like(pattern, escape, isinstance(node, exp.ILike)), bool(node.args.get("negate"))
+    return by_value("LIKE", lambda text: matches(text) is not negated, argument)
 
 
 def _escape(parse: Parse, node: exp.Escape) -> Expression:
