@@ -106,6 +106,7 @@ def test_it_keeps_all_promises(edited: Copy) -> None:
     (promises,) = re.findall(r"(\d+) passed", edited.test("tests/contract/test_mechanisms.py", "-k", "YesCount"))
     assert int(promises) >= 9
     edited.test("tests/contract/test_mechanisms.py", "-k", "every_mechanism_is_here")
+    assert "2 passed" in edited.test("tests/contract/test_tapes.py", "-k", "YesCount")
     edited.test("tests/contract/test_proofs.py", "tests/contract/test_rooms.py", "-k", "yes_count or folder or rooms")
     assert "2 passed" in edited.test("tests/broken/test_zoo.py", "-k", "yes and scale")
     edited.test("tests/broken/test_zoo.py", "-k", "no_mechanism_is_left_out")
