@@ -11,7 +11,7 @@ import pytest
 from every_mechanism import INSTANCES, SCHEMA
 from faults import AB, ABY, Patches, label_is_free, settings
 
-from nabladp.audit import tape_audit
+from nabladp.audit import audit, tape_audit
 from nabladp.mechanisms import MECHANISMS, Auditable, Mechanism
 from nabladp.mechanisms.gram_matrix import columns as signed_columns
 from nabladp.mechanisms.heavy_hitters import HeavyHitters
@@ -372,3 +372,31 @@ def test_what_is_found_is_written_down() -> None:
     assert "touch" in first["term"] and first["what"].startswith("the marginal a")
     sound = tape_audit(replace(mechanism), AB, 20, noise=seeded())
     assert "agree with the guarantee" in str(sound) and sound.to_json()["findings"] == []
+
+
+def test_the_whole_audit_holds_it() -> None:
+    only: dict[str, Any] = {"exact": False, "law": False, "statistical": False}
+    mechanism = NoisyMarginals(CDP(1), k=1)
+    found = audit(mechanism, AB, noise=seeded(), **only)
+    assert found.passed and found.tape is not None and found.to_json()["tape"]["passed"]
+    assert "agree with the guarantee" in str(found)
+    with Patches() as patches:
+        true = NoisyMarginals.run
+        patches.set(NoisyMarginals, "run", lambda self, counts, noise: true(self, counts, Smaller(noise)))
+        broken = audit(mechanism, AB, noise=seeded(), **only)
+    assert not broken.passed and "the noise scale is too small" in str(broken)
+
+    class Undeclared(NoisyMarginals):
+        def noise_uses(self, schema: Schema, n: int, output: Any) -> Any:
+            return Auditable.noise_uses(self, schema, n, output)
+
+    silent = audit(Undeclared(CDP(1), k=1), AB, noise=seeded(), **only)
+    assert silent.tape is None and "declares no noise" in silent.tape_note and silent.passed
+
+
+def test_time_that_is_over_leaves_selections_and_steps_out() -> None:
+    learner = HalfspaceLearner(CDP(2), "y", method="descent", steps=2)
+    found = tape_audit(learner, CAY, 40, noise=seeded(), seconds=1e-9)
+    assert found.passed and not found.steps and "0 of" in found.note and found.note in str(found)
+    large = tape_audit(HalfspaceLearner(CDP(1), "sick", method="descent"), SCHEMA, 40, noise=seeded())
+    assert not large.steps and "not tiny" in large.note
