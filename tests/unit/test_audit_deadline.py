@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nabladp.audit import exact_audit, statistical_audit
+from nabladp.audit import audit, exact_audit, statistical_audit
 from nabladp.audit.deadline import FOREVER, Deadline, OutOfTime, WatchedTable
 from nabladp.audit.exact import compare_laws
 from nabladp.errors import AuditError
@@ -73,10 +73,18 @@ class Counts(Auditable):
 def test_parts_share_equally_and_inherit_what_is_left(clock: FakeClock) -> None:
     whole = Deadline.after(12)
     taken = []
-    for number, part in enumerate(whole.parts(3)):
+    for number, part in enumerate(whole.parts([1, 1, 1])):
         taken.append(part.left)
         clock.now += 1 if number == 0 else part.left
     assert taken == [4, 5.5, 5.5] and whole.is_over and whole.left == 0
+
+
+def test_shares_follow_weights_and_what_has_none_gets_nothing(clock: FakeClock) -> None:
+    taken = []
+    for part in Deadline.after(10).parts([0.25, 0.0, 0.5, 0.25]):
+        taken.append(part.left)
+        clock.now += part.left / 2
+    assert taken == pytest.approx([2.5, 0, 8.75 * 2 / 3, 8.75 * 2 / 3])
 
 
 def test_who_takes_too_long_takes_it_from_those_who_follow(clock: FakeClock) -> None:
@@ -100,7 +108,7 @@ def test_a_deadline_gives_up_once_it_is_over_and_not_before(clock: FakeClock) ->
     clock.now += 1.9
     deadline.check("This")
     deadline.refuse_longer("That", 0.05)
-    with pytest.raises(OutOfTime, match=r"That would take about 30 seconds, and 0\.1 are left"):
+    with pytest.raises(OutOfTime, match=r"That would take about 30 s; time left: 0\.1 s"):
         deadline.refuse_longer("That", 30.0)
     clock.now += 0.1
     with pytest.raises(OutOfTime, match="This took too long"):
@@ -193,3 +201,41 @@ def test_runs_that_become_slow_end_the_audit_all_the_same(clock: FakeClock) -> N
 def test_a_given_number_of_runs_knows_no_time(clock: FakeClock) -> None:
     found = statistical_audit(Counts(clock, run=5.0), BITS, sets=["a"], runs=64, seconds=1, noise=NoiseSource.seeded(1))
     assert not found.left_out and found.runs > 0
+
+
+# ---- all checks of a mechanism, and all releases of a plan ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3, 12])
+def test_an_audit_keeps_to_its_seconds_and_says_what_it_left_out(seconds: float, clock: FakeClock) -> None:
+    """Its laws take a tenth of a second, and its runs a hundredth: 12 seconds are enough for all but large tables."""
+    found = audit(Counts(clock, run=0.01, law=0.1), BITS, seconds=seconds, tape=False)
+    assert clock.now - 100 <= 1.1 * seconds + 0.1
+    assert found.passed and found.to_json()["left_out"] == list(found.left_out)
+    runs = [what for what in found.left_out if what.startswith("runs that measure the loss (")]
+    assert (found.statistical is None) == (seconds < 12) == bool(runs)
+    assert (found.exact is None) == (seconds < 3) == ("the exact audit" in found.left_out)
+    assert seconds < 3 or "the exact audit of larger tables" in found.left_out
+
+
+def test_what_one_check_leaves_over_goes_to_the_next(clock: FakeClock) -> None:
+    """Without a law there is no exact audit, and its time goes into runs."""
+
+    class Lawless(Counts):
+        def distribution(self, counts: Any) -> Law:
+            raise AuditError("It has no law.", fix="Run it.")
+
+    lawful, lawless = Counts(clock, run=0.01, law=0.5), Lawless(clock, run=0.01)
+    audit(lawful, BITS, seconds=12, law=False, tape=False)
+    found = audit(lawless, BITS, seconds=12, law=False, tape=False)
+    assert lawless.runs > 1.5 * lawful.runs and found.exact_note == "It has no law"
+    assert not any("exact" in what for what in found.left_out)
+
+
+def test_a_claim_that_is_refuted_early_is_refuted_however_little_time_there_is(clock: FakeClock) -> None:
+    class TooLittle(Counts):
+        def guarantee(self, schema: Schema, n: int) -> Guarantee:
+            return Guarantee.touch(schema, ["a"], Pure(1)) + Guarantee.touch(schema, ["b"], Pure(2))
+
+    found = audit(TooLittle(clock, law=0.1, run=5.0), BITS, seconds=4, tape=False)
+    assert not found.passed and ("a",) in [row.attributes for row in found.refuted]

@@ -11,7 +11,7 @@ import pytest
 import nabladp
 import nabladp.audit as room
 from nabladp.audit import Audit, audit, exact_audit
-from nabladp.audit.combined import shrunk, tiny_schema
+from nabladp.audit.pairs import shrink_attribute, tiny_schema
 from nabladp.audit.statistical import _how_many
 from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms import Auditable
@@ -70,8 +70,8 @@ def test_tiny_schema_stays_tiny_and_keeps_all_values_on_request() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_shrunk_attributes_have_their_size(attribute: Attribute, size: int) -> None:
     if size <= attribute.size:
-        assert shrunk(attribute, size).size == size
-        assert shrunk(attribute, size).derived_from == attribute.derived_from
+        assert shrink_attribute(attribute, size).size == size
+        assert shrink_attribute(attribute, size).derived_from == attribute.derived_from
 
 
 def test_correct_mechanism_passes_both() -> None:

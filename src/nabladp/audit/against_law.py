@@ -7,7 +7,6 @@ by itself, each pair (noise that is used twice leaves single numbers as they sho
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -20,6 +19,7 @@ from scipy.special import logsumexp
 
 from nabladp.arrays import Integers
 from nabladp.audit.bets import POWERS, Bets, PublishedLaw
+from nabladp.audit.deadline import FOREVER, Deadline, OutOfTime
 from nabladp.audit.pairs import CodedRows, Derive, PairMaker
 from nabladp.audit.results import LawAudit, LawRow, check_asked
 from nabladp.audit.runs import PooledNoise, RememberedTable, Tell
@@ -132,11 +132,14 @@ _BATCH = 64
 class Instance:
     """A table, the law of what is published about it, and the bets against that law."""
 
-    def __init__(self, mechanism: Auditable, schema: Schema, rows: CodedRows) -> None:
+    def __init__(self, mechanism: Auditable, schema: Schema, rows: CodedRows, deadline: Deadline = FOREVER) -> None:
+        """The law may be given up in the middle; a run never is, as that might depend on what it would have shown."""
         columns = np.array(rows, dtype=np.int64).T
-        self.mechanism, self.schema, self.rows = mechanism, schema, rows
+        self.mechanism, self.schema, self.rows, self.clock = mechanism, schema, rows, deadline.clock
         self.table = RememberedTable(schema, dict(zip(schema.names, columns, strict=True)))
+        self.table.deadline = deadline
         law = mechanism.distribution(self.table)
+        self.table.deadline = FOREVER
         self.law = PublishedLaw(mechanism.published_law(law, schema, self.table.n))
         self.information = self.law.information()
         self.seconds = 1e-6  # of a run
@@ -156,47 +159,56 @@ class Instance:
 
     def observe(self, noise: NoiseSource, count: int) -> list[list[int] | None]:
         """The outcomes of so many runs."""
-        started, found = time.monotonic(), []
+        started, found = self.clock(), []
         for _ in range(count):
             output = self.mechanism.run(self.table, noise)
             found.append(self.law.outcomes(self.mechanism.published_values(output, self.schema, self.table.n)))
-        self.seconds = max(1e-6, (time.monotonic() - started) / count)
+        self.seconds = max(1e-6, (self.clock() - started) / count)
         return found
 
 
 def find_instances(
-    mechanism: Auditable, candidates: Iterable[Candidate], noise: NoiseSource, seconds: float, timed: bool
+    mechanism: Auditable, candidates: Iterable[Candidate], noise: NoiseSource, deadline: Deadline, timed: bool
 ) -> list[Instance]:
     """A small table and a larger one, whose laws say that runs tell most of the noise: in a second, or in a run."""
-    found = sorted(_laws(mechanism, candidates, seconds if timed else math.inf), key=lambda one: -one.information)
-    chosen = []
+    search = deadline.part(_SEARCH)
+    found = sorted(_laws(mechanism, candidates, search, deadline), key=lambda one: -one.information)
+    chosen: list[Instance] = []
     for large in (False, True):  # small tables show what hangs by a few rows, large ones what only many rows show
         tried = [one for one in found if (len(one.rows) > _FEW_ROWS) == large][: _COMPARED if timed else 1]
+        if search.is_over:
+            tried = tried[: 0 if chosen else 1]
         for instance in tried:
             instance.observe(noise, 1)  # what is compiled or kept when first used takes its time
-            instance.observe(noise, _TRIED)
+            instance.observe(noise, 1 if search.is_over else _TRIED)
         chosen += sorted(tried, key=lambda one: -one.information / one.seconds)[:1] if timed else tried
     fullest = mechanism.with_all_published()
     if fullest is not mechanism:
-        chosen[0] = Instance(fullest, chosen[0].schema, chosen[0].rows)
+        chosen[0] = Instance(fullest, chosen[0].schema, chosen[0].rows, deadline)
         chosen[0].observe(noise, _TRIED)
     return chosen
 
 
-def _laws(mechanism: Auditable, candidates: Iterable[Candidate], seconds: float) -> list[Instance]:
-    """Tables of the candidates that have a law: of as many as time allows, and without a limit of the first few."""
-    until, slow, found, done = time.monotonic() + seconds, math.inf, list[Instance](), 0
+def _laws(
+    mechanism: Auditable, candidates: Iterable[Candidate], search: Deadline, deadline: Deadline
+) -> list[Instance]:
+    """Tables of the candidates that have a law: of as many as time allows, and without a limit of the first few.
+
+    While none is found the search goes on, up to the deadline of the whole audit.
+    """
+    seconds, slow, found, done = search.left, math.inf, list[Instance](), 0
     reasons: list[NablaDPError] = []
     for schema, derive, n in candidates:
         size = schema.cells(schema.roots) * n
-        started = time.monotonic()
-        if found and (size > slow or started > until or (math.isinf(seconds) and done == _UNTIMED)):
+        started = deadline.clock()
+        if found and (size > slow or search.is_over or (math.isinf(seconds) and done == _UNTIMED)):
             continue
         try:
+            deadline.check("The search for a table with a law")
             _check_size(schema)
             for rows in _tables(mechanism, schema, derive, n):
-                found.append(Instance(mechanism, schema, rows))
-                if time.monotonic() - started > seconds / 4:
+                found.append(Instance(mechanism, schema, rows, deadline))
+                if deadline.clock() - started > seconds / 4:
                     slow = min(slow, size)  # what is larger would take longer still
                     break
             done += 1
@@ -205,7 +217,8 @@ def _laws(mechanism: Auditable, candidates: Iterable[Candidate], seconds: float)
     told = [instance for instance in found if instance.law.columns]
     if told:
         return told
-    known = [error for error in reasons if isinstance(error, AuditError)] or reasons
+    kinds = OutOfTime, AuditError, NablaDPError  # with more time there might have been a law
+    known = [error for kind in kinds for error in reasons if isinstance(error, kind)]
     raise known[0] if known else AuditError("No table has an exact output distribution.", fix="Audit a tiny schema.")
 
 
@@ -261,16 +274,16 @@ def compare_runs(
     progress: Tell | None,
 ) -> LawAudit:
     """The same on the candidates whose laws say most. With a given number of runs nothing depends on time."""
-    ends = time.monotonic() + seconds
+    deadline = Deadline.after(seconds) if runs is None else FOREVER
     source = PooledNoise(noise if noise is not None else NoiseSource())
-    chosen = find_instances(mechanism, candidates, source, _SEARCH * seconds, runs is None)
+    chosen = find_instances(mechanism, candidates, source, deadline, runs is None)
     log_needed = math.log(len(chosen) / beta)  # of one table alone
-    stop = ends - _REPLAYED * seconds
-    for number, (instance, count) in enumerate(_rounds(chosen, runs, stop)):
+    running = deadline.part(1 - _REPLAYED)
+    for number, (instance, count) in enumerate(_rounds(chosen, runs, running)):
         instance.bets.add(instance.observe(source, count))
         if progress is not None and number % 4 == 0:
             done = sum(one.bets.runs for one in chosen)
-            left = (stop - time.monotonic()) / instance.seconds if runs is None else len(chosen) * runs - done
+            left = running.left / instance.seconds if runs is None else len(chosen) * runs - done
             progress("run against law", done, done + max(0, int(left)))
         if instance.bets.log_capital >= log_needed:
             break
@@ -281,11 +294,11 @@ def compare_runs(
         for one, own in zip(chosen, capital, strict=True)
     )
     refuted = total >= -math.log(beta)
-    limit = None if refuted else _detectable(chosen, source, log_needed, ends if runs is None else math.inf)
+    limit = None if refuted else _detectable(chosen, source, log_needed, deadline)
     return LawAudit(told, beta, total, limit)
 
 
-def _rounds(chosen: Sequence[Instance], runs: int | None, stop: float) -> Iterator[tuple[Instance, int]]:
+def _rounds(chosen: Sequence[Instance], runs: int | None, deadline: Deadline) -> Iterator[tuple[Instance, int]]:
     """Whose turn it is, and for how many runs."""
     if runs is not None:
         for instance in chosen:
@@ -294,25 +307,34 @@ def _rounds(chosen: Sequence[Instance], runs: int | None, stop: float) -> Iterat
         return
     while not all(one.says_enough for one in chosen):
         for instance in chosen:
-            left = stop - time.monotonic()
-            if left <= 0 and all(one.bets.runs for one in chosen):
+            if deadline.is_over and all(one.bets.runs for one in chosen):
                 return
-            fitting = int(min(0.25, max(left, 0.0) / 2) / instance.seconds)
+            fitting = int(min(0.25, deadline.left / 2) / instance.seconds)
             yield instance, min(max(fitting, 1), 4096)
 
 
-def _detectable(chosen: Sequence[Instance], source: NoiseSource, log_needed: float, ends: float) -> float | None:
-    """The smallest divisor of the noise that these runs would have refuted; None: not even the largest."""
+def _detectable(chosen: Sequence[Instance], source: NoiseSource, log_needed: float, deadline: Deadline) -> float | None:
+    """The smallest divisor of the noise that these runs would have refuted; None: not even the largest.
+
+    Where there is time to try a few divisors only, it is the smallest of these.
+    """
     best = max(chosen, key=lambda one: one.bets.runs * one.information)
     pilot = ScaledNoise(source, 1.0, selections=False)
     best.observe(pilot, _TRIED)
     wanted = min(max(best.bets.runs // 4, _FEWEST_REPLAYS), _MOST_REPLAYS)
-    fitting = (ends - time.monotonic()) / (len(DIVISORS).bit_length() * best.seconds)
-    replays = int(min(wanted, max(_FEWEST_REPLAYS, fitting)))
-    low, high = 0, len(DIVISORS)
+    fitting, most = deadline.left / best.seconds, len(DIVISORS).bit_length()
+    tried = DIVISORS if fitting >= most * _FEWEST_REPLAYS else _spread(DIVISORS, int(fitting) // _FEWEST_REPLAYS)
+    replays = int(min(wanted, max(_FEWEST_REPLAYS, fitting / most)))
+    low, high = 0, len(tried)
     while low < high:
         middle = (low + high) // 2
-        scaled = ScaledNoise(source, DIVISORS[middle], selections=not pilot.adds)
+        scaled = ScaledNoise(source, tried[middle], selections=not pilot.adds)
         noticed = refutes(best.bets, best.observe(scaled, replays), best.bets.runs, log_needed)
         low, high = (low, middle) if noticed else (middle + 1, high)
-    return DIVISORS[low] if low < len(DIVISORS) else None
+    return tried[low] if low < len(tried) else None
+
+
+def _spread(values: Sequence[float], looks: int) -> Sequence[float]:
+    """As many of them, evenly spread, as so many looks can find one among by halving."""
+    count = 2**looks - 1
+    return [values[(number + 1) * len(values) // (count + 1)] for number in range(min(count, len(values) - 1))]

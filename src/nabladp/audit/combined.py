@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nabladp.audit.against_law import LAW_ROWS, Candidate, compare_runs
-from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
+from nabladp.audit.deadline import Deadline, OutOfTime
+from nabladp.audit.exact import AuditRow, ExactAudit, compare_laws
 from nabladp.audit.features import Features
-from nabladp.audit.pairs import Derive, Pairs, derived_code
+from nabladp.audit.pairs import Derive, Pairs, tiny_schema
 from nabladp.audit.results import LawAudit, StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit
@@ -25,81 +25,18 @@ from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
-from nabladp.schema import Attribute, Schema
+from nabladp.schema import Schema
 
 if TYPE_CHECKING:
     import altair
 
 
-# ---- a tiny schema for the same mechanism ----------------------------------------------------------------------------
-# Names, sources and what is public stay. Attributes that the mechanism reads keep their first two values, one of them
-# three, as long as there are few records in all; the others keep one value, but for one that keeps two, to see that it
-# costs nothing. Privacy constants do not depend on how large a domain is, so what is false here is false there.
-
-ONLY = "only"
-
-
-def tiny_schema(
-    mechanism: Auditable, schema: Schema, most: int = 64, *, also: Iterable[str] = (), whole: bool = False
-) -> tuple[Schema, Derive]:
-    """The schema, of at most about ``most`` records, and a function for each derived column.
-
-    ``also``: attributes to be kept as if they were read. ``whole``: what is read keeps all its values, for a mechanism
-    whose parameters speak of each of them, such as a weight for every value.
-    """
-    read = {*mechanism.reads(schema), *also}
-    sizes = _sizes(mechanism.two_valued(), read, schema, most)
-    if whole:
-        sizes |= {name: schema[name].size for name in [*_behind(read, schema), *schema.derived] if name in schema}
-    small = Schema(tuple(shrunk(attribute, sizes[attribute.name]) for attribute in schema))
-    return small, {name: derived_code(small, name) for name in small.derived}
-
-
-def _behind(names: Iterable[str], schema: Schema) -> set[str]:
-    return {root for name in names for root in schema.derived.get(name, (name,))}
-
-
-def _sizes(labels: Sequence[str], read: Iterable[str], schema: Schema, most: int) -> dict[str, int]:
-    behind = _behind(read, schema)
-    order = sorted(schema.roots, key=lambda name: (name not in labels, name not in behind))
-    idle = [name for name in order if name not in behind and name not in schema.public]
-    sizes = dict.fromkeys(schema.roots, 1) | {name: min(2, schema[name].size) for name in schema.derived}
-    for name in order:
-        grown = min(2, schema[name].size)
-        if (name in behind or name in idle[:1]) and math.prod(sizes[r] for r in schema.roots) * grown <= most:
-            sizes[name] = grown
-    for name in order:
-        if name in behind and name not in labels and schema[name].size > 2 and sizes[name] == 2:
-            if math.prod(sizes[r] for r in schema.roots) * 3 <= 2 * most:
-                sizes[name] = 3
-            break
-    return sizes
-
-
-def shrunk(attribute: Attribute, size: int) -> Attribute:
-    """The same attribute with its first so many values, and no others."""
-    if size >= attribute.size:
-        return attribute
-    plain = replace(attribute, null="refuse", null_values=(), unknown="refuse")
-    if size < 2:
-        whole = Attribute(attribute.name, "categorical", values=(ONLY,))
-        return replace(whole, derived_from=attribute.derived_from, public=attribute.public)
-    if plain.ordered_size <= size:
-        return plain
-    if plain.kind == "integer" and plain.low is not None:
-        return replace(plain, high=plain.low + size - 1)
-    if plain.kind == "real":
-        decode = plain.decode if isinstance(plain.decode, str) else plain.decode[:size]
-        return replace(plain, edges=plain.edges[: size + 1], decode=decode)
-    return replace(plain, values=plain.values[:size])
-
-
 # ---- all audits ------------------------------------------------------------------------------------------------------
 
 _INSTANCES = ((8, 1), (8, 2), (64, 1), (16, 2), (8, 4))  # records and rows: from quick to thorough
-_EXACT = 0.25  # of the time, at most, goes into the exact audit
-_AGAINST_LAW = 0.3  # and into runs against the law
-_TAPE, _TAPED = 0.15, 16  # and into comparing tapes, on so many records
+_EXACT, _TAPE, _AGAINST_LAW, _RUNS = 0.25, 0.15, 0.3, 0.3  # of the time; what one leaves over goes to the next
+_INSTANT = 1e-3  # seconds: what follows says by itself that this is too little
+_TAPED = 16  # records of tables whose tapes are compared
 _RECORDS = (8, 4, 64)  # of tiny schemas for runs against the law
 
 
@@ -156,7 +93,7 @@ class Audit:
     """``exact`` is None where it is not possible, and ``exact_note`` says why; each is None where not asked for.
 
     ``law`` compares what ``run`` publishes with the exact law, ``tape`` what it draws with the guarantee's terms; where
-    that is not possible, ``law_note`` and ``tape_note`` say why.
+    that is not possible, ``law_note`` and ``tape_note`` say why. ``left_out`` names what there was no time for.
     """
 
     mechanism: str
@@ -167,6 +104,7 @@ class Audit:
     law_note: str = "not asked for"
     tape: TapeAudit | None = None
     tape_note: str = "not asked for"
+    left_out: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -186,7 +124,9 @@ class Audit:
         return f"Audit of {self.mechanism}: {told}. {self.describe_law()} {self.describe_tape()}"
 
     def describe_tape(self) -> str:
-        return f"Draws are not compared with the guarantee: {self.tape_note}." if self.tape is None else str(self.tape)
+        if self.tape is None:
+            return f"Draws are not compared with the guarantee: {self.tape_note}."
+        return " ".join(str(self.tape).splitlines())
 
     def describe_law(self) -> str:
         """In a sentence or two: whether runs follow the law, and what would not have been noticed."""
@@ -231,6 +171,7 @@ class Audit:
             "tape": None if self.tape is None else self.tape.to_json(),
             "tape_note": self.tape_note,
             "statistical": None if self.statistical is None else self.statistical.to_json(),
+            "left_out": list(self.left_out),
         }
         return {name: finite(value) for name, value in body.items()}
 
@@ -267,42 +208,59 @@ def audit(
     """
     check_options(beta, runs, seconds)
     check_asked(mechanism, schema, guarantee, rows)
-    ends = time.monotonic() + seconds
     asked = None if sets is None else members(sets, "'sets'", 'Write sets=["age", ("age", "sex")].')
     wanted = None if asked is None else [name_or_names(names) for names in asked]
     also = Universe.of(schema).sources([name for names in wanted or () for name in names])
-    found, why = None, "not asked for"
+    weights = [_EXACT * exact, _TAPE * tape, _AGAINST_LAW * law, _RUNS * statistical]
+    deadline, left_out = Deadline.after(seconds), list[str]()
+    parts = deadline.parts(weights)
+    found, why, part = None, "not asked for", next(parts)
     if exact:
-        found, why = _exactly(mechanism, schema, also, guarantee, _EXACT * seconds, progress)
-    drawn, tape_note = None, "not asked for"
-    if tape:
+        found, why = _exactly(mechanism, schema, also, guarantee, part, progress, left_out)
+    drawn, tape_note, part = None, "not asked for", next(parts)
+    if tape and part.is_over and runs is None:
+        tape_note = _note_late(left_out, "the comparison of draws")
+    elif tape:
         sizes = [partial(tiny_schema, mechanism, schema, _TAPED, also=also, whole=whole) for whole in (False, True)]
-        options = {"guarantee": guarantee, "noise": noise, "seconds": _TAPE * seconds}
+        options = {"guarantee": guarantee, "noise": noise, "seconds": max(part.left, _INSTANT)}
         drawn, tape_note = first_tape_audit(mechanism, sizes, **options)
-    followed, law_note = None, "not asked for"
+    followed, law_note, part = None, "not asked for", next(parts)
     share = beta / 2 if law and statistical else beta
-    if law:
-        followed, law_note = _against_law(mechanism, schema, also, share, runs, _AGAINST_LAW * seconds, noise, progress)
-    sampled = None
+    if law and part.is_over and runs is None:
+        law_note = _note_late(left_out, "runs against the law")
+    elif law:
+        followed, law_note = _against_law(mechanism, schema, also, share, runs, part, noise, progress, left_out)
+    sampled, part = None, next(parts)
     if statistical:
         small, derive = _binding(mechanism, schema, also)
-        left = max(1.0, ends - time.monotonic())
-        sampled = statistical_audit(
-            mechanism,
-            small,
-            sets=wanted,
-            rows=rows,
-            beta=share if followed is not None else beta,
-            runs=runs,
-            seconds=left,
-            pairs=pairs,
-            features=features,
-            derive=derive,
-            noise=noise,
-            guarantee=guarantee,
-            progress=progress,
-        )
-    return Audit(type(mechanism).__name__, found, why, sampled, followed, law_note, drawn, tape_note)
+        try:
+            if runs is None:
+                part.check("The rest of the audit")
+            sampled = statistical_audit(
+                mechanism,
+                small,
+                sets=wanted,
+                rows=rows,
+                beta=share if followed is not None else beta,
+                runs=runs,
+                seconds=max(part.left, _INSTANT),
+                pairs=pairs,
+                features=features,
+                derive=derive,
+                noise=noise,
+                guarantee=guarantee,
+                progress=progress,
+            )
+            left_out += [f"runs for {' + '.join(names)}" for names in sampled.left_out]
+        except OutOfTime as error:
+            left_out.append(f"runs that measure the loss ({error.message.rstrip('.')})")
+    notes = why, sampled, followed, law_note, drawn, tape_note
+    return Audit(type(mechanism).__name__, found, *notes, tuple(left_out))
+
+
+def _note_late(left_out: list[str], what: str) -> str:
+    left_out.append(what)
+    return "there was no time left"
 
 
 def _against_law(
@@ -311,18 +269,21 @@ def _against_law(
     also: Iterable[str],
     beta: float,
     runs: int | None,
-    seconds: float,
+    deadline: Deadline,
     noise: NoiseSource | None,
     progress: Tell | None,
+    left_out: list[str],
 ) -> tuple[LawAudit | None, str]:
     """Runs compared with the exact law on the tables that say most; or why they cannot be."""
     reasons: list[NablaDPError | None] = []
     for whole in (False, True):
         try:
-            candidates = _law_candidates(mechanism, schema, also, whole)
+            candidates, seconds = _law_candidates(mechanism, schema, also, whole), max(deadline.left, _INSTANT)
             return compare_runs(mechanism, candidates, beta, runs, seconds, noise, progress), ""
         except NablaDPError as error:
             reasons.append(error)
+    if any(isinstance(error, OutOfTime) for error in reasons):
+        left_out.append("runs against the law")
     return None, _said(*reasons)
 
 
@@ -339,22 +300,22 @@ def _exactly(
     schema: Schema,
     also: Iterable[str],
     guarantee: Guarantee | None,
-    seconds: float,
+    deadline: Deadline,
     progress: Tell | None,
+    left_out: list[str],
 ) -> tuple[ExactAudit | None, str]:
-    """The largest instance that the time allows; or why there is none."""
-    until, best = time.monotonic() + seconds, None
+    """The largest instance that the time allows, or why there is none; what it does not allow is added to a list."""
+    best, late = None, False
     reasons: list[NablaDPError | None] = []
     for whole in (False, True):
         reason: NablaDPError | None = None
         for most, n in _INSTANCES:
             try:
+                deadline.check("The exact audit")
                 small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
-                left = max(1e-9, until - time.monotonic())  # with none left it "took too long"
-                found = exact_audit(
-                    mechanism, small, n, derive=derive, guarantee=guarantee, seconds=left, progress=progress
-                )
+                found = compare_laws(mechanism, small, n, derive, guarantee, deadline, progress)
             except NablaDPError as error:
+                late = late or isinstance(error, OutOfTime)
                 if reason is None or (isinstance(error, AuditError) and not isinstance(reason, AuditError)):
                     reason = error  # that a law is not worked out says more than that one row is too few
                 continue
@@ -363,9 +324,11 @@ def _exactly(
             if not found.passed:
                 return found, ""
         if best is not None:
-            return best, ""
+            break
         reasons.append(reason)
-    return None, _said(*reasons)
+    if late:
+        left_out.append("the exact audit" if best is None else "the exact audit of larger tables")
+    return best, "" if best is not None else _said(*reasons)
 
 
 def _said(tiny: NablaDPError | None, whole: NablaDPError | None) -> str:

@@ -43,10 +43,10 @@ class Deadline:
         """The deadline of something that may take this share of the time that is left."""
         return Deadline(min(self.ends, self.clock() + share * self.left), self.clock)
 
-    def parts(self, count: int) -> Iterator[Deadline]:
-        """For so many things, one after the other: each may take an equal share of what those before it have left."""
-        for number in range(count):
-            yield self.part(1 / (count - number))
+    def parts(self, weights: Sequence[float]) -> Iterator[Deadline]:
+        """One for each of several things, one after the other: its share, by weight, of what those before have left."""
+        for number, weight in enumerate(weights):
+            yield self.part(weight / sum(weights[number:]) if weight else 0.0)
 
     def check(self, what: str) -> None:
         """Give up where it is over. ``what`` begins a sentence."""
@@ -57,7 +57,7 @@ class Deadline:
         """Give up before something is begun that would take so long."""
         if seconds > self.left:
             raise OutOfTime(
-                f"{what} would take about {_rounded(seconds)} seconds, and {_rounded(self.left)} are left.",
+                f"{what} would take about {_rounded(seconds)} s; time left: {_rounded(self.left)} s.",
                 fix="Give more seconds.",
             )
 
@@ -66,7 +66,7 @@ FOREVER = Deadline(float("inf"))
 
 
 def _rounded(seconds: float) -> str:
-    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.1g}"
+    return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 class WatchedTable(CodedTable):

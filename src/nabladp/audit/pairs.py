@@ -1,4 +1,4 @@
-"""Neighbouring tables to try: two that differ in one row, and there only on a set of source attributes.
+"""Tiny schemas, and tables over them to try: two that differ in one row, and there only on a set of attributes.
 
 The row that differs comes from the mechanism's own ``hard_pairs`` and from random changes; the other rows are all like
 it, all like its neighbour, half and half, or random. A derived column is the sum of its sources' codes, as far as its
@@ -8,13 +8,15 @@ values reach: a promise has to hold whatever the column is, and this one notices
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
-from nabladp.schema import Schema
+from nabladp.schema import Attribute, Schema
 
 Record = Mapping[str, int]
 Rows = Sequence[Record]
@@ -24,6 +26,9 @@ Pairs = Iterable[tuple[Rows, Rows]] | Callable[[tuple[str, ...]], Iterable[tuple
 Derive = Mapping[str, Callable[[Mapping[str, int]], int]]
 _RANDOM = 2
 MOST_PAIRS = 24
+
+
+# ---- pairs of tables -------------------------------------------------------------------------------------------------
 
 
 def derived_code(schema: Schema, name: str) -> Callable[[Mapping[str, int]], int]:
@@ -133,3 +138,66 @@ def default_sets(claim: Any, reads: Sequence[str], schema: Schema, most: int = 7
     chosen += [(name,) for name in read[: max(1, most - 2 - len(chosen))]] + pairs[:2]
     found = dict.fromkeys(tuple(sorted(c, key=universe.protected.index)) for c in chosen if c)
     return list(found)[:most]
+
+
+# ---- a tiny schema for the same mechanism ----------------------------------------------------------------------------
+# Names, sources and what is public stay. Attributes that the mechanism reads keep their first two values, one of them
+# three, as long as there are few records in all; the others keep one value, but for one that keeps two, to see that it
+# costs nothing. Many faults show on so few values; those that need large domains or many attributes do not.
+
+ONLY = "only"
+
+
+def tiny_schema(
+    mechanism: Auditable, schema: Schema, most: int = 64, *, also: Iterable[str] = (), whole: bool = False
+) -> tuple[Schema, Derive]:
+    """The schema, of at most about ``most`` records, and a function for each derived column.
+
+    ``also``: attributes to be kept as if they were read. ``whole``: what is read keeps all its values, for a mechanism
+    whose parameters speak of each of them, such as a weight for every value.
+    """
+    read = {*mechanism.reads(schema), *also}
+    sizes = _sizes(mechanism.two_valued(), read, schema, most)
+    if whole:
+        sizes |= {name: schema[name].size for name in [*_behind(read, schema), *schema.derived] if name in schema}
+    small = Schema(tuple(shrink_attribute(attribute, sizes[attribute.name]) for attribute in schema))
+    return small, {name: derived_code(small, name) for name in small.derived}
+
+
+def _behind(names: Iterable[str], schema: Schema) -> set[str]:
+    return {root for name in names for root in schema.derived.get(name, (name,))}
+
+
+def _sizes(labels: Sequence[str], read: Iterable[str], schema: Schema, most: int) -> dict[str, int]:
+    behind = _behind(read, schema)
+    order = sorted(schema.roots, key=lambda name: (name not in labels, name not in behind))
+    idle = [name for name in order if name not in behind and name not in schema.public]
+    sizes = dict.fromkeys(schema.roots, 1) | {name: min(2, schema[name].size) for name in schema.derived}
+    for name in order:
+        grown = min(2, schema[name].size)
+        if (name in behind or name in idle[:1]) and math.prod(sizes[r] for r in schema.roots) * grown <= most:
+            sizes[name] = grown
+    for name in order:
+        if name in behind and name not in labels and schema[name].size > 2 and sizes[name] == 2:
+            if math.prod(sizes[r] for r in schema.roots) * 3 <= 2 * most:
+                sizes[name] = 3
+            break
+    return sizes
+
+
+def shrink_attribute(attribute: Attribute, size: int) -> Attribute:
+    """The same attribute with its first so many values, and no others."""
+    if size >= attribute.size:
+        return attribute
+    plain = replace(attribute, null="refuse", null_values=(), unknown="refuse")
+    if size < 2:
+        whole = Attribute(attribute.name, "categorical", values=(ONLY,))
+        return replace(whole, derived_from=attribute.derived_from, public=attribute.public)
+    if plain.ordered_size <= size:
+        return plain
+    if plain.kind == "integer" and plain.low is not None:
+        return replace(plain, high=plain.low + size - 1)
+    if plain.kind == "real":
+        decode = plain.decode if isinstance(plain.decode, str) else plain.decode[:size]
+        return replace(plain, edges=plain.edges[: size + 1], decode=decode)
+    return replace(plain, values=plain.values[:size])

@@ -210,7 +210,7 @@ _ROWS = (4, 16, 64, 256, 1024, 4096, 16384)
 _FEWEST, _MOST = 32, 25_000  # runs of a table to learn from, and as many to measure
 _PILOT = 8  # runs of every table tried
 _FEW_SETS, _ENOUGH = 4, 1000  # sets, and runs of each, before further sets are tried
-_SEARCH = 0.25  # of the time goes into finding a pair
+_SEARCH, _LEARNING = 0.25, 0.4  # of the time: for finding a pair; of what is left, for learning from its runs
 _LEAST_OF_A_SET = 4 * _PILOT + 4 * _FEWEST  # runs: of two pairs, then of two tables to learn from and to measure
 _LEAST = 64 + _LEAST_OF_A_SET  # runs: those that come before the first set, too
 
@@ -261,7 +261,7 @@ def statistical_audit(
     if sets is None and runs is None:  # better few sets with many runs than the other way round
         count = min(count, _how_many(int(seconds / max(made.each, 1e-6))))
     found: list[StatisticalRow] = []
-    for names, part in zip(wanted[:count], deadline.parts(count), strict=True):
+    for names, part in zip(wanted[:count], deadline.parts([1] * count), strict=True):
         waiting = count - len(found)
         made.expected = made.done + (int(deadline.left / max(made.each, 1e-6)) if runs is None else runs * waiting)
         try:
@@ -355,7 +355,7 @@ def _half(made: Runs, pair: Pair, deadline: Deadline, runs: int | None) -> int:
     """Runs of each table to learn from, and as many again to measure: told, or by the time left."""
     if runs is not None:
         return max(_PILOT, runs // 4)
-    fitting = deadline.left / max(made.each, 1e-6)
+    fitting = (1 - _LEARNING) * deadline.left / max(made.each, 1e-6)
     low, high = _FEWEST, _MOST
     while high - low > 1:
         middle = (low + high) // 2

@@ -200,7 +200,7 @@ def _compare_scales(drawn: Sequence[Draw], uses: Sequence[NoiseUse]) -> Iterator
             yield finding_of(levels[0].uses, "the noise scale is too small", levels[0].scale, scale)
         else:
             spare += draw.numbers
-    for level in levels:
+    for level in reversed(levels):
         most = _most(level.uses)
         if free and most is not None and level.numbers > most:
             spare, level.numbers = spare + level.numbers - most, most
@@ -240,7 +240,8 @@ def _most(uses: Sequence[NoiseUse]) -> int | None:
 def _count(numbers: int, uses: Sequence[NoiseUse], scale: float) -> Iterator[TapeFinding]:
     at = f" of scale {scale:.6g} or more" if scale else ""
     if numbers < _fewest(uses):
-        yield finding_of(uses, f"numbers{at} are missing, or reused", _fewest(uses), numbers)
+        smaller = ", or have a smaller scale" if scale else ""
+        yield finding_of(uses, f"numbers{at} are missing, reused{smaller}", _fewest(uses), numbers)
     most = _most(uses)
     if most is not None and numbers > most:
         yield finding_of(uses, f"more numbers{at} than declared", most, numbers)

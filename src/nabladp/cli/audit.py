@@ -13,6 +13,7 @@ from nabladp.cli.answer import answering, print_json, printable, say, say_tables
 
 Named = list[tuple[str, Any]]
 _MANY = 1000  # runs that show something
+_INSTANT = 1e-3  # seconds: for a release whose turn comes too late, and whose audit says so
 
 
 def audit(
@@ -20,7 +21,7 @@ def audit(
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="Audit this set, e.g. income+health; repeat. Default: a few sets.")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="About how long each release may take.")] = 40,
+    seconds: Annotated[float, typer.Option(help="How long the audit of all releases may take.")] = 60,
     beta: Annotated[float, typer.Option(help="The largest probability that a true claim is refuted.")] = 0.01,
     picture: Annotated[Path | None, typer.Option(help="Draw found against claimed, as an HTML file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
@@ -39,8 +40,14 @@ def audit(
             print_json({"passed": passed, "releases": {name: result.to_json() for name, result in audits}})
         else:
             for name, result in audits:
-                say_tables(_table(name, result))
+                if result.rows:
+                    say_tables(_table(name, result))
+                else:
+                    say(f"{name} ({result.mechanism}): the loss of no set was compared with its claim.", "bold")
                 _say_how(result)
+            late = [name for name, result in audits if result.left_out]
+            if late:
+                say(f"There was no time for all of: {', '.join(late)}. Give more --seconds.", "yellow")
             if passed:
                 say(f"No claim is refuted (confidence {1 - beta:g}). No table was read, nothing spent.")
             else:
@@ -51,16 +58,21 @@ def audit(
 
 def _run_audits(loaded: Any, sets: list[str] | None, seconds: float, beta: float) -> Named:
     from nabladp.audit import audit as audit_mechanism
+    from nabladp.audit.deadline import Deadline
+    from nabladp.audit.statistical import check_options
 
     wanted = None if sets is None else [[part.strip() for part in text.split("+")] for text in sets]
     audits: Named = []
-    for name, mechanism in loaded.releases:
+    check_options(beta, None, seconds)
+    parts = Deadline.after(seconds).parts([1] * len(loaded.releases))
+    for (name, mechanism), part in zip(loaded.releases, parts, strict=True):
         with working(f"auditing {name}") as tell:
 
             def report(what: str, done: int, total: int, tell: Any = tell, name: str = name) -> None:
                 tell(f"auditing {name}: {what}", done, total)
 
-            result = audit_mechanism(mechanism, loaded.schema, sets=wanted, seconds=seconds, beta=beta, progress=report)
+            left = max(part.left, _INSTANT)
+            result = audit_mechanism(mechanism, loaded.schema, sets=wanted, seconds=left, beta=beta, progress=report)
         audits.append((name, result))
     return audits
 
@@ -90,3 +102,5 @@ def _say_how(result: Any) -> None:
     runs = [row.statistical.runs for row in result.rows if row.statistical is not None and row.statistical.runs]
     if runs and min(runs) < _MANY:
         say(f"In this time a set got no more than {min(runs):,} runs, which show little: give more --seconds.")
+    if result.left_out:
+        say(f"Left out, for want of time: {'; '.join(result.left_out)}.", "yellow")
