@@ -240,8 +240,8 @@ def _most(uses: Sequence[NoiseUse]) -> int | None:
 def _count(numbers: int, uses: Sequence[NoiseUse], scale: float) -> Iterator[TapeFinding]:
     at = f" of scale {scale:.6g} or more" if scale else ""
     if numbers < _fewest(uses):
-        smaller = ", or have a smaller scale" if scale else ""
-        yield finding_of(uses, f"numbers{at} are missing, reused{smaller}", _fewest(uses), numbers)
+        gone = "missing, reused, or have a smaller scale" if scale else "missing or reused"
+        yield finding_of(uses, f"numbers{at} are {gone}", _fewest(uses), numbers)
     most = _most(uses)
     if most is not None and numbers > most:
         yield finding_of(uses, f"more numbers{at} than declared", most, numbers)

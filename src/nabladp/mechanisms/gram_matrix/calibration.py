@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import least_scale, source_units
-from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.mechanisms.gram_matrix.columns import INTERCEPT, SignedColumns
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -111,7 +111,9 @@ class Calibration:
                     for part, charge in zip(self.parts, charges, strict=True)
                     if self._lies_in(part, names[one], names[other])
                 ]
-                what = f"the pairs of columns like {names[one]} with columns like {names[other]}"
+                what = (
+                    f"the pairs of columns like {names[one] or INTERCEPT} with columns like {names[other] or INTERCEPT}"
+                )
                 found.append(NoiseUse.exactly(what, "discrete_gaussian", pairs, *paid))
         return found
 
