@@ -17,11 +17,13 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp
 
 from nabladp.arrays import Floats, Integers
+from nabladp.errors import AuditError
 from nabladp.mechanisms import Scenario, ValueLaw
 
 # ---- the law of all published numbers of one table -------------------------------------------------------------------
 
 _BEYOND = 1e-9  # at least this probability for all numbers that a law does not list: it was cut somewhere
+_MOST_OUTCOMES = 1 << 21  # of all numbers together
 _BINS, _PAIR_BINS = 8, 4  # merged cells of one number by itself, and in a pair
 
 
@@ -102,6 +104,11 @@ class PublishedLaw:
     def __init__(self, scenarios: Iterable[Scenario]) -> None:
         listed = list(scenarios)
         names = list(dict.fromkeys(name for scenario in listed for name in scenario.values))
+        held = {id(law): len(law.log_chances) for scenario in listed for law in scenario.values.values()}
+        if sum(held.values()) > _MOST_OUTCOMES:
+            raise AuditError(
+                "There are too many outcomes to compare runs with.", fix="Audit fewer columns, or a larger budget."
+            )
         logs = np.array([scenario.log_chance for scenario in listed])
         self.log_weights: Floats = logs - logsumexp(logs)
         self.weights: Floats = np.exp(self.log_weights)
