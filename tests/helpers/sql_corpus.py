@@ -28,10 +28,8 @@ POSTGRESQL = [
     Answered("SELECT region, sex, COUNT(*) AS n FROM people GROUP BY region, sex ORDER BY n DESC"),
     Answered("SELECT region, AVG(income) FROM people GROUP BY 1"),
     Answered(
-        (
-            "SELECT region, AVG(income) AS mean FROM people GROUP BY region HAVING COUNT(*) > 100 ORDER BY mean "
-            "DESC LIMIT 3"
-        )
+        "SELECT region, AVG(income) AS mean FROM people GROUP BY region HAVING COUNT(*) > 100 ORDER BY mean "
+        "DESC LIMIT 3"
     ),
     Answered("SELECT COUNT(DISTINCT region) FROM people"),
     Answered("SELECT COUNT(DISTINCT score) FROM people"),
@@ -40,7 +38,7 @@ POSTGRESQL = [
     Answered("SELECT SUM(income) / COUNT(*) AS per_head FROM people"),
     Answered("SELECT sex, SUM(steps) FILTER (WHERE employed) AS working_steps FROM people GROUP BY sex"),
     Answered(
-        ("SELECT COUNT(*) FILTER (WHERE age < 18) AS minors, COUNT(*) FILTER (WHERE age >= 18) AS adults FROM people")
+        "SELECT COUNT(*) FILTER (WHERE age < 18) AS minors, COUNT(*) FILTER (WHERE age >= 18) AS adults FROM people"
     ),
     Answered("SELECT ROUND(100.0 * COUNT(*) FILTER (WHERE employed) / COUNT(*), 1) AS share FROM people"),
     Answered("SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY income) FROM people"),
@@ -49,15 +47,11 @@ POSTGRESQL = [
     Answered("SELECT (age / 10)::int AS decade, COUNT(*) FROM people GROUP BY decade ORDER BY decade"),
     Answered("SELECT FLOOR(age / 10) * 10 AS decade, COUNT(*) FROM people GROUP BY FLOOR(age / 10)"),
     Answered(
-        (
-            "SELECT CASE WHEN age < 18 THEN 'child' WHEN age < 65 THEN 'adult' ELSE 'senior' END AS stage, "
-            "COUNT(*), AVG(score) FROM people GROUP BY stage"
-        )
+        "SELECT CASE WHEN age < 18 THEN 'child' WHEN age < 65 THEN 'adult' ELSE 'senior' END AS stage, "
+        "COUNT(*), AVG(score) FROM people GROUP BY stage"
     ),
-    Answered(("SELECT CASE sex WHEN 'f' THEN 'women' WHEN 'm' THEN 'men' END AS who, AVG(age) FROM people GROUP BY 1")),
-    Answered(
-        ("SELECT COALESCE(region, 'unknown') AS place, COUNT(*) FROM people GROUP BY COALESCE(region, 'unknown')")
-    ),
+    Answered("SELECT CASE sex WHEN 'f' THEN 'women' WHEN 'm' THEN 'men' END AS who, AVG(age) FROM people GROUP BY 1"),
+    Answered("SELECT COALESCE(region, 'unknown') AS place, COUNT(*) FROM people GROUP BY COALESCE(region, 'unknown')"),
     Answered("SELECT AVG(COALESCE(score, 0)) FROM people"),
     Answered("SELECT AVG(NULLIF(score, 0)) FROM people"),
     Answered("SELECT AVG(income / NULLIF(age, 0)) FROM people"),
@@ -91,19 +85,17 @@ POSTGRESQL = [
     Answered("SELECT region, sex, SUM(score) FROM people GROUP BY CUBE (region, sex)"),
     Answered("SELECT COALESCE(sex, 'all') AS sex_or_all, COUNT(*) FROM people GROUP BY ROLLUP (sex)"),
     Answered(
-        ("WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT region, AVG(income) FROM adults GROUP BY region")
+        "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT region, AVG(income) FROM adults GROUP BY region"
     ),
     Answered(
-        (
-            "WITH a AS (SELECT age, income * 12 AS yearly FROM people), b AS (SELECT yearly FROM a WHERE age > "
-            "30) SELECT AVG(yearly) FROM b"
-        )
+        "WITH a AS (SELECT age, income * 12 AS yearly FROM people), b AS (SELECT yearly FROM a WHERE age > "
+        "30) SELECT AVG(yearly) FROM b"
     ),
     Answered("SELECT AVG(x) FROM (SELECT age + 1 AS x FROM people WHERE sex = 'f') AS t WHERE x > 20"),
     Answered("SELECT COUNT(*) FROM (SELECT * FROM people) q WHERE q.age > 50"),
-    Answered(("SELECT COUNT(*) FROM people WHERE (region = 'north' OR region = 'south') AND (sex = 'f' OR age > 40)")),
+    Answered("SELECT COUNT(*) FROM people WHERE (region = 'north' OR region = 'south') AND (sex = 'f' OR age > 40)"),
     Answered(
-        ("SELECT SUM(rate * steps) / SUM(rate) AS weighted FROM people WHERE rate IS NOT NULL AND steps IS NOT NULL")
+        "SELECT SUM(rate * steps) / SUM(rate) AS weighted FROM people WHERE rate IS NOT NULL AND steps IS NOT NULL"
     ),
     Answered("SELECT ABS(AVG(score)) AS size FROM people"),
     Answered("SELECT CAST(AVG(age) AS NUMERIC(10, 1)) AS mean_age FROM people"),
@@ -129,10 +121,8 @@ POSTGRESQL = [
     Answered("SELECT COUNT(region), COUNT(*) - COUNT(region) AS missing FROM people"),
     Answered("SELECT 100 * AVG(CASE WHEN employed THEN 1 ELSE 0 END) AS percent FROM people"),
     Answered(
-        (
-            "SELECT SUM(CASE WHEN sex = 'f' THEN 1 ELSE 0 END) AS women, SUM(CASE WHEN sex = 'm' THEN 1 END) AS "
-            "men FROM people"
-        )
+        "SELECT SUM(CASE WHEN sex = 'f' THEN 1 ELSE 0 END) AS women, SUM(CASE WHEN sex = 'm' THEN 1 END) AS "
+        "men FROM people"
     ),
     Answered("SELECT COUNT(CASE WHEN age > 60 THEN 1 END) FROM people"),
     Answered("SELECT COUNT(1), COUNT(0), COUNT('x') FROM people"),
@@ -140,8 +130,8 @@ POSTGRESQL = [
     Answered("SELECT region, COUNT(*) c FROM people GROUP BY region ORDER BY c DESC FETCH FIRST 2 ROWS ONLY"),
     Answered("SELECT age > 30 AS older, COUNT(*) FROM people GROUP BY age > 30"),
     Answered("SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING sex IN ('f')"),
-    Answered(("SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING sex LIKE 'm%' AND COUNT(*) BETWEEN 1 AND 100000")),
-    Answered(("SELECT sex, CASE WHEN COUNT(*) > 10 THEN 'many' ELSE 'few' END AS how_many FROM people GROUP BY sex")),
+    Answered("SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING sex LIKE 'm%' AND COUNT(*) BETWEEN 1 AND 100000"),
+    Answered("SELECT sex, CASE WHEN COUNT(*) > 10 THEN 'many' ELSE 'few' END AS how_many FROM people GROUP BY sex"),
     Answered(
         "SELECT region, COUNT(*) FROM people GROUP BY region LIMIT ALL",
         "SELECT region, COUNT(*) FROM people GROUP BY region",
@@ -177,18 +167,14 @@ DUCKDB = [
     Answered("SELECT COUNT(*) FROM (SELECT * EXCLUDE (income) FROM people) WHERE age > 10"),
     Answered("SELECT ROUND(income, -4) AS bracket, COUNT(*) FROM people GROUP BY bracket"),
     Answered(
-        (
-            "SELECT FLOOR(income / 25000) AS step, COUNT(*) AS n FROM people WHERE income IS NOT NULL GROUP BY "
-            "step HAVING n > 5"
-        )
+        "SELECT FLOOR(income / 25000) AS step, COUNT(*) AS n FROM people WHERE income IS NOT NULL GROUP BY "
+        "step HAVING n > 5"
     ),
     Answered("SELECT APPROX_COUNT_DISTINCT(age) FROM people", "SELECT COUNT(DISTINCT age) FROM people"),
     Answered("SELECT APPROX_QUANTILE(income, 0.5) FROM people", "SELECT MEDIAN(income) FROM people"),
     Answered(
-        (
-            "SELECT CASE WHEN income >= 50000 THEN 'high' ELSE 'low' END AS level, COUNT(*), AVG(age) FROM people"
-            " GROUP BY level"
-        )
+        "SELECT CASE WHEN income >= 50000 THEN 'high' ELSE 'low' END AS level, COUNT(*), AVG(age) FROM people"
+        " GROUP BY level"
     ),
     Answered("SELECT IF(income > 20000, 1, 0) AS rich, COUNT(*) FROM people GROUP BY rich"),
     Answered("SELECT TRY_CAST(region AS INTEGER) IS NULL AS no_number, COUNT(*) FROM people GROUP BY 1"),
@@ -226,7 +212,7 @@ SPARK = [
     ),
     Answered("SELECT year(day), weekofyear(day), count(1) FROM people GROUP BY year(day), weekofyear(day)"),
     Answered(
-        ("SELECT sex, count(*) AS cnt, sum(if(employed, 1, 0)) AS working FROM people GROUP BY sex ORDER BY cnt DESC")
+        "SELECT sex, count(*) AS cnt, sum(if(employed, 1, 0)) AS working FROM people GROUP BY sex ORDER BY cnt DESC"
     ),
     Answered(
         ("SELECT avg(score) AS mean_score, stddev_pop(score) AS sd FROM people WHERE score <=> 3 OR score > 3"),
@@ -264,19 +250,14 @@ BIGQUERY = [
         "SELECT TRY_CAST(sex AS BIGINT), COUNT(*) FROM people GROUP BY 1",
     ),
     Answered("SELECT IFNULL(region, 'n/a') AS region_or_none, COUNT(*) FROM people GROUP BY 1"),
-    Answered(("SELECT EXTRACT(QUARTER FROM day) AS quarter, AVG(steps) AS mean_steps FROM people GROUP BY quarter")),
+    Answered("SELECT EXTRACT(QUARTER FROM day) AS quarter, AVG(steps) AS mean_steps FROM people GROUP BY quarter"),
     Answered("SELECT STARTS_WITH(region, 'n') AS n, COUNT(*) AS count FROM people GROUP BY n"),
     Answered(
-        (
-            "SELECT region, ROUND(AVG(income), 2) AS mean_income, COUNT(*) AS people FROM people WHERE age >= 18 "
-            "GROUP BY region HAVING people > 100 ORDER BY people DESC"
-        )
+        "SELECT region, ROUND(AVG(income), 2) AS mean_income, COUNT(*) AS people FROM people WHERE age >= 18 "
+        "GROUP BY region HAVING people > 100 ORDER BY people DESC"
     ),
     Answered(
-        (
-            "SELECT COUNT(*) AS people, AVG(income) AS mean, MEDIAN(income) AS middle, STDDEV(income) AS spread "
-            "FROM people"
-        )
+        "SELECT COUNT(*) AS people, AVG(income) AS mean, MEDIAN(income) AS middle, STDDEV(income) AS spread FROM people"
     ),
 ]
 ANSWERED = [*POSTGRESQL, *DUCKDB, *SPARK, *BIGQUERY]
@@ -860,7 +841,7 @@ REFUSED = [
     ),
     Refused(
         "SELECT COUNT(*) FROM people; DROP TABLE people",
-        "A query is one SELECT statement (line 1, column 41).",
+        "A query is one statement (line 1, column 30).",
         "Give several queries as a list.",
     ),
     Refused(

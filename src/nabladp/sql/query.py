@@ -13,7 +13,7 @@ from nabladp.checks import expect
 from nabladp.schema import Attribute, Schema
 from nabladp.sql.aggregates import Aggregate, AggregateParser, conjunction, conjunction_text
 from nabladp.sql.expressions import Column, Expression, Lookup
-from nabladp.sql.released import KeyMeaning, Released
+from nabladp.sql.released import KeyMeaning, Released, SortKey
 from nabladp.sql.released_parser import KeyReader, PostParser
 from nabladp.sql.row_parser import RowParser
 from nabladp.sql.sources import check_clauses, common_tables, read_source
@@ -338,7 +338,7 @@ class _QueryParser:
             key = keys.find(node)
             ranks = None if key is None else keys.keys[key].ranks
             released = post.parse(node) if key is None or ranks is None else KeyMeaning(key, ranks)
-            yield released, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+            yield SortKey(released), bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
 
     def _limit(self) -> int | None:
         clause = self.tree.args.get("limit")

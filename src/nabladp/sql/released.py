@@ -126,3 +126,17 @@ class Computed(Released):
 
     def aggregates(self) -> frozenset[int]:
         return frozenset().union(*(argument.aggregates() for argument in self.arguments))
+
+
+@dataclass(frozen=True)
+class SortKey(Released):
+    """Something to sort by: numbers come before text, so that any two values can be compared."""
+
+    released: Released
+
+    def estimate(self, cell: Cell) -> Estimate:
+        value = self.released.value(cell)
+        return Estimate(None if value is None else (isinstance(value, str), value))
+
+    def aggregates(self) -> frozenset[int]:
+        return self.released.aggregates()

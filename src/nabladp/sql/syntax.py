@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
-from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from nabladp.errors import QueryError
@@ -76,8 +76,6 @@ def syntax_tree(text: str) -> exp.Select:
         raise QueryError("This is not valid SQL.", fix=_SELECT) from None  # sqlglot trips over some texts
     if not statements:
         raise QueryError("The query is empty.", fix=_SELECT)
-    if len(statements) > 1:
-        refuse(statements[-1], "A query is one SELECT statement", "Give several queries as a list.")
     tree = statements[0]
     while isinstance(tree, (exp.Subquery, exp.Paren)) and not tree.args.get("alias"):
         tree = tree.this
@@ -102,17 +100,24 @@ def _check_tokens(tokens: list[Token]) -> None:
         raise QueryError("A query begins with SELECT (line 1, column 1).", fix=_SELECT, line=1, column=1)
     nested = deepest = prefixes = 0
     for before, token in zip([None, *tokens], tokens, strict=False):
+        if before is not None and before.token_type == TokenType.SEMICOLON != token.token_type:
+            raise QueryError(f"A query is one statement {_place(token)}.", fix="Give several queries as a list.")
         nested += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
         prefixes = prefixes + 1 if token.token_type in _PREFIX else 0
         deepest = max(deepest, nested, prefixes)
         number_before = before is not None and before.token_type == TokenType.NUMBER and before.end + 1 == token.start
         if number_before and token.token_type in (TokenType.VAR, TokenType.IDENTIFIER):
-            where = f"(line {token.line}, column {max(1, token.col - (token.end - token.start))})"
-            raise QueryError(f"A name cannot follow a number without a space {where}.", fix="Write numbers in digits.")
+            raise QueryError(
+                f"A name cannot follow a number without a space {_place(token)}.", fix="Write numbers in digits."
+            )
     if deepest > MOST_NESTED:
         raise QueryError(
             "The query is nested too deeply.", fix=f"Use at most {MOST_NESTED} parentheses within each other."
         )
+
+
+def _place(token: Token) -> str:
+    return f"(line {token.line}, column {max(1, token.col - (token.end - token.start))})"
 
 
 def _depth(tree: Node) -> int:
@@ -198,7 +203,10 @@ _OWN: dict[type[Node], set[str]] = {
 
 
 def check_options(node: Node) -> None:
-    """Refuses parts of a node that nobody reads, so that none is ignored in silence."""
+    """Refuses parts of a node that nobody reads, so that none is ignored in silence, and nodes that lack a part."""
+    lacking = [name for name, needed in node.arg_types.items() if needed and node.args.get(name) is None]
+    if lacking and not isinstance(node, exp.Concat):
+        refuse(node, f"{sql_name(node)} lacks an argument", f"Write {sql_name(node)}(x).")
     allowed = _USUAL | _FLAGS | _OWN.get(type(node), set())
     for name, value in node.args.items():
         if value and name not in allowed:
@@ -241,7 +249,9 @@ def _outside_subqueries(node: Node) -> Iterator[Node]:
 
 def text_of(node: Node) -> str:
     """The expression as one would write it."""
-    return str(node.sql(dialect=_Dialect, normalize_functions="upper", comments=False))
+    return str(
+        node.sql(dialect=_Dialect, normalize_functions="upper", comments=False, unsupported_level=ErrorLevel.IGNORE)
+    )
 
 
 def name_of(node: Node) -> str:
