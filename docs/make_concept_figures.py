@@ -41,8 +41,12 @@ DELTA, COUNT, BUDGET = 1e-6, 12, 0.5
 ASKED = (1, 2, 3, 6, 12)
 TREE = (
     (
-        "counts in tables",
-        (("some tables, each as it is", "NoisyMarginals"), ("many, in agreement with each other", "Projection")),
+        "numbers in tables",
+        (
+            ("means, totals, quantiles, in SQL", "Statistics"),
+            ("some tables, each as it is", "NoisyMarginals"),
+            ("many, in agreement with each other", "Projection"),
+        ),
     ),
     (
         "whole rows",

@@ -1,4 +1,4 @@
-"""``nabladp init | check | cost | release | report | compare | audit | ledger | demo``."""
+"""``nabladp init | check | cost | release | sql | report | compare | audit | ledger | demo``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from nabladp.cli.answer import (
     working,
 )
 from nabladp.cli.ledger import ledger_app
+from nabladp.cli.sql import sql
 from nabladp.errors import SourceError
 
 if TYPE_CHECKING:
@@ -326,6 +327,7 @@ def release(
 app.command()(report)
 app.command()(compare)
 app.command()(audit_command.audit)
+app.command()(sql)
 
 
 @app.command()

@@ -4,6 +4,7 @@ Type checkers and editors read it as it stands, ``registry.py`` reads it at run 
 """
 
 # ruff: noqa: I001  (in the order in which pages list them)
+from nabladp.mechanisms.statistics import Statistics as Statistics
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals as NoisyMarginals
 from nabladp.mechanisms.projection import Projection as Projection
 from nabladp.mechanisms.mwem import MWEM as MWEM

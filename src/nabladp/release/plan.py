@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending, no_ledger
 from nabladp.privacy.ledger.limits import check_limits, check_same_budget, extend_universe, limit_requests
+from nabladp.privacy.values import BudgetValue
 from nabladp.release.cost import DELTA, Cost, price, without_rows
 from nabladp.release.curator_tasks import open_existing
 from nabladp.release.largest import naming_largest, request_cost
@@ -104,6 +105,18 @@ class Plan:
         standing = self._standing() if self.has_ledger() else self._unspent()
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **options)
+
+    def query_cost(self, query: Sequence[str], budget: BudgetValue, **options: Any) -> Any:
+        """The dry run of queries about the plan's table; a :class:`nabladp.release.queries.QueryCost`."""
+        from nabladp.release import queries  # loads the parser of SQL
+
+        standing = self._standing() if self.has_ledger() else self._unspent()
+        shown = {"adversaries": self.adversaries, "delta": self.delta}
+
+        def cost(mechanism: Mechanism) -> Cost:
+            return request_cost([("query", mechanism)], self.schema, self.rows, self.rows_per_person, standing, **shown)
+
+        return queries.query_cost(cost, self.schema, self.rows, list(query), budget, **options)
 
     def has_ledger(self) -> bool:
         return Ledger.exists(self.ledger)

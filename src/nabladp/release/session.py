@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nabladp.checks import as_path, expect, mapping, members, names
 from nabladp.displayed import Stage
@@ -18,6 +18,7 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
+from nabladp.privacy.values import CDP, BudgetValue
 from nabladp.release.attempt import Attempt, RowMarks, Watched
 from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
 from nabladp.release.largest import naming_largest, request_cost
@@ -26,6 +27,9 @@ from nabladp.release.publish import Announce, Pending, Published, ignore_progres
 from nabladp.release.record import Release, versions
 from nabladp.schema import Schema
 from nabladp.tables import Table, open_table
+
+if TYPE_CHECKING:
+    from nabladp.release.queries import Answers
 
 Part = tuple[str, str, Mechanism]  # name in the ledger, subfolder, mechanism
 _BYTES_PER_CELL, _SPARE_BYTES = 64, 1 << 20
@@ -94,12 +98,34 @@ class Session:
 
     # ---- before -------------------------------------------------------------------------------------------------
 
-    def cost(self, *mechanisms: Mechanism) -> Cost:
-        """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing."""
+    def cost(self, *mechanisms: Any, **options: Any) -> Any:
+        """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing.
+
+        Takes mechanisms; or one query, or a list of queries, and a budget, with the options of :meth:`sql`.
+        """
+        if mechanisms and isinstance(mechanisms[0], (str, list, tuple)):
+            from nabladp.release import queries  # loads the parser of SQL
+
+            return queries.query_cost(self._cost, self.schema, self.table.known_rows, *mechanisms, **options)
+        return self._cost(*mechanisms, **options)
+
+    def _cost(self, *mechanisms: Mechanism) -> Cost:
         named = [(f"{type(m).__name__} {i}", _mechanism(m)) for i, m in enumerate(mechanisms, 1)]
         rows, standing = self.table.known_rows, self.ledger.spent()
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(named, self.schema, rows, self.rows_per_person, standing, **options)
+
+    def budget_for(
+        self, query: str | Sequence[str], error: Mapping[str, float], like: type[BudgetValue] = CDP, **options: Any
+    ) -> BudgetValue:
+        """The least budget for which columns of the answer have at most these half-widths in a group of average size.
+
+        ``like`` is the kind of budget; ``options`` are those of :meth:`sql`. Spends nothing; reads at most the number
+        of rows.
+        """
+        from nabladp.release import queries
+
+        return queries.least_budget(query, error, self.schema, self.table.n, like, **options)
 
     def left(self) -> dict[str, float]:
         """What is left of every limit, in its own measure."""
@@ -124,6 +150,23 @@ class Session:
             return self._reserve_and_run([part], None, stage or ignore_progress)[0]
         goal = as_path(to, "The folder of the release")
         return self._publish([part], run, goal, stage or ignore_progress, ignore_progress).warn().releases[0]
+
+    def sql(
+        self,
+        query: str | Sequence[str],
+        budget: BudgetValue,
+        name: str | None = None,
+        to: str | Path | None = None,
+        stage: Stage | None = None,
+        **options: Any,
+    ) -> Answers:
+        """Answer a query, or several that share what they measure; ``budget`` limits each attribute.
+
+        ``options`` are those of :class:`Statistics`: ``budgets``, ``sets``, ``person``, ``quantiles``.
+        """
+        from nabladp.release import queries
+
+        return queries.Answers(self.release(queries.statistics(query, budget, **options), name, to, stage))
 
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from nabladp.arrays import Floats
 from nabladp.mechanisms.statistics import estimates
-from nabladp.mechanisms.statistics.blocks import Bins, strategy
+from nabladp.mechanisms.statistics.blocks import Block, Part
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.estimates import Interval, Measured, quantile_of_noise
+from nabladp.mechanisms.statistics.grids import Bins, strategy
 from nabladp.noise import variance
 from nabladp.sql.query import Aggregate, Query
-from nabladp.sql.released import Cell, Estimate, KeyValue
+from nabladp.sql.released import Cell, Estimate, Released
+from nabladp.views.compared import Compared
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,12 +56,46 @@ class Estimator:
         merged = math.prod(keys[i].size for i in axes)
         return np.asarray(values.sum(axis=axes)), merged
 
+    def expected(self, number: int, grouping: tuple[int, ...], index: int, level: float) -> Interval:
+        """As if every group had the average number of rows, and every value lay in the middle of its range."""
+        return replace(self, numbers=_Average(self.calibration, self.n)).interval(number, grouping, index, level)
+
     def interval(self, query_number: int, grouping: tuple[int, ...], index: int, level: float) -> Interval:
         plan = self.calibration.plan
         query = plan.queries[query_number]
         aggregate, places = query.aggregates[index], plan.places[query_number, grouping, index]
         z = quantile_of_noise(level, self.calibration.pure)
         return _ESTIMATES[aggregate.function](_Asked(self, query, grouping, aggregate, places, z, level))
+
+
+class _Average(Sequence[Sequence[Any]]):
+    """Numbers to expect: rows spread evenly over groups, values in the middle of their range, or spread over it."""
+
+    def __init__(self, calibration: Calibration, n: int) -> None:
+        self.calibration, self.n = calibration, n
+
+    def __len__(self) -> int:
+        return len(self.calibration.plan.blocks)
+
+    def __getitem__(self, number: Any) -> Any:
+        block = self.calibration.plan.blocks[number]
+        rows = self.n / block.cells
+        return [np.tile(self._row(block, part, rows), (block.cells, 1)) for part in block.parts]
+
+    def _row(self, block: Block, part: Part, rows: float) -> Floats:
+        if part.kind in ("count", "values"):
+            return np.array([rows])
+        if part.kind == "distinct":
+            return np.array([min(rows, block.bins.count)])
+        if part.kind == "squares":
+            reach = self.calibration.grid(block, part, self.n).reach
+            return np.array([0.0, -rows * reach**2 / 3])
+        if part.kind == "cdf":
+            chosen = strategy(block.bins.count, self.calibration.pure)
+            return np.asarray(chosen.matrix @ np.full(block.bins.count, rows / block.bins.count))
+        if part.kind == "point":
+            return np.array([block.bins.count // 2])
+        return np.zeros(1)
 
 
 @dataclass(frozen=True)
@@ -95,9 +131,7 @@ class _Asked:
     @property
     def bins(self) -> Bins:
         kind = next(iter(set(self.places) & {"cdf", "point", "distinct"}))
-        bins = self.estimator.calibration.plan.blocks[self.places[kind]].bins
-        assert bins is not None
-        return bins
+        return self.estimator.calibration.plan.blocks[self.places[kind]].bins
 
 
 def _count(asked: _Asked) -> Interval:
@@ -128,7 +162,6 @@ def _variance(sample: bool, roots: bool) -> Callable[[_Asked], Interval]:
 
 
 def _quantile(asked: _Asked) -> Interval:
-    assert asked.aggregate.q is not None
     if "point" in asked.places:
         return _point(asked)
     estimator, number = asked.estimator, asked.places["cdf"]
@@ -145,7 +178,7 @@ def _quantile(asked: _Asked) -> Interval:
     summed = answers.sum(axis=axes).reshape(-1, chosen.rows)
     doubts = chosen.deviations * deviation * math.sqrt(merged)
     prefix = estimates.prefix_sums(summed, chosen)
-    return estimates.quantile(prefix, doubts, asked.counts, asked.bins, float(asked.aggregate.q), asked.z)
+    return estimates.quantile(prefix, doubts, asked.counts, asked.bins, float(asked.aggregate.q or 0), asked.z)
 
 
 def _point(asked: _Asked) -> Interval:
@@ -201,56 +234,103 @@ class Answer:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        groups = list(self._groups())
+        groups = self.groups
         if self.query.having is not None:
             groups = [group for group in groups if self.query.having.value(group) is True]
         for released, descending, nulls_first in reversed(self.query.order):
             groups = _sort(groups, released.value, descending, nulls_first)
         return [self._row(group) for group in groups[: self.query.limit]]
 
-    def _groups(self) -> Iterator[_Group]:
+    @cached_property
+    def groups(self) -> list[_Group]:
+        """All declared groups, whatever HAVING and LIMIT leave of them."""
         shared = max((len(released.aggregates()) for _, released in self.query.columns), default=1)
         level = 1 - (1 - self.level) / max(1, shared)  # several aggregates in one column share its doubt
-        for grouping in self.query.grouping:
-            intervals = [
-                self.estimator.interval(self.number, grouping, index, level)
-                for index in range(len(self.query.aggregates))
-            ]
-            labels = [self.query.keys[i].labels for i in grouping]
-            for cell, codes in enumerate(np.ndindex(*(len(own) for own in labels))):
-                keys = {i: labels[axis][code] for axis, (i, code) in enumerate(zip(grouping, codes, strict=True))}
-                yield _Group(keys, {i: _estimate(interval, cell) for i, interval in enumerate(intervals)})
+        return [group for grouping in self.query.grouping for group in self._groups(grouping, level)]
+
+    def _groups(self, grouping: tuple[int, ...], level: float) -> Iterator[_Group]:
+        intervals = [
+            self.estimator.interval(self.number, grouping, index, level) for index in range(len(self.query.aggregates))
+        ]
+        labels = [self.query.keys[i].labels for i in grouping]
+        for cell, codes in enumerate(np.ndindex(*(len(own) for own in labels))):
+            keys = {i: labels[axis][code] for axis, (i, code) in enumerate(zip(grouping, codes, strict=True))}
+            yield _Group(keys, {i: _estimate(interval, cell) for i, interval in enumerate(intervals)})
 
     def _row(self, group: _Group) -> dict[str, Any]:
         row: dict[str, Any] = {}
         for name, released in self.query.columns:
             estimate = released.estimate(group)
             row[name] = estimate.value
-            if not isinstance(released, KeyValue) and released.aggregates():
+            if released.aggregates():
                 row[f"{name}_low"], row[f"{name}_high"] = estimate.low, estimate.high
         return row
 
-    def to_arrow(self) -> pa.Table:
-        import pyarrow as pa
+    @property
+    def key_columns(self) -> list[str]:
+        return [name for name, released in self.query.columns if not released.aggregates()]
 
-        names = list(self.rows[0]) if self.rows else self._names()
-        columns = {name: [row[name] for row in self.rows] for name in names}
-        return pa.table({name: _column(values) for name, values in columns.items()})
-
+    @property
     def _names(self) -> list[str]:
         names: list[str] = []
         for name, released in self.query.columns:
             names += [name, f"{name}_low", f"{name}_high"] if released.aggregates() else [name]
         return names
 
+    def to_arrow(self) -> pa.Table:
+        import pyarrow as pa
+
+        return pa.table({name: _column([row[name] for row in self.rows]) for name in self._names})
+
     def to_pandas(self) -> Any:
         return self.to_arrow().to_pandas()
+
+    def numbers_by_row(self) -> Iterator[tuple[str, str, Any, Any, Any]]:
+        """Each number by itself: its group, its column, value, low, high."""
+        for row in self.rows:
+            group = ", ".join(f"{name} = {row[name]}" for name in self.key_columns)
+            for name, released in self.query.columns:
+                if released.aggregates():
+                    yield group, name, row[name], row[f"{name}_low"], row[f"{name}_high"]
+
+    def compare(self, truth: Answer, title: str) -> Iterator[Compared]:
+        """Every column for all declared groups, beside the same answer without noise."""
+        labels = tuple(" · ".join(str(value) for value in group.keys.values()) for group in self.groups)
+        for name, released in self.query.columns:
+            if released.aggregates():
+                own, true = ([released.estimate(group) for group in side.groups] for side in (self, truth))
+                interval = [[_number(one.low) for one in own], [_number(one.high) for one in own]]
+                known = np.isfinite(interval[0]).all() and np.isfinite(interval[1]).all()
+                yield Compared.of(
+                    title + name,
+                    "number",
+                    [_number(one.value) for one in own],
+                    [_number(one.value) for one in true],
+                    interval if known else None,
+                    labels=labels,
+                )
+
+    def expected_half_width(self, released: Released) -> float | None:
+        """Half of the interval in a group of average size with values in the middle of their range."""
+        grouping = self.query.grouping[0]
+        level = 1 - (1 - self.level) / max(1, len(released.aggregates()))
+        middle = {
+            i: _estimate(self.estimator.expected(self.number, grouping, i, level), 0) for i in released.aggregates()
+        }
+        estimate = released.estimate(_Group({}, middle))
+        if estimate.low is None or estimate.high is None or not math.isfinite(estimate.high - estimate.low):
+            return None
+        return (estimate.high - estimate.low) / 2
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"Answer({len(self.rows)} rows; {', '.join(name for name, _ in self.query.columns)})"
+        return f"Answer({len(self.rows)} rows: {', '.join(self._names)})"
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _estimate(interval: Interval, cell: int) -> Estimate:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from nabladp.errors import BudgetError, DomainTooLarge
 from nabladp.mechanisms.allocation import allocate_by_role, least_scale
-from nabladp.mechanisms.statistics.blocks import FINEST, FINEST_SQUARES, FINEST_TOTAL, Block, Grid, Part, Plan, strategy
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
+from nabladp.mechanisms.statistics.blocks import Block, Part, Plan, part_size
+from nabladp.mechanisms.statistics.grids import FINEST, FINEST_SQUARES, FINEST_TOTAL, Grid, strategy
+from nabladp.privacy.budget import Limit
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Pure, Rho
 
 _FEWEST_UNITS = 1 << 16
+_ROUNDING = Fraction(1, 1 << 20)  # weights are rounded up
 _MOST_SCALE = 1e15
 
 
@@ -45,24 +50,51 @@ class Calibration:
             units[b][p] = amount
         return cls(plan, universe, pure, tuple(map(tuple, units)))
 
+    def within(self, limits: Iterable[Limit]) -> Calibration:
+        """With less for every part alike, so that these limits hold, too."""
+        guarantee, least = self.guarantee(), Fraction(1)
+        for limit in limits:
+            total = (guarantee.pure_units if self.pure else guarantee.rho_units)(limit.attributes)
+            if total:
+                least = min(least, Fraction(limit.units, total))
+        if least == 1:
+            return self
+        units = tuple(
+            tuple(None if own is None else math.floor(own * least * (1 - _ROUNDING)) for own in block)
+            for block in self.units
+        )
+        if any(own is not None and own < _FEWEST_UNITS for block in units for own in block):
+            raise BudgetError("The budget is too small for so many aggregates.", fix="Raise it, or ask for less.")
+        return replace(self, units=units)
+
     # ---- the claim --------------------------------------------------------------------------------------------------
 
     @cached_property
     def costs(self) -> tuple[Guarantee, ...]:
         """One touch for each block; roles add up within it."""
-        return tuple(self._block_cost(b, block) for b, block in enumerate(self.plan.blocks))
+        return tuple(self._block_cost(number) for number in range(len(self.plan.blocks)))
 
-    def _block_cost(self, number: int, block: Block) -> Guarantee:
+    def role_weights(self, number: int) -> dict[str, dict[str, Fraction]]:
+        """What each protected source pays for a block in each of its roles."""
+        block = self.plan.blocks[number]
         groups, filters, values = block.columns()
         paid = [(part, units) for part, units in zip(block.parts, self.units[number], strict=True) if units is not None]
         member = sum((part.member * units for part, units in paid), Fraction(0))
         change = block.value_cost([part for part, _ in paid], [units for _, units in paid])
-        weights: dict[str, Fraction] = {}
-        for names, cost in ((groups, 2 * member), (filters, member), (values, change)):  # [theorem]
-            for source in self.universe.sources(names) - self.universe.public:
-                weights[source] = max(weights.get(source, Fraction(0)), cost / UNIT)
+        weights: dict[str, dict[str, Fraction]] = {}
+        for role, names, cost in (
+            ("group", groups, 2 * member),
+            ("filter", filters, member),
+            ("value", values, change),
+        ):
+            for source in self.universe.sources(names) - self.universe.public:  # [theorem]
+                weights.setdefault(source, {})[role] = cost / UNIT
+        return weights
+
+    def _block_cost(self, number: int) -> Guarantee:
         kind = Pure if self.pure else Rho
-        own = {source: kind(weight) for source, weight in weights.items() if weight}
+        dearest = {source: max(roles.values()) for source, roles in self.role_weights(number).items()}
+        own = {source: kind(weight) for source, weight in dearest.items() if weight}
         return Guarantee.touch(self.universe, own) if own else Guarantee.none(self.universe)
 
     def guarantee(self) -> Guarantee:
@@ -89,7 +121,7 @@ class Calibration:
         return least_scale(self.noise, units, moved)
 
     def _moved(self, block: Block, part: Part, units: int, n: int) -> list[tuple[int | Fraction, int]]:
-        """How far a row moves each number of a part, and what that may cost: [scales]."""
+        """How far a row moves each number of a part, and what that may cost."""  # [scales]
         power = 1 if self.pure else 2
         if part.kind in ("count", "values", "distinct"):
             return [(1, math.floor(units * Fraction(1, 2)))]
@@ -102,24 +134,69 @@ class Calibration:
             grid = self.grid(block, part, n)
             return [(max(2 * grid.reach**power, (grid.high - grid.low) ** power, 1), units)]
         if part.kind == "cdf":
-            chosen = strategy(block.bins.count, self.pure)  # type: ignore[union-attr]
+            chosen = strategy(block.bins.count, self.pure)
             return [(max(chosen.change, 2 * chosen.member), units)] * chosen.rows
-        assert part.q is not None
         larger = max(part.q, 1 - part.q)
         most = max(2 * (larger if self.pure else larger * larger), Fraction(1))
         steps = part.q.denominator
         return [(2 * steps * most if self.pure else steps**2 * most, units)]
 
+    def check_numbers(self, numbers: Sequence[Sequence[Any]], n: int) -> None:
+        """Refuses stored numbers that are not those of these blocks."""
+        if n < 1 or len(numbers) != len(self.plan.blocks) or len(self.units) != len(numbers):
+            raise ValueError
+        for block, parts, units in zip(self.plan.blocks, numbers, self.units, strict=True):
+            shapes = [(block.cells, part_size(block, part, self.pure)) for part in block.parts]
+            if [part.shape for part in parts] != shapes or len(units) != len(parts):
+                raise ValueError
+            if any(own is not None and own < 1 for own in units):
+                raise ValueError
+
+    def without_noise(self) -> Calibration:
+        """The same measurements for the owner of the table, exact."""
+        return replace(self, units=tuple((None,) * len(block.parts) for block in self.plan.blocks))
+
+    def noise_uses(self, n: int) -> list[NoiseUse]:
+        """What is drawn for every part, and how far a row moves it, as a share of the whole block's cost."""
+        uses = []
+        for number, block in enumerate(self.plan.blocks):
+            for part, units in zip(block.parts, self.units[number], strict=True):
+                if units is None:
+                    continue
+                for moved, numbers, own in _distinct(self._moved(block, part, units, n)):
+                    charge = self._charge(number, part, moved, own)
+                    kind = "select_exponential" if part.kind == "point" else f"discrete_{self.noise}"
+                    what = f"{part.kind} of block {number + 1}"
+                    uses.append(NoiseUse.exactly(what, kind, numbers * block.cells, charge))
+        return uses
+
+    def _charge(self, number: int, part: Part, moved: int | Fraction, units: int) -> Charge:
+        """A block is charged as a whole; of a source's cost for it, this number takes its own share."""
+        amounts: dict[frozenset[str], Fraction | float] = {}
+        for source, roles in self.role_weights(number).items():
+            times = max(roles.values()) * UNIT / units
+            if not times:
+                continue
+            if part.kind != "point":
+                amounts[frozenset({source})] = moved * times
+            else:  # a score moves by this much; ρ grows with its square
+                amounts[frozenset({source})] = float(moved * times) / 2 if self.pure else math.sqrt(moved * times)
+        return Charge(self.costs[number], amounts)
+
     def grid(self, block: Block, part: Part, n: int) -> Grid:
         """The steps in which values are summed: as fine as 64 bits allow for so many rows."""
-        assert block.value is not None
         spare = 62 - math.ceil(math.log2(max(n, 2)))
         if part.kind == "total":
-            grid = Grid.from_zero(block.value.domain, FINEST_TOTAL)
+            grid = Grid.from_zero(block.domain, FINEST_TOTAL)
         else:
             bits = min(FINEST_SQUARES, spare // 2) if part.kind == "squares" else min(FINEST, spare)
-            grid = Grid.centred(block.value.domain, bits)
+            grid = Grid.centred(block.domain, bits)
         limit = grid.reach**2 if part.kind == "squares" else grid.reach
         if max(n, 1) * limit >= 1 << 62:
             raise DomainTooLarge("The sums would not fit into 64 bits.", fix="Clamp or divide the values.")
         return grid
+
+
+def _distinct(moved: list[tuple[int | Fraction, int]]) -> list[tuple[int | Fraction, int, int]]:
+    """Equal ones together: how far, how many, units."""
+    return [(distance, moved.count((distance, units)), units) for distance, units in dict.fromkeys(moved)]

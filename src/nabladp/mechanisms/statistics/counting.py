@@ -12,11 +12,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers, compile_loop
-from nabladp.mechanisms.statistics.blocks import Bins, Block, Grid, strategy
+from nabladp.mechanisms.statistics.blocks import Block
+from nabladp.mechanisms.statistics.calibration import Calibration
+from nabladp.mechanisms.statistics.grids import Bins, Grid, strategy
 from nabladp.schema import Schema
 from nabladp.sql.expressions import Bools, Expression
 from nabladp.sql.query import Key
-from nabladp.tables import Kernel
+from nabladp.tables import Counts, Kernel
 from nabladp.tables.encode import grid_column
 
 
@@ -93,7 +95,6 @@ class Sums:
 
     @property
     def bins(self) -> Bins:
-        assert self.block.bins is not None
         return self.block.bins
 
     @property
@@ -142,7 +143,7 @@ class Sums:
             histogram = self._part(total, "bins").reshape(cells, -1)
             return np.asarray(histogram @ strategy(self.bins.count, pure).matrix.T)
         if kind == "distinct":
-            return (self._part(total, "bins").reshape(cells, -1) > 0).sum(axis=1, keepdims=True).astype(np.int64)
+            return np.asarray((self._part(total, "bins").reshape(cells, -1) > 0).sum(axis=1)[:, None], dtype=np.int64)
         if kind == "point":
             return self._part(total, "bins").reshape(cells, -1)
         return self._part(total, kind).reshape(cells, -1)
@@ -209,3 +210,22 @@ def columns_read(sums: Sequence[Sums], schema: Schema) -> tuple[str, ...]:
 def _sort_columns(expression: Expression, schema: Schema, by_code: set[str], by_grid: set[str]) -> None:
     for name in expression.columns:
         (by_grid if schema[name].kind == "real" else by_code).add(name)
+
+
+_ON_GRID = ("sum", "squares", "total")
+
+
+def exact_numbers(calibration: Calibration, counts: Counts) -> list[list[Integers]]:
+    """Every part of every block without noise: an array with a row for each group."""
+    sums = [
+        Sums(
+            block, {part.kind: calibration.grid(block, part, counts.n) for part in block.parts if part.kind in _ON_GRID}
+        )
+        for block in calibration.plan.blocks
+    ]
+    kernel = StatisticsKernel(sums, counts.schema)
+    totals = kernel.split(counts.fold(kernel))
+    return [
+        [own.numbers(total, part.kind, calibration.pure) for part in own.block.parts]
+        for own, total in zip(sums, totals, strict=True)
+    ]

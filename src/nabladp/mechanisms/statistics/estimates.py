@@ -11,9 +11,10 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.statistics.blocks import Bins, Grid, Strategy
+from nabladp.mechanisms.statistics.grids import Bins, Grid, Strategy
 
 
 class Interval(NamedTuple):
@@ -108,9 +109,7 @@ def _of_a_sample(found: list[Floats], counts: Measured, z: float) -> list[Floats
     return [value, found[1] * most / (most - 1), found[2] * fewest / (fewest - 1)]
 
 
-def quantile(
-    prefix: Floats, deviations: Floats, counts: Measured, bins: Bins, q: float, z: float
-) -> Interval:
+def quantile(prefix: Floats, deviations: Floats, counts: Measured, bins: Bins, q: float, z: float) -> Interval:
     """By inverting tests: bins whose prefix sums are compatible with the quantile. Only the two tests of the true bin
     matter, so that no union over bins is needed. [inversion]"""
     rank = q * counts.values[:, None]
@@ -123,23 +122,23 @@ def quantile(
     below[:, 0] = True
     below[:, 1:] = (prefix - doubt)[:, :-1] < rank
     last_bin = last - below[:, ::-1].argmax(axis=1)
-    middle = (np.maximum.accumulate(prefix, axis=1) >= rank).astype(np.int64)
-    middle[:, last] = 1
-    chosen = middle.argmax(axis=1)
-    value = np.array([_inside(bins, prefix[i], int(k), float(rank[i, 0])) for i, k in enumerate(chosen)])
+    value = np.array([_crossing(bins, own, float(at)) for own, at in zip(prefix, rank[:, 0], strict=True)])
     value = np.where(counts.values > z * counts.deviation, value, np.nan)
     low = np.array([bins.bounds(int(k))[0] for k in np.minimum(first_bin, last_bin)])
     high = np.array([bins.bounds(int(k))[1] for k in np.maximum(first_bin, last_bin)])
     return Interval(np.clip(value, low, high), low, high)
 
 
-def _inside(bins: Bins, prefix: Floats, k: int, rank: float) -> float:
-    """Within a bin of real numbers, by where the rank falls between its two prefix sums; listed values as they are."""
+def _crossing(bins: Bins, prefix: Floats, rank: float) -> float:
+    """Where the prefix sums, made to rise by least squares, reach the rank: a listed value as it is; within a bin of
+    real numbers, by where the rank falls between its two prefix sums."""
+    rising = isotonic_regression(prefix).x
+    k = min(int(np.searchsorted(rising, rank)), bins.count - 1)
     low, high = bins.bounds(k)
     if low == high:
         return low
-    before = prefix[k - 1] if k else 0.0
-    share = (rank - before) / (prefix[k] - before) if prefix[k] > before else 0.5
+    before = max(float(rising[k - 1]), 0.0) if k else 0.0
+    share = (rank - before) / (rising[k] - before) if rising[k] > before else 0.5
     return low + (high - low) * min(max(share, 0.0), 1.0)
 
 

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.errors import AuditError, MechanismError
+from nabladp.errors import AuditError, BudgetError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, check_all_support
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
-from nabladp.mechanisms.noise_uses import Charge, NoiseUse
+from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import Kind, Parameter, parameter
-from nabladp.mechanisms.statistics.answer import Estimator
-from nabladp.mechanisms.statistics.blocks import Plan, plan_blocks
+from nabladp.mechanisms.statistics.bill import Bill
+from nabladp.mechanisms.statistics.blocks import Plan, part_size, plan_blocks
 from nabladp.mechanisms.statistics.calibration import Calibration
-from nabladp.mechanisms.statistics.counting import StatisticsKernel, Sums
-from nabladp.mechanisms.statistics.output import StatisticError, StatisticsOutput
+from nabladp.mechanisms.statistics.counting import exact_numbers
+from nabladp.mechanisms.statistics.grids import strategy
+from nabladp.mechanisms.statistics.output import StatisticsError, StatisticsOutput
+from nabladp.mechanisms.statistics.selection import rank_scores, selection_law
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
+from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
@@ -52,14 +55,30 @@ class Queries(Kind):
         return value[0] if len(value) == 1 else list(value)
 
 
+class SetLimits(Kind):
+    """Limits on several attributes together: "age+sex", or a tuple of names."""
+
+    takes = "a table of budgets by set of attributes"
+    example = '{ "age+sex" = { cdp = 0.1 } }'
+
+    def checked(self, value: Any, declared: Parameter) -> dict[Any, BudgetValue]:
+        if not isinstance(value, Mapping):
+            raise declared.wrong()
+        return dict(Budget(sets=value).sets) if value else {}
+
+    def stored(self, value: Any) -> dict[str, Any]:
+        return {name if isinstance(name, str) else "+".join(name): own.to_json() for name, own in value.items()}
+
+
 @dataclass(frozen=True)
 class Statistics(Mechanism):
     """Answers to SQL queries over one table: COUNT, SUM, AVG, VAR, STDDEV, MEDIAN, QUANTILE, COUNT(DISTINCT), by group.
 
-    ``budget`` is the budget of every source attribute for all queries together (``budgets`` names exceptions): Gaussian
-    noise for CDP, Rho or Approx, Laplace noise for Pure. What an attribute pays depends on its role: in GROUP BY, in a
-    condition, or as the value of an aggregate. ``quantiles``: "cdf" (all quantiles of a column at one cost, with
-    intervals) or "point" (each by the exponential mechanism: better for a single one, without an interval).
+    ``budget`` is the budget of every source attribute for all queries together (``budgets`` names exceptions; ``sets``
+    and ``person`` limit several attributes together): Gaussian noise for CDP, Rho or Approx, Laplace noise for Pure.
+    What an attribute pays depends on its role: in GROUP BY, in a condition, or as the value of an aggregate.
+    ``quantiles``: "cdf" (all quantiles of a column at one cost, with intervals) or "point" (each by the exponential
+    mechanism: better for a single one, without an interval).
 
     Guarantee: for every block of aggregates with the same groups, filter and value, one ``touch`` with the weights 2M
     for sources of the groups, M for those of the filter, D for those of the value; blocks add. Assumed: the number of
@@ -75,11 +94,22 @@ class Statistics(Mechanism):
     budgets: Mapping[str, BudgetValue] = field(
         default_factory=dict, metadata=parameter(Budgets(), "Attributes with a budget other than `budget`.")
     )
+    sets: Mapping[Any, BudgetValue] = field(
+        default_factory=dict, metadata=parameter(SetLimits(), "Limits on several attributes together, as in `age+sex`.")
+    )
+    person: BudgetValue | None = field(
+        default=None, metadata=parameter(BudgetKind(), "The limit of all attributes together.")
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         kind = "Laplace noise" if self.budget.pure else "Gaussian noise"
         check_all_support(self.budget, self.budgets, self.budget.pure, kind)
+        further = [*self.sets.values(), *([] if self.person is None else [self.person])]
+        if any(limit.pure != self.budget.pure for limit in further):
+            raise BudgetError(
+                "'sets' and 'person' limit what 'budget' spends.", fix="Give all of them as Pure, or none of them."
+            )
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -97,23 +127,30 @@ class Statistics(Mechanism):
     def calibration(self, schema: Schema) -> Calibration:
         universe = Universe.of(schema)
         budgets = source_units(universe, self.budget, self.budgets)
-        return Calibration.of(self.plan(schema), universe, self.budget.pure, budgets)
+        calibration = Calibration.of(self.plan(schema), universe, self.budget.pure, budgets)
+        if not self.sets and self.person is None:
+            return calibration
+        return calibration.within(Budget(sets=self.sets, person=self.person).limits(schema))
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
         return self.calibration(schema).guarantee()
 
-    def expected_error(self, schema: Schema, n: int) -> tuple[StatisticError, ...]:
+    def expected_error(self, schema: Schema, n: int) -> StatisticsError:
         """For every aggregate of every query: the half-width of its interval in a group of average size."""
         check_asked(schema, n)
-        return StatisticError.of_release(self.calibration(schema), n)
+        return StatisticsError.of(self.calibration(schema), n)
+
+    def bill(self, schema: Schema) -> Bill:
+        """What each attribute will pay, and for what."""
+        return Bill(self.calibration(schema))
 
     # ---- on data --------------------------------------------------------------------------------------------------
 
     def run(self, counts: Counts, noise: NoiseSource) -> StatisticsOutput:
         calibration = self.calibration(counts.schema)
         numbers = []
-        for number, block in enumerate(self._exact(calibration, counts)):
+        for number, block in enumerate(exact_numbers(calibration, counts)):
             parts = []
             for index, exact in enumerate(block):
                 scales = calibration.scales(number, index, counts.n)
@@ -123,21 +160,6 @@ class Statistics(Mechanism):
                     parts.append(self._with_noise(exact, scales, noise))
             numbers.append(tuple(parts))
         return StatisticsOutput(counts.schema, self.sql, self.quantiles, calibration, tuple(numbers), counts.n)
-
-    def _exact(self, calibration: Calibration, counts: Counts) -> list[list[Integers]]:
-        sums = self._sums(calibration, counts.n)
-        kernel = StatisticsKernel(sums, counts.schema)
-        totals = kernel.split(counts.fold(kernel))
-        return [
-            [own.numbers(total, part.kind, calibration.pure) for part in own.block.parts]
-            for own, total in zip(sums, totals, strict=True)
-        ]
-
-    def _sums(self, calibration: Calibration, n: int) -> list[Sums]:
-        return [
-            Sums(block, {part.kind: calibration.grid(block, part, n) for part in block.parts if part.kind in _ON_GRID})
-            for block in calibration.plan.blocks
-        ]
 
     def _with_noise(self, exact: Integers, scales: tuple[float, ...] | None, noise: NoiseSource) -> Integers:
         """Fresh noise on every number of every group, empty ones too."""  # [noise]
@@ -161,10 +183,9 @@ class Statistics(Mechanism):
     ) -> Integers:
         """One bin for each group, by the exponential mechanism with the rank error as its score."""  # [selection]
         q = calibration.plan.blocks[number].parts[index].q
-        assert q is not None
         scores = rank_scores(histogram, q.numerator, q.denominator)
         if scales is None:
-            return scores.argmax(axis=1, keepdims=True).astype(np.int64)
+            return np.asarray(scores.argmax(axis=1)[:, None], dtype=np.int64)
         return np.array([[noise.select_exponential(own, scales[0])] for own in scores], dtype=np.int64).reshape(-1, 1)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
@@ -172,7 +193,7 @@ class Statistics(Mechanism):
     def distribution(self, counts: Counts) -> Law:
         calibration = self.calibration(counts.schema)
         parts = []
-        for number, block in enumerate(self._exact(calibration, counts)):
+        for number, block in enumerate(exact_numbers(calibration, counts)):
             for index, exact in enumerate(block):
                 parts += self._laws(calibration, number, index, exact, counts.n)
         return Law(tuple(parts), math.inf if self.budget.pure else _AUDIT_ORDER)
@@ -181,9 +202,8 @@ class Statistics(Mechanism):
         scales = calibration.scales(number, index, n)
         part = calibration.plan.blocks[number].parts[index]
         if part.kind == "point":
-            assert part.q is not None
             scores = rank_scores(exact, part.q.numerator, part.q.denominator)
-            return [_selection_law(own, scales) for own in scores]
+            return [selection_law(own, scales) for own in scores]
         log_pmf = laplace_log_pmf if self.budget.pure else gaussian_log_pmf
         laws = []
         for row in exact.tolist():
@@ -204,20 +224,30 @@ class Statistics(Mechanism):
         beyond = 0 if scales is None else math.ceil(_AUDIT_ORDER * (high - low) + 14 * scales[column] + 24)
         if high - low + 2 * beyond > _MOST_OUTCOMES:
             raise AuditError(
-                "The exact output distribution is for values of a small range.", fix="Audit whole numbers of few values."
+                "The exact output distribution is for values of a small range.",
+                fix="Audit whole numbers of few values.",
             )
         return low - beyond, high + beyond
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
         """All numbers are published, block by block."""
         starts = self._starts(self.calibration(schema), n)
-        return [Scenario(0.0, {i: ValueLaw(start, part) for i, (start, part) in enumerate(zip(starts, law.arrays(), strict=True))})]
+        return [
+            Scenario(
+                0.0,
+                {i: ValueLaw(start, part) for i, (start, part) in enumerate(zip(starts, law.arrays(), strict=True))},
+            )
+        ]
 
     def _starts(self, calibration: Calibration, n: int) -> list[int]:
         starts = []
         for number, block in enumerate(calibration.plan.blocks):
             for index, part in enumerate(block.parts):
-                width = 1 if part.kind == "point" else len(calibration.scales(number, index, n) or _one(calibration, number, index))
+                width = (
+                    1
+                    if part.kind == "point"
+                    else len(calibration.scales(number, index, n) or _one(calibration, number, index))
+                )
                 for _ in range(block.cells):
                     starts += [
                         0 if part.kind == "point" else self._window(calibration, number, index, column, n)[0]
@@ -229,7 +259,7 @@ class Statistics(Mechanism):
         return dict(enumerate(int(value) for block in output.numbers for part in block for value in part.ravel()))
 
     def noise_uses(self, schema: Schema, n: int, output: StatisticsOutput) -> list[NoiseUse]:
-        raise AuditError("not yet", fix="")
+        return self.calibration(schema).noise_uses(n)
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """First values against second ones, with all other attributes at either end."""
@@ -243,44 +273,20 @@ class Statistics(Mechanism):
         return StatisticsOutput.from_json(data, schema)
 
 
-_ON_GRID = ("sum", "squares", "total")
-
-
 @lru_cache(maxsize=64)
 def _parsed(text: str, schema: Schema) -> Query:
     return parse_query(text, schema)
 
 
-def rank_scores(histogram: Integers, numerator: int, denominator: int) -> Integers:
-    """−den · max(0, #(V < t) − qN, qN − #(V ≤ t)) for every bin t and group."""
-    upto = np.cumsum(histogram, axis=1)
-    rows = upto[:, -1:]
-    above = denominator * (upto - histogram) - numerator * rows
-    below = numerator * rows - denominator * upto
-    return -np.maximum(np.maximum(above, below), 0)
-
-
-def _selection_law(scores: Integers, scales: tuple[float, ...] | None) -> Any:
-    if scales is None:
-        law = np.full(len(scores), -np.inf)
-        law[int(scores.argmax())] = 0.0
-        return law
-    weights = (scores - scores.max()) / scales[0]
-    return weights - math.log(np.exp(weights).sum())
-
-
 def _possible(calibration: Calibration, number: int, index: int, column: int, n: int) -> tuple[int, int]:
     """The range of an exact number over all tables of n rows."""
-    from nabladp.mechanisms.statistics.blocks import strategy
-
     block = calibration.plan.blocks[number]
     part = block.parts[index]
     if part.kind in ("count", "values"):
         return 0, n
     if part.kind == "distinct":
-        return 0, min(n, block.bins.count if block.bins else n)
+        return 0, min(n, block.bins.count)
     if part.kind == "cdf":
-        assert block.bins is not None
         return 0, n * int(strategy(block.bins.count, calibration.pure).matrix[column].max())
     grid = calibration.grid(block, part, n)
     if part.kind == "squares" and column == 1:
@@ -289,10 +295,5 @@ def _possible(calibration: Calibration, number: int, index: int, column: int, n:
 
 
 def _one(calibration: Calibration, number: int, index: int) -> tuple[int, ...]:
-    from nabladp.mechanisms.statistics.blocks import part_size
-
     block = calibration.plan.blocks[number]
     return (0,) * part_size(block, block.parts[index], calibration.pure)
-
-
-__all__ = ["Charge", "Estimator", "Statistics", "rank_scores"]

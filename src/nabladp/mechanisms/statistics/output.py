@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,82 +10,79 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.errors import ReleaseError
-from nabladp.mechanisms.mechanism import ExpectedError, Output
+from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
 from nabladp.mechanisms.statistics.answer import LEVEL, Answer, Estimator
+from nabladp.mechanisms.statistics.bill import Bill
+from nabladp.mechanisms.statistics.blocks import plan_blocks
 from nabladp.mechanisms.statistics.calibration import Calibration
-from nabladp.mechanisms.statistics.estimates import Measured, mean, quantile_of_noise
-from nabladp.noise import variance
+from nabladp.mechanisms.statistics.counting import exact_numbers
+from nabladp.mechanisms.statistics.selection import rank_scores
+from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
+from nabladp.sql.query import parse_query
+from nabladp.views.compared import Compared
+from nabladp.views.tables import predicted_facts, table_view
+from nabladp.views.view import Series, View, format_figure
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from nabladp.tables import Counts
 
+_MOST_DRAWN = 6  # columns of one answer that get a picture
+
+
+# ---- what to expect --------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
-class StatisticError(ExpectedError):
-    """The noise of one aggregate: half of its interval, in a group of average size (None where n is not known)."""
+class ExpectedColumn:
+    """``half_width``: half of the 95 % interval, in a group of average size with values in the middle of their range;
+    None where the number of rows is not known, or where there is no interval."""
 
     query: int
-    aggregate: str
+    column: str
     groups: int
     half_width: float | None
-    unit: str
 
-    def values_written(self) -> int:
-        return self.groups
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+@dataclass(frozen=True)
+class StatisticsError(ExpectedError):
+    """The error to expect in every column of every answer."""
+
+    columns: tuple[ExpectedColumn, ...]
+    n: int
 
     @classmethod
-    def of_release(cls, calibration: Calibration, n: int) -> tuple[StatisticError, ...]:
-        found = []
+    def of(cls, calibration: Calibration, n: int) -> StatisticsError:
+        expected = []
+        estimator = Estimator(calibration, (), n)
         for number, query in enumerate(calibration.plan.queries):
-            for index, aggregate in enumerate(query.aggregates):
-                grouping = query.grouping[0]
-                groups = query.cells(grouping)
-                width = _half_width(calibration, number, grouping, index, n) if n else None
-                name = aggregate.function + (f"({aggregate.value_text})" if aggregate.value_text else "")
-                unit = "rows" if aggregate.function.startswith("count") else "the value's own"
-                found.append(cls(number + 1, name, groups, width, unit))
-        return tuple(found)
+            for name, released in query.columns:
+                if released.aggregates():
+                    width = Answer(query, estimator, number).expected_half_width(released) if n else None
+                    expected.append(ExpectedColumn(number + 1, name, query.cells(query.grouping[0]), width))
+        return cls(tuple(expected), n)
+
+    def half_width(self, column: str, query: int = 1) -> float | None:
+        return next(own.half_width for own in self.columns if (own.query, own.column) == (query, column))
+
+    def values_written(self) -> int:
+        return sum(own.groups for own in self.columns)
+
+    def to_json(self) -> dict[str, Any]:
+        several = len({own.query for own in self.columns}) > 1
+        told = {
+            f"± {own.column}"
+            + (f" (query {own.query})" if several else "")
+            + ", in a group of average size": own.half_width
+            for own in self.columns
+            if own.half_width is not None
+        }
+        return {"n": self.n, "columns": [asdict(own) for own in self.columns], "summary": told}
 
 
-def _half_width(calibration: Calibration, number: int, grouping: tuple[int, ...], index: int, n: int) -> float | None:
-    """Of a group with n/groups rows whose values lie in the middle of their range."""
-    query = calibration.plan.queries[number]
-    places = calibration.plan.places[number, grouping, index]
-    function = query.aggregates[index].function
-    z = quantile_of_noise(LEVEL, calibration.pure)
-    rows = n / query.cells(grouping)
-
-    def deviation(kind: str) -> float:
-        own = calibration.plan.blocks[places[kind]]
-        kinds = [part.kind for part in own.parts]
-        at = kinds.index(kind) if kind in kinds else kinds.index("squares")
-        scales = calibration.scales(places[kind], at, n)
-        merged = own.cells // max(1, query.cells(grouping))
-        noise = "laplace" if calibration.pure else "gaussian"
-        return 0.0 if scales is None else math.sqrt(variance(noise, scales[0]) * merged)  # type: ignore[arg-type]
-
-    if function in ("count", "count_distinct"):
-        return z * deviation(next(iter(places)))
-    if function == "sum" and "total" in places:
-        block = calibration.plan.blocks[places["total"]]
-        part = next(part for part in block.parts if part.kind == "total")
-        return z * deviation("total") * calibration.grid(block, part, n).step
-    if function in ("avg", "sum") or function.startswith(("var", "stddev")):
-        kind = "sum" if "sum" in places else "squares"
-        block = calibration.plan.blocks[places[kind]]
-        part = next(part for part in block.parts if part.kind in ("sum", "squares"))
-        grid = calibration.grid(block, part, n)
-        counts = deviation("values" if "values" in places else "count")
-        interval = mean(Measured(np.zeros(1), deviation(kind)), Measured(np.full(1, rows), counts), grid, z)
-        width = float(interval.high[0] - interval.low[0]) / 2
-        return width * rows if function == "sum" else width
-    return None
+# ---- the output ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +98,7 @@ class StatisticsOutput(Output):
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
+        """The answer to each query."""  # [post-processing]
         estimator = Estimator(self.calibration, self.numbers, self.n)
         return tuple(Answer(query, estimator, i) for i, query in enumerate(self.calibration.plan.queries))
 
@@ -109,6 +106,18 @@ class StatisticsOutput(Output):
     def answer(self) -> Answer:
         """The answer to the first query."""
         return self.answers[0]
+
+    @cached_property
+    def bill(self) -> Bill:
+        return Bill(self.calibration)
+
+    def to_pandas(self) -> Any:
+        return self.to_arrow(self.schema).to_pandas()
+
+    def __repr__(self) -> str:
+        return f"StatisticsOutput({len(self.answers)} answers)" if len(self.sql) > 1 else repr(self.answer)
+
+    # ---- record ---------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -118,39 +127,97 @@ class StatisticsOutput(Output):
             "pure": self.calibration.pure,
             "units": [[None if own is None else str(own) for own in block] for block in self.calibration.units],
             "numbers": [[part.tolist() for part in block] for block in self.numbers],
+            "answers": [answer.rows for answer in self.answers],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> StatisticsOutput:
-        from nabladp.mechanisms.statistics.blocks import plan_blocks
-        from nabladp.privacy.universe import Universe
-        from nabladp.sql.query import parse_query
-
         try:
             sql, pure, n = tuple(map(str, data["sql"])), bool(data["pure"]), int(data["n"])
             plan = plan_blocks([parse_query(text, schema) for text in sql], str(data["quantiles"]), pure)
             units = tuple(tuple(None if own is None else int(own) for own in block) for block in data["units"])
             numbers = tuple(tuple(np.array(part, dtype=np.int64) for part in block) for block in data["numbers"])
-        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            calibration = Calibration(plan, Universe.of(schema), pure, units)
+            calibration.check_numbers(numbers, n)
+        except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ReleaseError("The stored answers are damaged.", fix="Restore the release from a copy.") from error
-        calibration = Calibration(plan, Universe.of(schema), pure, units)
         return cls(schema, sql, str(data["quantiles"]), calibration, numbers, n)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """The answer; of several queries one under the other, with a row for each number."""
+        """The answer; of several queries, a row for each number of each answer."""
         if len(self.answers) == 1:
             return self.answer.to_arrow()
         import pyarrow as pa
 
-        rows = []
-        for number, answer in enumerate(self.answers):
-            for row in answer.rows:
-                keys = {name: row[name] for name in row if f"{name}_low" not in row and not name.endswith(("_low", "_high"))}
-                group = ", ".join(f"{name} = {value}" for name, value in keys.items())
-                for name in (name for name in row if f"{name}_low" in row):
-                    rows.append((number + 1, group, name, row[name], row[f"{name}_low"], row[f"{name}_high"]))
+        rows = [(i + 1, *row) for i, answer in enumerate(self.answers) for row in answer.numbers_by_row()]
         names = ("query", "group", "column", "value", "low", "high")
         return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
 
-    def truth(self, counts: Counts) -> StatisticsOutput | None:
-        return None
+    # ---- for the report and for the owner -------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """For every query the table of its answer, and a picture of each of its columns."""
+        views = []
+        for number, answer in enumerate(self.answers):
+            table = answer.to_arrow()
+            title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
+            plain = table_view(title, table, "values.parquet")
+            facts = [("query", answer.query.text), *self._bill_facts(), *predicted_facts(context.expected_error)]
+            notes = [*plain.notes, _ABOUT_INTERVALS]
+            views.append(
+                View(title, "table", plain.columns, plain.rows, plain.summary, facts, notes, names=plain.names)
+            )
+            views += self._pictures(title, answer, table, plain)
+        return views
+
+    def _bill_facts(self) -> list[tuple[str, str]]:
+        sign = "ε" if self.calibration.pure else "ρ"
+        return [
+            (
+                f"{line.attribute} pays, as {line.role}",
+                f"{sign} = {format_figure(line.cost)} for {', '.join(line.pays_for)}",
+            )
+            for line in self.bill.lines
+        ]
+
+    def _pictures(self, title: str, answer: Answer, table: pa.Table, plain: View) -> Iterator[View]:
+        names = table.column_names
+        keys = tuple(names.index(name) for name in answer.key_columns)
+        drawn = [name for name in names if f"{name}_low" in names][: _MOST_DRAWN if keys else 0]
+        for name in drawn:
+            series = Series(name, names.index(name), names.index(f"{name}_low"), names.index(f"{name}_high"))
+            yield View(
+                f"{title}: {name}",
+                "bars",
+                plain.columns,
+                plain.rows,
+                plain.summary,
+                names=keys,
+                series=[series],
+                caption=f"{name} of every group, with its interval",
+                signed=True,
+            )
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        """Every column of every answer, for all declared groups, beside the values without noise."""
+        exact = self.calibration.without_noise()
+        numbers = tuple(map(tuple, _chosen(exact, exact_numbers(self.calibration, counts))))
+        truth = StatisticsOutput(self.schema, self.sql, self.quantiles, exact, numbers, self.n)
+        for number, (answer, true) in enumerate(zip(self.answers, truth.answers, strict=True)):
+            title = f"query {number + 1}: " if len(self.answers) > 1 else ""
+            yield from answer.compare(true, title)
+
+
+_ABOUT_INTERVALS = (
+    f"Intervals hold the table's own value with probability {LEVEL:.0%} over the noise, each taken by itself; they say "
+    "nothing about sampling."
+)
+
+
+def _chosen(exact: Calibration, numbers: Any) -> Iterator[list[Any]]:
+    """Histograms of quantiles that are chosen one by one become the position of the best."""
+    for block, parts in zip(exact.plan.blocks, numbers, strict=True):
+        yield [
+            rank_scores(own, part.q.numerator, part.q.denominator).argmax(axis=1)[:, None] if part.q else own
+            for part, own in zip(block.parts, parts, strict=True)
+        ]

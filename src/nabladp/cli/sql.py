@@ -1,0 +1,161 @@
+"""``nabladp sql``: a query about a plan's table, answered with noise; or, as a dry run, what it would cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nabladp.cli.answer import answering, out, print_json, printable, say, say_tables, working
+from nabladp.errors import BudgetError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nabladp.privacy.values import BudgetValue
+
+_BUDGET_FIX = (
+    "Write --budget cdp=0.2, --budget rho=0.02 or --budget pure=0.5; for one attribute --budget income:cdp=0.1."
+)
+
+
+def sql(
+    plan: Annotated[Path, typer.Argument(help="The plan.toml that names table, schema, budget and ledger.")],
+    query: Annotated[list[str], typer.Argument(help="The query; several share what they measure.")],
+    budget: Annotated[
+        list[str],
+        typer.Option("--budget", help="Of every attribute: cdp=0.2, rho=0.02 or pure=0.5; name:cdp=0.1 for one."),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the bill and the error to expect; spend nothing.")
+    ] = False,
+    quantiles: Annotated[str, typer.Option(help='How quantiles are found: "cdf" or "point".')] = "cdf",
+    csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
+    to: Annotated[Path | None, typer.Option("--to", help="Also publish the release in this new folder.")] = None,
+    new_ledger: Annotated[
+        bool, typer.Option("--new-ledger", help="Create the plan's ledger, which must not exist yet.")
+    ] = False,
+    test_seed: Annotated[
+        int | None, typer.Option("--test-seed", help="For tests only: stamps the release TEST — NOT PRIVATE.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
+) -> None:
+    """Answer a query in SQL, with an interval for every number and a bill for every attribute."""
+    stopped = "If anything was reserved it stays spent: `nabladp ledger` shows it, and how to recover or void it."
+    with answering(json, afterwards="" if dry_run else stopped):
+        from nabladp.noise import NoiseSource
+        from nabladp.release import Plan
+
+        own, budgets = read_budgets(budget)
+        options: dict[str, Any] = {"budgets": budgets, "quantiles": quantiles}
+        loaded = Plan.load(plan)
+        if dry_run:
+            _show_cost(loaded.query_cost(query, own, **options), json)
+            return
+        noise = None if test_seed is None else NoiseSource.seeded(test_seed)
+        with working("opening the table") as stage:
+            answers = loaded.session(noise, new_ledger=new_ledger).sql(query, own, to=to, stage=stage, **options)
+        if json:
+            print_json({"answers": [answer.rows for answer in answers.answers], "bill": answers.bill.to_json()})
+        elif csv:
+            for answer in answers.answers:
+                out.file.write(_csv(answer))
+        else:
+            say_tables(*(_answer_table(answer.to_arrow()) for answer in answers.answers), _bill_table(answers.bill))
+            entry = answers.release.ledger["entry"]
+            say(f"The intervals are about the noise. The release is entry {entry} of the ledger.")
+
+
+def read_budgets(texts: list[str]) -> tuple[BudgetValue, dict[str, BudgetValue]]:
+    """The budget of every attribute, and exceptions for single ones."""
+    general: BudgetValue | None = None
+    named: dict[str, BudgetValue] = {}
+    for text in texts:
+        name, _, value = text.rpartition(":")
+        if name:
+            named[name] = _budget(value)
+        elif general is None:
+            general = _budget(value)
+        else:
+            raise BudgetError("The budget of every attribute is given twice.", fix=_BUDGET_FIX)
+    if general is None:
+        raise BudgetError("The budget of every attribute is missing.", fix=_BUDGET_FIX)
+    return general, named
+
+
+def _budget(text: str) -> BudgetValue:
+    from nabladp.privacy.values import as_value
+
+    kind, _, amount = text.partition("=")
+    try:
+        return as_value({kind.strip(): float(amount)}, "A budget")
+    except ValueError as error:
+        if isinstance(error, BudgetError):
+            raise
+        raise BudgetError(f"{text!r} is not a budget.", fix=_BUDGET_FIX) from None
+
+
+def _show_cost(cost: Any, json: bool) -> None:
+    from nabladp.cli import show
+
+    if json:
+        print_json(cost.to_json())
+    else:
+        answer = cost.to_json()
+        say_tables(_bill_table(cost.bill), show.privacy_table(answer), show.limits_plot(answer["limits"]))
+        for column in cost.expected.columns:
+            if column.half_width is not None:
+                say(f"{printable(column.column)}: ± {column.half_width:.4g} in a group of average size.")
+        say("Nothing was spent." if cost.fits else show.excess_sentence(answer["limits"], bool(answer["any_rows"])))
+    if not cost.fits:
+        raise typer.Exit(1)
+
+
+def _answer_table(table: Any) -> Table:
+    from nabladp.cli.show import most, plain_table
+
+    names = table.column_names
+    numbers = [name for name in names if f"{name}_low" in names]
+    keys = [
+        name for name in names if name not in numbers and name.removesuffix("_low").removesuffix("_high") not in numbers
+    ]
+    drawn = plain_table("", [printable(name) for name in keys], [printable(name) for name in numbers])
+    rows = table.to_pylist()
+    for row in rows[: most(len(rows))]:
+        drawn.add_row(*(printable(str(row[name])) for name in keys), *(_with_interval(row, name) for name in numbers))
+    if len(rows) > most(len(rows)):
+        drawn.add_row(f"… and {len(rows) - most(len(rows)):,} more (--csv prints all)")
+    return drawn
+
+
+def _with_interval(row: dict[str, Any], name: str) -> str:
+    value = "–" if row[name] is None else _format(row[name])
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return value if low is None or high is None else f"{value} ({_format(low)} to {_format(high)})"
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() or abs(value) >= 10_000 else f"{value:,.4g}"
+    return str(value)
+
+
+def _bill_table(bill: Any) -> Table:
+    from nabladp.cli.show import plain_table
+
+    sign = "ε" if bill.notion == "epsilon" else "ρ"
+    table = plain_table("what each attribute pays", ["attribute", "as", "for"], [sign])
+    for line in bill.lines:
+        table.add_row(printable(line.attribute), line.role, printable(", ".join(line.pays_for)), f"{line.cost:.4g}")
+    return table
+
+
+def _csv(answer: Any) -> str:
+    import io
+
+    import pyarrow.csv
+
+    sink = io.BytesIO()
+    pyarrow.csv.write_csv(answer.to_arrow(), sink)
+    return sink.getvalue().decode()

@@ -1,0 +1,141 @@
+"""Queries in SQL through a session: what they cost, the least budget for an error, and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from nabladp.checks import is_above_zero, mapping
+from nabladp.errors import BudgetError, QueryError, suggestion
+from nabladp.mechanisms import Mechanism
+from nabladp.mechanisms.statistics import Statistics, StatisticsOutput
+from nabladp.privacy.values import CDP, BudgetValue, Pure, Rho
+from nabladp.release.cost import Cost
+from nabladp.release.record import Release
+
+if TYPE_CHECKING:
+    from nabladp.mechanisms.statistics.answer import Answer
+    from nabladp.mechanisms.statistics.bill import Bill
+    from nabladp.schema import Schema
+
+_LARGEST, _SMALLEST = 1e6, 1e-6  # budgets looked at
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answer to a query, or to several: ``rows``, ``to_pandas()`` and ``to_arrow()`` are those of the first; what
+    they cost is on the ``bill``. ``release`` is the record of it all."""
+
+    release: Release
+
+    @property
+    def _output(self) -> StatisticsOutput:
+        return cast(StatisticsOutput, self.release.output)
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        return self._output.answers
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return self.answers[0].rows
+
+    @property
+    def bill(self) -> Bill:
+        return self._output.bill
+
+    def to_arrow(self) -> Any:
+        return self.answers[0].to_arrow()
+
+    def to_pandas(self) -> Any:
+        return self.answers[0].to_pandas()
+
+    def __len__(self) -> int:
+        return len(self.answers[0])
+
+    def __repr__(self) -> str:
+        return repr(self.release.output)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryCost:
+    """A dry run of queries: their bill, the errors to expect, and how they stand against the limits."""
+
+    cost: Cost
+    bill: Bill
+    expected: Any  # of nabladp.mechanisms.statistics.output.StatisticsError
+
+    @property
+    def fits(self) -> bool:
+        return self.cost.fits
+
+    def to_json(self) -> dict[str, Any]:
+        return self.cost.to_json() | {"bill": self.bill.to_json()}
+
+    def __str__(self) -> str:
+        widths = [
+            f"{own.column} ± {own.half_width:.4g} in a group of average size"
+            for own in self.expected.columns
+            if own.half_width is not None
+        ]
+        return "\n".join([str(self.bill), *widths])
+
+
+def statistics(query: str | Sequence[str], budget: BudgetValue, **options: Any) -> Statistics:
+    return Statistics(budget, query, **options)  # type: ignore[arg-type]  # one text is made a list of one
+
+
+def query_cost(
+    cost: Callable[[Mechanism], Cost],
+    schema: Schema,
+    rows: int | None,
+    query: str | Sequence[str],
+    budget: BudgetValue | None = None,
+    **options: Any,
+) -> QueryCost:
+    if budget is None:
+        raise QueryError("A query needs a budget.", fix='Write session.cost("SELECT …", CDP(0.2)).')
+    mechanism = statistics(query, budget, **options)
+    expected = mechanism.expected_error(schema, rows or 0)
+    return QueryCost(cost(mechanism), mechanism.bill(schema), expected)
+
+
+def least_budget(
+    query: str | Sequence[str],
+    error: Mapping[str, float],
+    schema: Schema,
+    n: int,
+    like: type[BudgetValue],
+    **options: Any,
+) -> BudgetValue:
+    """The least budget, of this kind, whose expected half-widths are at most these, by column of the first query."""
+    fix = 'Write error={"avg_income": 500}.'
+    wanted = dict(mapping(error, "'error'", fix))
+    if not wanted or not all(is_above_zero(width) for width in wanted.values()):
+        raise QueryError("'error' names columns of the answer, each with a half-width above 0.", fix=fix)
+    if like not in (CDP, Rho, Pure):
+        raise QueryError("A budget for a query is CDP, Rho or Pure.", fix="Write like=CDP.")
+    columns = [own.column for own in statistics(query, like(1), **options).expected_error(schema, n).columns]
+    for name in wanted:
+        if name not in columns:
+            raise QueryError(
+                f"The answer has no column {name!r}.", fix=suggestion(name, columns, f"Columns: {', '.join(columns)}.")
+            )
+    low, high = _SMALLEST, _LARGEST
+    if not _is_enough(statistics(query, like(high), **options), wanted, schema, n):
+        raise QueryError("No budget makes the error so small.", fix="Ask for a larger one, or group coarser.")
+    while high / low > 1.0005:
+        middle = (low * high) ** 0.5
+        enough = _is_enough(statistics(query, like(middle), **options), wanted, schema, n)
+        low, high = (low, middle) if enough else (middle, high)
+    return like(float(f"{high * 1.0005:.4g}"))
+
+
+def _is_enough(mechanism: Statistics, wanted: Mapping[str, float], schema: Schema, n: int) -> bool:
+    try:
+        expected = mechanism.expected_error(schema, n)
+    except BudgetError:  # too small for any noise
+        return False
+    widths = {name: expected.half_width(name) for name in wanted}
+    return all(widths[name] is not None and widths[name] <= limit for name, limit in wanted.items())  # type: ignore[operator]

@@ -1,0 +1,279 @@
+"""Statistics: what is measured, what a query is answered with, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nabladp.errors import BudgetError, NablaDPError, QueryError
+from nabladp.mechanisms.allocation import allocate, allocate_by_role
+from nabladp.mechanisms.statistics import Statistics, estimates
+from nabladp.mechanisms.statistics.estimates import Measured
+from nabladp.mechanisms.statistics.grids import Bins, Grid, strategy
+from nabladp.noise import NoiseSource
+from nabladp.privacy import CDP, Budget, Pure, Rho
+from nabladp.release import Release, Session
+from nabladp.schema import Attribute, Schema
+from nabladp.sql.domains import Domain
+from nabladp.tables import open_table
+
+SCHEMA = Schema(
+    (
+        Attribute("region", "categorical", values=("n", "s", "w")),
+        Attribute("age", "integer", low=0, high=99),
+        Attribute("income", "real", edges=(0, 10_000, 200_000), unknown="clamp", null="category"),
+        Attribute("sick", "boolean"),
+        Attribute("year", "integer", low=2020, high=2026, public=True),
+    )
+)
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def people() -> pa.Table:
+    draws = np.random.default_rng(3)
+    income = [
+        None if missing else float(value)
+        for missing, value in zip(draws.random(ROWS) < 0.1, draws.lognormal(10, 0.7, ROWS), strict=True)
+    ]
+    return pa.table(
+        {
+            "region": draws.choice(["n", "s", "w"], ROWS, p=[0.6, 0.3, 0.1]).tolist(),
+            "age": draws.integers(0, 100, ROWS),
+            "income": income,
+            "sick": draws.random(ROWS) < 0.2,
+            "year": draws.integers(2020, 2027, ROWS),
+        }
+    )
+
+
+@pytest.fixture
+def session(people: pa.Table, tmp_path: Path) -> Session:
+    budget = Budget(per_attribute=CDP(20))
+    return Session(people, SCHEMA, budget, tmp_path / "ledger.db", noise=NoiseSource.seeded(1), new_ledger=True)
+
+
+def truth(people: pa.Table, query: str) -> list[tuple[Any, ...]]:
+    import duckdb
+
+    return duckdb.connect().execute(query).fetchall()
+
+
+# Answers
+
+
+QUERY = """SELECT region, COUNT(*) AS people, COUNT(income) AS known, AVG(income), SUM(age), STDDEV(age),
+                  MEDIAN(income), QUANTILE(age, 0.9), COUNT(DISTINCT age) AS ages
+           FROM people WHERE age >= 18 GROUP BY region ORDER BY region"""
+
+
+@pytest.mark.parametrize("budget", [CDP(8), Pure(40)], ids=["cdp", "pure"])
+@pytest.mark.parametrize("quantiles", ["cdf", "point"])
+def test_answers_are_near_the_truth(session: Session, people: pa.Table, budget: Any, quantiles: str) -> None:
+    table = open_table(people, SCHEMA)
+    rows = Statistics(budget, QUERY, quantiles=quantiles).run(table, NoiseSource.seeded(5)).answer.rows
+    for row, true in zip(rows, truth(people, QUERY), strict=True):
+        near = {
+            "people": (true[1], 30),
+            "known": (true[2], 30),
+            "avg_income": (true[3], 3000),
+            "sum_age": (true[4], 2500),
+            "stddev_age": (true[5], 2),
+            "median_income": (true[6], 5000),
+            "ages": (true[8], 30),
+        }
+        assert row["region"] == true[0]
+        for name, (value, width) in near.items():
+            assert abs(row[name] - value) < width, name
+
+
+def test_sums_are_of_numbers_and_not_of_bins(people: pa.Table) -> None:
+    query = "SELECT AVG(income) FROM people"
+    (row,) = Statistics(CDP(1000), query).run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
+    assert row["avg_income"] == pytest.approx(truth(people, query)[0][0], rel=1e-3)
+
+
+def test_the_order_of_rows_does_not_matter(people: pa.Table) -> None:
+    turned = people.take(pa.array(np.random.default_rng(1).permutation(ROWS)))
+    mechanism = Statistics(CDP(1), QUERY)
+    one, other = (mechanism.run(open_table(t, SCHEMA), NoiseSource.seeded(2)).to_json() for t in (people, turned))
+    assert one == other
+
+
+def test_all_declared_groups_are_answered_each_with_noise_of_its_own() -> None:
+    nobody = pa.table(
+        {"region": ["n"] * 5, "age": [1] * 5, "income": [1.0] * 5, "sick": [True] * 5, "year": [2020] * 5}
+    )
+    query = "SELECT region, age, COUNT(*) FROM t GROUP BY region, age"
+    rows = Statistics(CDP(0.1), query).run(open_table(nobody, SCHEMA), NoiseSource.seeded(1)).answer.rows
+    assert len(rows) == 300 and len({row["count"] for row in rows}) > 20
+
+
+def test_what_no_private_attribute_decides_is_exact_and_free(people: pa.Table) -> None:
+    query = "SELECT year, COUNT(*) AS people FROM people GROUP BY year ORDER BY year"
+    mechanism = Statistics(CDP(0.1), query)
+    assert mechanism.guarantee(SCHEMA, ROWS).rho("age") == 0
+    rows = mechanism.run(open_table(people, SCHEMA), NoiseSource()).answer.rows
+    assert [(row["year"], row["people"]) for row in rows] == truth(people, query)
+
+
+def test_hidden_aggregates_are_on_the_bill(session: Session) -> None:
+    cost = session.cost("SELECT region, COUNT(*) FROM t GROUP BY region HAVING AVG(income) > 5", CDP(1))
+    assert {line.attribute for line in cost.bill.lines} == {"region", "income"}
+    assert any("not selected" in name for line in cost.bill.lines for name in line.pays_for)
+
+
+def test_equal_aggregates_are_measured_once() -> None:
+    once = Statistics(CDP(1), "SELECT AVG(age) FROM t WHERE sick").plan(SCHEMA)
+    twice = Statistics(
+        CDP(1), ["SELECT AVG(age), avg(age) AS a FROM t WHERE sick", "SELECT COUNT(*) FROM t WHERE sick"]
+    )
+    assert [block.parts for block in twice.plan(SCHEMA).blocks] == [block.parts for block in once.blocks]
+
+
+def test_totals_of_a_rollup_are_the_sums_of_their_groups(people: pa.Table) -> None:
+    query = "SELECT region, SUM(age) AS s, COUNT(*) AS n FROM people WHERE age < 90 GROUP BY ROLLUP(region)"
+    rows = Statistics(CDP(1), query).run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
+    parts, (whole,) = [row for row in rows if row["region"]], [row for row in rows if not row["region"]]
+    assert whole["s"] == sum(row["s"] for row in parts) and whole["n"] == sum(row["n"] for row in parts)
+    width = [row["n_high"] - row["n_low"] for row in (*parts, whole)]
+    assert width[-1] == pytest.approx(math.sqrt(3) * width[0], rel=0.1)
+
+
+def test_the_number_of_all_rows_is_public(people: pa.Table) -> None:
+    query = "SELECT region, COUNT(*) AS n, AVG(age) AS a FROM people GROUP BY ROLLUP(region)"
+    rows = Statistics(CDP(0.1), query).run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
+    assert [row["n"] for row in rows if not row["region"]] == [ROWS]
+
+
+# Through a session
+
+
+def test_a_query_is_released_recorded_and_read_again(session: Session, tmp_path: Path) -> None:
+    answer = session.sql(QUERY, CDP(2), to=tmp_path / "out")
+    assert answer.to_pandas().columns[0] == "region" and len(answer) == 3
+    stored = Release.load(tmp_path / "out")
+    assert stored.output.answer.rows == answer.rows and stored.guarantee == answer.release.guarantee
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_the_dry_run_says_what_the_release_costs(session: Session) -> None:
+    cost, before = session.cost(QUERY, CDP(2)), session.left()
+    assert session.left() == before and cost.fits
+    answer = session.sql(QUERY, CDP(2))
+    assert cost.cost.guarantee == answer.release.guarantee == answer.bill.guarantee
+    for name, figure in answer.bill.guarantee.per_attribute().items():
+        lines = [line.cost for line in answer.bill.lines if line.attribute == name]
+        assert sum(lines) == pytest.approx(figure.rho)
+    assert cost.bill.figure(["age", "income"]).rho <= sum(cost.bill.figure(name).rho for name in ("age", "income"))
+
+
+def test_the_least_budget_for_an_error(session: Session) -> None:
+    budget = session.budget_for(QUERY, {"people": 4, "avg_income": 2000})
+    expected = session.cost(QUERY, budget).expected
+    assert expected.half_width("people") <= 4 and expected.half_width("avg_income") <= 2000
+    less = session.cost(QUERY, CDP(float(budget.eps0) * 0.98)).expected  # type: ignore[union-attr]
+    assert less.half_width("people") > 4 or less.half_width("avg_income") > 2000
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda s: s.sql("SELECT regoin, COUNT(*) FROM t GROUP BY regoin", CDP(1)), "no column 'regoin'"),
+        (lambda s: s.sql("SELECT COUNT(*) FROM t WHERE sick", 0.5), "budget"),
+        (lambda s: s.sql("SELECT COUNT(*) FROM t WHERE sick", CDP(1), person=Pure(1)), "Pure, or none"),
+        (lambda s: s.cost("SELECT COUNT(*) FROM t"), "needs a budget"),
+        (lambda s: s.budget_for("SELECT COUNT(*) AS n FROM t WHERE sick", {"m": 3}), "no column 'm'"),
+        (lambda s: s.budget_for("SELECT COUNT(*) AS n FROM t WHERE sick", {}), "half-width above 0"),
+        (lambda s: s.sql("SELECT COUNT(*) FROM t WHERE sick", CDP(1e-9)), "too small"),
+        (lambda s: s.sql([], CDP(1)), "a query, or a list of queries"),
+        (lambda s: s.sql("SELECT COUNT(*) FROM t WHERE sick", CDP(1), quantiles="both"), "quantiles"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_costs_nothing(session: Session, call: Any, said: str) -> None:
+    before = session.left()
+    with pytest.raises(NablaDPError, match=said):
+        call(session)
+    assert session.left() == before
+
+
+# Budgets
+
+
+def test_allocation_by_role_with_equal_roles_is_that_of_marginals() -> None:
+    touched = [frozenset("ab"), frozenset("bc"), frozenset("c"), frozenset("d")]
+    weights, budgets = (
+        [Fraction(1), Fraction(2), Fraction(1), Fraction(3)],
+        {"a": 10**9, "b": 10**8, "c": 10**10, "d": 7},
+    )
+    plain = allocate(touched, weights, budgets)
+    by_role = allocate_by_role([dict.fromkeys(names, Fraction(1)) for names in touched], [1, 2, 1, 3], budgets)
+    assert max(abs(a - b) for a, b in zip(plain, by_role, strict=True)) <= 1
+
+
+def test_no_budget_is_overdrawn_at_uneven_budgets() -> None:
+    query = "SELECT region, AVG(income), VAR_POP(income), COUNT(*) FROM t WHERE age > 17 GROUP BY region"
+    mechanism = Statistics(Rho(4), query, budgets={"income": Rho(0.1)})
+    guarantee = mechanism.guarantee(SCHEMA, ROWS)
+    assert guarantee.rho("income") <= 0.1 and guarantee.rho("region") <= 4 and guarantee.rho("age") <= 4
+
+
+def test_a_budget_too_small_is_refused() -> None:
+    with pytest.raises(BudgetError, match="too small"):
+        Statistics(CDP(1e-8), "SELECT COUNT(*) FROM t WHERE sick").guarantee(SCHEMA, ROWS)
+
+
+# Grids, bins and matrices
+
+
+def test_a_grid_clamps_before_it_casts() -> None:
+    real = Grid.centred(Domain("number", low=-1.0, high=3.0), 10)
+    values = np.array([-1e300, -1.0, 1.0, 3.0, np.inf, np.nan])
+    assert real.steps(values).tolist()[:5] == [-1024, -1024, 0, 1024, 1024]
+    whole = Grid.centred(Domain("number", low=3, high=8, whole=True), 10)
+    assert whole.steps(np.array([3, 8, 5, 99])).tolist() == [-5, 5, -1, 5]
+
+
+def test_the_toeplitz_matrix_is_that_of_the_theory() -> None:
+    chosen = strategy(1024, False)
+    assert (chosen.change, chosen.member) == (354307, 214793)
+    assert chosen.change / 256**2 == pytest.approx(5.41, abs=0.01)
+    assert 2 * chosen.member / 256**2 == pytest.approx(6.56, abs=0.01)
+    prefix = chosen.prefix @ chosen.matrix
+    np.testing.assert_allclose(prefix, np.tril(np.ones((1024, 1024))), atol=1e-6)
+
+
+def test_bins_hold_what_they_say() -> None:
+    bins = Bins.of(Domain("number", low=0.0, high=250_000.0))
+    for value in (0.0, 1.0, 999.9, 250_000.0):
+        low, high = bins.bounds(int(bins.index(np.array([value]))[0]))
+        assert low <= value <= high
+
+
+# Intervals
+
+
+def test_a_mean_over_nobody_has_an_interval_and_no_value() -> None:
+    grid = Grid(50.0, 0.5, -100, 100)
+    found = estimates.mean(Measured(np.array([5.0, 900.0]), 30.0), Measured(np.array([0.4, 100.0]), 3.0), grid, 1.96)
+    assert math.isnan(found.value[0]) and (found.low[0], found.high[0]) == (0.0, 100.0)
+    assert found.low[1] < found.value[1] < found.high[1]
+
+
+def test_a_quantile_whose_bins_are_empty_is_covered() -> None:
+    """Prefix sums that stay flat around the rank: the first and the last compatible bin, not a count of them."""
+    bins = Bins.of(Domain.of_values("number", range(10)))
+    prefix = np.array([[0.0, 50, 50, 50, 50, 50, 50, 100, 100, 100]])
+    found = estimates.quantile(prefix, np.full(10, 2.0), Measured(np.array([100.0]), 0.0), bins, 0.5, 1.96)
+    assert (found.low[0], found.high[0]) == (1, 7)
+
+
+def test_refusals_name_what_would_work() -> None:
+    with pytest.raises(QueryError, match="divide by 0"):
+        Statistics(CDP(1), "SELECT AVG(income / age) FROM t").guarantee(SCHEMA, 1)
