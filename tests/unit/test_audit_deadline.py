@@ -239,3 +239,11 @@ def test_a_claim_that_is_refuted_early_is_refuted_however_little_time_there_is(c
 
     found = audit(TooLittle(clock, law=0.1, run=5.0), BITS, seconds=4, tape=False)
     assert not found.passed and ("a",) in [row.attributes for row in found.refuted]
+
+
+def test_sets_that_runs_had_no_time_for_are_shown_with_what_the_exact_audit_says(clock: FakeClock) -> None:
+    found = audit(Counts(clock, run=0.01), BITS, seconds=3, law=False, tape=False)
+    assert found.statistical is not None and found.statistical.left_out
+    late = [row for row in found.rows if row.attributes in found.statistical.left_out]
+    assert len(late) == len(found.statistical.left_out) and all(row.exact and not row.statistical for row in late)
+    assert set(found.left_out) == {f"runs for {' + '.join(names)}" for names in found.statistical.left_out}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _INSTANCES = ((8, 1), (8, 2), (64, 1), (16, 2), (8, 4))  # records and rows: from quick to thorough
 _EXACT, _TAPE, _AGAINST_LAW, _RUNS = 0.25, 0.15, 0.3, 0.3  # of the time; what one leaves over goes to the next
+_SMALLEST = 0.5  # of the time, at most, for the smallest exact audit
 _INSTANT = 1e-3  # seconds: what follows says by itself that this is too little
 _TAPED = 16  # records of tables whose tapes are compared
 _RECORDS = (8, 4, 64)  # of tiny schemas for runs against the law
@@ -144,10 +145,11 @@ class Audit:
 
     @property
     def rows(self) -> tuple[SetVerdict, ...]:
-        """Every set that runs were made for, then those that the exact audit refutes, and its tightest."""
+        """Every set that runs were made for, or had no time for, those that the exact audit refutes, and its tightest."""
         exact = {} if self.exact is None else {frozenset(row.attributes): row for row in self.exact.rows}
         found = {} if self.statistical is None else {frozenset(row.attributes): row for row in self.statistical.rows}
-        shown = dict.fromkeys(found)
+        late = () if self.statistical is None else map(frozenset, self.statistical.left_out)
+        shown = dict.fromkeys((*found, *(names for names in late if names in exact)))
         if self.exact is not None:
             listed = self.exact.refuted or ((self.exact.tightest,) if found else self.exact.rows)
             shown |= dict.fromkeys(frozenset(row.attributes) for row in listed if row.attributes)
@@ -216,7 +218,8 @@ def audit(
     parts = deadline.parts(weights)
     found, why, part = None, "not asked for", next(parts)
     if exact:
-        found, why = _exactly(mechanism, schema, also, guarantee, part, progress, left_out)
+        limits = deadline.part(_SMALLEST), part
+        found, why = _exactly(mechanism, schema, also, guarantee, limits, progress, left_out)
     drawn, tape_note, part = None, "not asked for", next(parts)
     if tape and part.is_over and runs is None:
         tape_note = _note_late(left_out, "the comparison of draws")
@@ -300,17 +303,21 @@ def _exactly(
     schema: Schema,
     also: Iterable[str],
     guarantee: Guarantee | None,
-    deadline: Deadline,
+    limits: tuple[Deadline, Deadline],
     progress: Tell | None,
     left_out: list[str],
 ) -> tuple[ExactAudit | None, str]:
-    """The largest instance that the time allows, or why there is none; what it does not allow is added to a list."""
+    """The largest instance that the time allows, or why there is none; what it does not allow is added to a list.
+
+    Until when one instance must be audited, and all of them: the smallest says most in a second.
+    """
     best, late = None, False
     reasons: list[NablaDPError | None] = []
     for whole in (False, True):
         reason: NablaDPError | None = None
         for most, n in _INSTANCES:
             try:
+                deadline = limits[best is not None]
                 deadline.check("The exact audit")
                 small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
                 found = compare_laws(mechanism, small, n, derive, guarantee, deadline, progress)
