@@ -145,7 +145,7 @@ class Audit:
 
     @property
     def rows(self) -> tuple[SetVerdict, ...]:
-        """Every set that runs were made for or had no time for, those that the exact audit refutes, and its tightest."""
+        """Every set that runs were made for or had no time for, all that the exact audit refutes, and its tightest."""
         exact = {} if self.exact is None else {frozenset(row.attributes): row for row in self.exact.rows}
         found = {} if self.statistical is None else {frozenset(row.attributes): row for row in self.statistical.rows}
         late = () if self.statistical is None else map(frozenset, self.statistical.left_out)
