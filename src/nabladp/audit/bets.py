@@ -63,9 +63,9 @@ class Column:
             return np.asarray(np.log(np.bincount(self.row, weights) @ np.exp(self.logs)))
 
     @cached_property
-    def tempered(self) -> list[Floats]:
-        """All laws raised to each of the powers."""
-        return [temper(self.logs, power) for power in POWERS.tolist()]
+    def powers(self) -> Floats:
+        """All laws as they are, and then raised to each of the powers."""
+        return np.stack([self.logs, *(temper(self.logs, power) for power in POWERS.tolist())])
 
 
 POWERS = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0])
@@ -138,7 +138,7 @@ def _divergence(tempered: Floats, logs: Floats) -> float:
 # ---- bets against it -------------------------------------------------------------------------------------------------
 
 _STRENGTHS = np.array([4.0, 30.0, 300.0, 3000.0, 30000.0])  # of the prior that cells are those of the law
-_MOST_SCENARIOS = 256  # beyond, runs as a whole are not compared
+_MOST_SCENARIOS, _AT_ONCE = 1 << 15, 64  # beyond, runs as a whole are not compared, or not many at once
 _MOST_PAIRS = 120
 
 
@@ -183,24 +183,43 @@ class Bets:
         for (one, other), met in zip(self.pairs, self._met, strict=True):
             np.add.at(met, (self._cells[one][outcomes[:, one]], self._cells[other][outcomes[:, other]]), 1)
         if self.compares_whole:
-            self._whole += np.nan_to_num(self.whole_ratios(outcomes), nan=0.0, posinf=np.inf).sum(axis=0)
+            ratios = self.whole_ratios(outcomes)
+            possible = np.isfinite(ratios[:, 0])  # each number by itself may be possible where all together are not
+            self.impossible += int(np.count_nonzero(~possible))
+            self._whole += ratios[possible].sum(axis=0)
 
     def whole_ratios(self, outcomes: Integers) -> Floats:
-        """For every run and power: the log ratio of all its numbers together, tempered law to law."""
-        law = self._likelihood(outcomes, self.law.log_weights, [column.logs for column in self.law.columns])
-        found = []
-        for number, power in enumerate(POWERS.tolist()):
-            weights = power * self.law.log_weights
-            laws = [column.tempered[number] for column in self.law.columns]
-            with np.errstate(invalid="ignore"):
-                found.append(self._likelihood(outcomes, weights - logsumexp(weights), laws) - law)
-        return np.stack(found, axis=1)
+        """For every run and power: the log ratio of all its numbers together, tempered law to law; NaN: impossible."""
+        if len(self.law.weights) <= _AT_ONCE:
+            logs = np.stack([self._likelihoods(number, outcomes) for number in range(len(POWERS) + 1)], axis=1)
+        else:
+            logs = np.array([self._likelihoods_of(run) for run in outcomes])
+        with np.errstate(invalid="ignore"):
+            return np.asarray(logs[:, 1:] - logs[:, :1])
 
-    def _likelihood(self, outcomes: Integers, log_weights: Floats, laws: Sequence[Floats]) -> Floats:
-        total = np.tile(log_weights, (len(outcomes), 1))
-        for column, logs, own in zip(self.law.columns, laws, outcomes.T, strict=True):
-            total += logs[column.row[None, :], own[:, None]]
+    @cached_property
+    def _log_weights(self) -> Floats:
+        """Of the scenarios: by the law, and by each of its powers."""
+        raised = np.outer(np.append(1.0, POWERS), self.law.log_weights)
+        return np.asarray(raised - logsumexp(raised, axis=1, keepdims=True))
+
+    def _likelihoods(self, number: int, outcomes: Integers) -> Floats:
+        """Of many runs, by one power of the law."""
+        total = np.tile(self._log_weights[number], (len(outcomes), 1))
+        for column, own in zip(self.law.columns, outcomes.T, strict=True):
+            total += column.powers[number][column.row[None, :], own[:, None]]
         return total[:, 0] if total.shape[1] == 1 else np.asarray(np.logaddexp.reduce(total, axis=1))
+
+    def _likelihoods_of(self, run: Integers) -> Floats:
+        """Of one run, by all powers; of many scenarios only a few can have led to it."""
+        outcomes = list(zip(self.law.columns, run.tolist(), strict=True))
+        likely = np.arange(len(self.law.weights))
+        for column, own in outcomes:
+            likely = likely[~np.isneginf(column.logs[column.row[likely], own])]
+        total = self._log_weights[:, likely]
+        for column, own in outcomes:
+            total = total + column.powers[:, column.row[likely], own]
+        return np.asarray(np.logaddexp.reduce(total, axis=1))
 
     def single_ratios(self, place: int, outcomes: Integers) -> Floats:
         """The same for one number by itself."""
