@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nabladp.cli.answer import answering, out, print_json, printable, say, say_tables, working
-from nabladp.errors import BudgetError
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from nabladp.privacy.values import BudgetValue
-
-_BUDGET_FIX = (
-    "Write --budget cdp=0.2, --budget rho=0.02 or --budget pure=0.5; for one attribute --budget income:cdp=0.1."
-)
 
 
 def sql(
@@ -44,18 +37,17 @@ def sql(
     """Answer a query in SQL, with an interval for every number and a bill for every attribute."""
     stopped = "If anything was reserved it stays spent: `nabladp ledger` shows it, and how to recover or void it."
     with answering(json, afterwards="" if dry_run else stopped):
-        from nabladp.noise import NoiseSource
-        from nabladp.release import Plan
+        from nabladp.release import Plan, queries
 
-        own, budgets = read_budgets(budget)
+        own, budgets = queries.read_budgets(budget)
         options: dict[str, Any] = {"budgets": budgets, "quantiles": quantiles}
         loaded = Plan.load(plan)
         if dry_run:
             _show_cost(loaded.query_cost(query, own, **options), json)
             return
-        noise = None if test_seed is None else NoiseSource.seeded(test_seed)
         with working("opening the table") as stage:
-            answers = loaded.session(noise, new_ledger=new_ledger).sql(query, own, to=to, stage=stage, **options)
+            session = loaded.session(new_ledger=new_ledger, test_seed=test_seed)
+            answers = session.sql(query, own, to=to, stage=stage, **options)
         if json:
             print_json({"answers": [answer.rows for answer in answers.answers], "bill": answers.bill.to_json()})
         elif csv:
@@ -65,35 +57,6 @@ def sql(
             say_tables(*(_answer_table(answer.to_arrow()) for answer in answers.answers), _bill_table(answers.bill))
             entry = answers.release.ledger["entry"]
             say(f"The intervals are about the noise. The release is entry {entry} of the ledger.")
-
-
-def read_budgets(texts: list[str]) -> tuple[BudgetValue, dict[str, BudgetValue]]:
-    """The budget of every attribute, and exceptions for single ones."""
-    general: BudgetValue | None = None
-    named: dict[str, BudgetValue] = {}
-    for text in texts:
-        name, _, value = text.rpartition(":")
-        if name:
-            named[name] = _budget(value)
-        elif general is None:
-            general = _budget(value)
-        else:
-            raise BudgetError("The budget of every attribute is given twice.", fix=_BUDGET_FIX)
-    if general is None:
-        raise BudgetError("The budget of every attribute is missing.", fix=_BUDGET_FIX)
-    return general, named
-
-
-def _budget(text: str) -> BudgetValue:
-    from nabladp.privacy.values import as_value
-
-    kind, _, amount = text.partition("=")
-    try:
-        return as_value({kind.strip(): float(amount)}, "A budget")
-    except ValueError as error:
-        if isinstance(error, BudgetError):
-            raise
-        raise BudgetError(f"{text!r} is not a budget.", fix=_BUDGET_FIX) from None
 
 
 def _show_cost(cost: Any, json: bool) -> None:

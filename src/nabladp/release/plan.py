@@ -149,8 +149,12 @@ class Plan:
         with naming_largest(self.releases, self.schema, rows, self.rows_per_person, lambda: standing):
             check_limits(limit_requests(standing, guarantee), "The plan")
 
-    def session(self, noise: NoiseSource | None = None, *, new_ledger: bool = False) -> Session:
-        return self._session(self._table(), noise, new_ledger)
+    def session(
+        self, noise: NoiseSource | None = None, *, new_ledger: bool = False, test_seed: int | None = None
+    ) -> Session:
+        """Over the plan's table; ``test_seed`` stamps what is released from it."""
+        seeded = noise if test_seed is None else NoiseSource.seeded(test_seed)
+        return self._session(self._table(), seeded, new_ledger)
 
     def _table(self) -> Table:
         return open_table(self.source, self.schema, rows=self.rows, folder=self.folder)

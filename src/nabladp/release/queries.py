@@ -10,7 +10,7 @@ from nabladp.checks import is_above_zero, mapping
 from nabladp.errors import BudgetError, QueryError, suggestion
 from nabladp.mechanisms import Mechanism
 from nabladp.mechanisms.statistics import Statistics, StatisticsOutput
-from nabladp.privacy.values import CDP, BudgetValue, Pure, Rho
+from nabladp.privacy.values import CDP, BudgetValue, Pure, Rho, as_value
 from nabladp.release.cost import Cost
 from nabladp.release.record import Release
 
@@ -139,3 +139,37 @@ def _is_enough(mechanism: Statistics, wanted: Mapping[str, float], schema: Schem
         return False
     widths = {name: expected.half_width(name) for name in wanted}
     return all(widths[name] is not None and widths[name] <= limit for name, limit in wanted.items())  # type: ignore[operator]
+
+
+# ---- budgets as they are written on a command line -------------------------------------------------------------------
+
+_BUDGET_FIX = (
+    "Write --budget cdp=0.2, --budget rho=0.02 or --budget pure=0.5; for one attribute --budget income:cdp=0.1."
+)
+
+
+def read_budgets(texts: list[str]) -> tuple[BudgetValue, dict[str, BudgetValue]]:
+    """The budget of every attribute, and exceptions for single ones."""
+    general: BudgetValue | None = None
+    named: dict[str, BudgetValue] = {}
+    for text in texts:
+        name, _, value = text.rpartition(":")
+        if name:
+            named[name] = _budget(value)
+        elif general is None:
+            general = _budget(value)
+        else:
+            raise BudgetError("The budget of every attribute is given twice.", fix=_BUDGET_FIX)
+    if general is None:
+        raise BudgetError("The budget of every attribute is missing.", fix=_BUDGET_FIX)
+    return general, named
+
+
+def _budget(text: str) -> BudgetValue:
+    kind, _, amount = text.partition("=")
+    try:
+        return as_value({kind.strip(): float(amount)}, "A budget")
+    except ValueError as error:
+        if isinstance(error, BudgetError):
+            raise
+        raise BudgetError(f"{text!r} is not a budget.", fix=_BUDGET_FIX) from None
