@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -92,7 +93,7 @@ WIDE = 900
         "SELECT COUNT(*) FROM people GROUP BY " + ", ".join(["CUBE (age, sex)"] * 30),
         "SELECT COUNT(*) FROM people GROUP BY CUBE (" + ", ".join(f"age + {i}" for i in range(40)) + ")",
         "SELECT COUNT(*) FROM people WHERE region LIKE '" + "%a" * 3_000 + "'",
-        "SELECT COUNT(*) AS a, " + ", ".join(f"{p} + {p} AS {q}" for p, q in zip("abcdefghijklm", "bcdefghijklmn")),
+        "SELECT COUNT(*) AS a, " + ", ".join(f"{p} + {p} AS {q}" for p, q in pairwise("abcdefghijklmn")),
         "SELECT COUNT(*) FROM people WHERE age > " + "9" * 5_000,
         "SELECT COUNT(*) FROM people WHERE age > 1e" + "9" * 50,
         "SELECT QUANTILE_CONT(age, 0." + "1" * 5_000 + ") FROM people",
@@ -126,7 +127,7 @@ def test_names_that_double_again_and_again_are_refused() -> None:
     with pytest.raises(QueryError, match="too long"):
         parse_query(f"SELECT AVG(a) FROM ({inner})", SCHEMA)
     names = [f"n{i}" for i in range(40)]
-    doubled = ", ".join(f"{one} + {one} AS {two}" for one, two in zip(names, names[1:], strict=False))
+    doubled = ", ".join(f"{one} + {one} AS {two}" for one, two in pairwise(names))
     with pytest.raises(QueryError, match="too long"):
         parse_query(f"SELECT COUNT(*) AS n0, {doubled} FROM people", SCHEMA)
 
