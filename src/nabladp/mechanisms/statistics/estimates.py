@@ -66,10 +66,11 @@ def ratio(sums: Measured, counts: Measured, z: float, most: float) -> Interval:
 
     There is no value where the count cannot be told from zero; the interval is then all that is possible.
     """
-    s, c = sums.values, counts.values
+    s, c = sums.values.astype(np.float64), counts.values.astype(np.float64)
     wide = z + (1 / (2 * sums.deviation) if sums.deviation else 0.0)
     lead = c**2 - (wide * counts.deviation) ** 2
-    root = np.sqrt(np.maximum((s * c) ** 2 - lead * (s**2 - (wide * sums.deviation) ** 2), 0.0))
+    both = (c * sums.deviation) ** 2 + (s * counts.deviation) ** 2 - (wide * sums.deviation * counts.deviation) ** 2
+    root = wide * np.sqrt(np.maximum(both, 0.0))  # of (S·C)² − lead·(S² − z²·σ_S²), without their difference
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = (s * c - root) / lead, (s * c + root) / lead
         value = np.where(c > z * counts.deviation, np.clip(s / c, -most, most), np.nan)
