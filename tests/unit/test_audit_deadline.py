@@ -247,3 +247,9 @@ def test_sets_that_runs_had_no_time_for_are_shown_with_what_the_exact_audit_says
     late = [row for row in found.rows if row.attributes in found.statistical.left_out]
     assert len(late) == len(found.statistical.left_out) and all(row.exact and not row.statistical for row in late)
     assert set(found.left_out) == {f"runs for {' + '.join(names)}" for names in found.statistical.left_out}
+
+
+def test_every_check_says_that_it_has_begun(clock: FakeClock) -> None:
+    heard: list[str] = []
+    audit(Counts(clock), BITS, runs=64, noise=NoiseSource.seeded(1), progress=lambda what, *_: heard.append(what))
+    assert list(dict.fromkeys(heard)) == ["exact pair", "draws of runs", "tables with a law", "run"]

@@ -226,6 +226,8 @@ def audit(
     elif tape:
         sizes = [partial(tiny_schema, mechanism, schema, _TAPED, also=also, whole=whole) for whole in (False, True)]
         options = {"guarantee": guarantee, "noise": noise, "seconds": max(part.left, _INSTANT)}
+        if progress is not None:
+            progress("draws of runs", 0, 0)
         drawn, tape_note = first_tape_audit(mechanism, sizes, **options)
     followed, law_note, part = None, "not asked for", next(parts)
     share = beta / 2 if law and statistical else beta
@@ -279,6 +281,8 @@ def _against_law(
 ) -> tuple[LawAudit | None, str]:
     """Runs compared with the exact law on the tables that say most; or why they cannot be."""
     reasons: list[NablaDPError | None] = []
+    if progress is not None:
+        progress("tables with a law", 0, 0)
     for whole in (False, True):
         try:
             candidates, seconds = _law_candidates(mechanism, schema, also, whole), max(deadline.left, _INSTANT)
