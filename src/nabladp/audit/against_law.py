@@ -207,7 +207,7 @@ def _laws(
             deadline.check("The search for a table with a law")
             _check_size(schema)
             for rows in _tables(mechanism, schema, derive, n):
-                found.append(Instance(mechanism, schema, rows, deadline))
+                found.append(Instance(mechanism, schema, rows, search if found else deadline))
                 if deadline.clock() - started > seconds / 4:
                     slow = min(slow, size)  # what is larger would take longer still
                     break

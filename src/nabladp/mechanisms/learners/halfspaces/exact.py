@@ -212,7 +212,8 @@ class Exact:
         held, n = plan.rows(counts.n), counts.n
         window = math.ceil(AUDIT_ORDER + 14 * plan.scale)
         found = []
-        for chosen in itertools.combinations(range(n), held):
+        for number, chosen in enumerate(itertools.combinations(range(n), held)):
+            counts.working("rows held out", number, math.comb(n, held))
             held_out = np.array(chosen, dtype=np.int64)
             own = self._summed(self.candidates.table(PartOfRows(counts, held_out, inside=False)))
             right = self._right_answers(PartOfRows(counts, held_out))
