@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import duckdb
+import pytest
 from hypothesis import assume, given, seed, settings
 from hypothesis import strategies as st
 from sql_tables import DAYS, SCHEMA, as_rows, close, in_duckdb, random_rows, values_of
@@ -21,8 +23,15 @@ DUCKDB = in_duckdb(TABLE)
 Pair = tuple[str, str]  # as nabladp takes it, and as DuckDB does
 
 
+SCOPE = Scope(SCHEMA, "people")
+
+
 def parse(text: str) -> Expression:
-    return RowParser(Scope(SCHEMA, "people")).parse(syntax_tree(f"SELECT {text} FROM people").expressions[0])
+    return RowParser(SCOPE).parse(syntax_tree(f"SELECT {text} FROM people").expressions[0])
+
+
+def meaning(text: str) -> str:
+    return SCOPE.text(syntax_tree(f"SELECT {text} FROM people").expressions[0])
 
 
 def in_both(text: str, duck: str | None = None) -> None:
@@ -32,6 +41,7 @@ def in_both(text: str, duck: str | None = None) -> None:
     for row, (own, other) in enumerate(zip(values, expected, strict=True)):
         assert close(own, other), f"row {row} of {text}: {own!r}, in DuckDB {other!r}"
     check_domain(expression, values)
+    assert values_of(parse(meaning(text)), ROWS) == values, f"{meaning(text)} does not say what {text} does"
 
 
 def check_domain(expression: Expression, values: list[Any]) -> None:
@@ -195,3 +205,98 @@ def test_random_expressions_are_those_of_duckdb(pair: Pair) -> None:
     except duckdb.Error:
         assume(False)  # what DuckDB has no function for
     in_both(*pair)
+
+
+# ---- chosen expressions ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LN(GREATEST(age, 1))",
+        "EXP(score / 10)",
+        "SQRT(age)",
+        "LOG10(age + 1)",
+        "LOG2(age + 1)",
+        "POWER(score, 3)",
+        "age / 7",
+        "score // 3",
+        "score % 3",
+        "-score % 5",
+        "ROUND(balance)",
+        "ROUND(balance / 100, 1)",
+        "ROUND(age, -1)",
+        "ROUND(score, -1)",
+        "CAST(balance AS INTEGER)",
+        "CAST(score / 2 AS INTEGER)",
+        "CAST(employed AS INTEGER)",
+        "CAST(age AS VARCHAR)",
+        "CAST(rate AS INTEGER)",
+        "TRY_CAST(region AS INTEGER)",
+        "age IN (1, 2, NULL)",
+        "score NOT IN (1, NULL)",
+        "NULL IN (1, 2)",
+        "score BETWEEN NULL AND 3",
+        "NOT (score > 3 AND NULL)",
+        "employed OR NULL",
+        "employed AND NULL",
+        "employed IS NOT TRUE",
+        "NULLIF(score, NULL)",
+        "COALESCE(NULL, score, 3)",
+        "GREATEST(score, NULL, -5)",
+        "LEAST(score, steps)",
+        "region < sex",
+        "region || sex",
+        "CONCAT(region, NULL, age % 3)",
+        "region NOT LIKE 'n%'",
+        "region NOT ILIKE 'N%'",
+        "region LIKE '%!_%' ESCAPE '!'",
+        "TRIM(region)",
+        "SUBSTRING(region, 2)",
+        "STRFTIME(day, '%Y-%m-%d')",
+        "DATE_TRUNC('week', day)",
+        "DATE_TRUNC('quarter', day)",
+        "CAST(day AS DATE) > DATE '2026-02-01'",
+        "day BETWEEN '2026-01-01' AND '2026-06-30'",
+        "DATE_PART('month', day)",
+        "WEEKOFYEAR(day)",
+        "CASE WHEN age > 0 THEN 100 / age END",
+        "CASE WHEN score <> 0 THEN CASE WHEN 10 // score > 1 THEN 20 // score ELSE 30 // score END END",
+        "CASE WHEN score > 0 THEN score WHEN score < 0 THEN -score ELSE 1 END",
+        "CASE education WHEN 'none' THEN 0 WHEN 'degree' THEN 3 ELSE 1 END",
+        "CASE WHEN income > 50000 THEN 'high' WHEN income IS NULL THEN NULL ELSE 'low' END",
+        "income >= 50000",
+        "income = 25000",
+        "FLOOR(income / 10000)",
+        "balance * 2 - income / 3",
+    ],
+)
+def test_chosen_expressions_are_those_of_duckdb(text: str) -> None:
+    in_both(text)
+
+
+def test_a_condition_narrows_the_range_of_its_branch() -> None:
+    domain = parse("CASE WHEN age > 4 THEN 100 / age ELSE 0 END").domain
+    assert (domain.low, domain.high, domain.nullable) == (0, 20, False)
+    assert parse("CASE WHEN score > 0 THEN score ELSE 1 END").domain.low == 1
+    assert not parse("CASE WHEN score IS NULL THEN 0 ELSE score END").domain.nullable
+    assert parse("CASE WHEN score > 3 THEN 0 ELSE score END").domain.nullable
+
+
+def test_columns_that_decide_nothing_are_left_out() -> None:
+    assert parse("CASE WHEN sex = 'f' THEN age ELSE age END").columns == ("age",)
+    assert parse("age * 0 + score").columns == ("score",)
+    assert parse("sex IS NULL OR employed").columns == ("employed",)
+    assert parse("income * 0").columns == ("income",)  # too many values to look at each
+
+
+def test_text_with_a_declared_order_is_compared_by_it() -> None:
+    in_both("education < 'secondary'", "education < 'secondary'::edu")
+    in_both("education BETWEEN 'primary' AND 'degree'", "education BETWEEN 'primary'::edu AND 'degree'::edu")
+
+
+def test_expressions_travel_to_other_processes() -> None:
+    by_text = "CASE WHEN income > 3 THEN UPPER(region) ELSE 'x' END"
+    for text in ("UPPER(region)", by_text, "CAST(FLOOR(income / 900) AS VARCHAR)"):
+        expression = parse(text)
+        assert values_of(pickle.loads(pickle.dumps(expression)), ROWS) == values_of(expression, ROWS)

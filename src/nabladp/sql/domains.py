@@ -57,8 +57,9 @@ class Domain:
             )
         if whole and high - low < MOST_VALUES:
             return _numbers([value for value in range(int(low), int(high) + 1) if value or not nonzero], nullable)
-        nonzero = nonzero or low > 0 or high < 0
-        return cls("number", nullable, None, low, high, whole, nonzero)
+        if whole:
+            low, high = int(low), int(high)
+        return cls("number", nullable, None, low, high, whole, nonzero or low > 0 or high < 0)
 
     @property
     def is_text(self) -> bool:
