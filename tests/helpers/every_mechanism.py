@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from faults import Fault
+from run_faults import RUN_FAULTS
 
 from nabladp.mechanisms import MECHANISMS, Mechanism
 from nabladp.noise import NoiseSource
@@ -49,7 +50,7 @@ def _name(module: ModuleType) -> str:
 _FOUND = {_name(found): found for found in map(loaded, sorted(Path(__file__).parents[1].glob("mechanisms/*.py")))}
 FILES: dict[str, Any] = {name: _FOUND[name] for name in MECHANISMS if name in _FOUND}  # a file may be missing
 INSTANCES: list[Mechanism] = [mechanism for found in FILES.values() for mechanism in found.INSTANCES]
-FAULTS: list[Fault] = [fault for found in FILES.values() for fault in found.FAULTS]
+FAULTS: list[Fault] = [*(fault for found in FILES.values() for fault in found.FAULTS), *RUN_FAULTS]
 
 
 def codes(rows: int = 500, seed: int = 1) -> dict[str, Any]:

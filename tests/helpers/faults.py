@@ -2,7 +2,8 @@
 
 The faults stand with their mechanisms, in tests/mechanisms. One is planted by replacing a name or two in the library.
 Those in a claim, or in code that ``run`` and ``distribution`` share, are for the exact audit. Those in ``run`` alone
-are for the statistical one, as ``distribution`` is a model of ``run`` and knows nothing of them.
+are for the statistical one, or for the comparison of runs with what the guarantee and the exact law say ("run"), as
+``distribution`` is a model of ``run`` and knows nothing of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nabladp.audit import exact_audit, statistical_audit
+from nabladp.audit import audit, exact_audit, statistical_audit
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.heavy_hitters import Level, Settings, Tree
 from nabladp.mechanisms.heavy_hitters.settings import Notion
@@ -20,7 +21,8 @@ from nabladp.privacy import Guarantee, Rho
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable
 
-How = Literal["exact", "statistical", "side door"]
+How = Literal["exact", "statistical", "run", "side door", "books", "record"]
+SECONDS = 60.0  # for one planted fault
 
 
 class Patches:
@@ -58,13 +60,14 @@ class Fault:
     derive: Mapping[str, Any] | None = None
     claimed_for: int | None = None  # rows to ask the claim for, where one row alone is refused
     options: Mapping[str, Any] = field(default_factory=dict)  # of the statistical audit
+    check: Callable[[], bool] | None = None  # for faults outside of mechanisms: whether something is wrong
 
     def planted(self) -> Patches:
         patches = Patches()
         self.plant(patches)
         return patches
 
-    def refuted(self, noise: NoiseSource | None = None) -> bool:
+    def refuted(self, noise: NoiseSource | None = None, seconds: float = SECONDS) -> bool:
         """Whether the audit finds fault with the mechanism as it now is."""
         if self.how == "exact":
             claim = None if self.claimed_for is None else self.mechanism.guarantee(self.schema, self.claimed_for)
@@ -72,6 +75,11 @@ class Fault:
         if self.how == "statistical":
             options = {"rows": self.n, "noise": noise, **self.options}
             return not statistical_audit(self.mechanism, self.schema, **options).passed
+        if self.how == "run":  # what runs draw, and what they publish against the exact law
+            options = {"statistical": False, "exact": False, "seconds": seconds, "noise": noise}
+            return not audit(self.mechanism, self.schema, **options).passed
+        if self.check is not None:
+            return self.check()
         return runs_repeat(self.mechanism, self.schema)
 
 
