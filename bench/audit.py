@@ -3,8 +3,8 @@
 Faults are those of the zoo (tests/mechanisms, tests/helpers/run_faults.py), audited with noise that nobody seeded;
 ``slowest_s`` is the longest that one took. True claims are those of small sound mechanisms of every kind; each of their
 audits may be wrong with a chance of 1%. ``run_against_law``: mechanisms whose runs agree with their exact law.
-``detectable_max``: the largest, over these, of the smallest c such that noise divided by c in runs alone would have been
-refuted with probability 0.9, with 60 seconds each (6 in the quick run).
+``detectable_max``: the largest, over these, of the smallest c such that noise divided by c in runs alone would have
+been refuted with probability 0.9, with 60 seconds each (6 in the quick run).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def faults() -> dict[str, object]:
     }
 
 
-# ---- runs against the exact law ----------------------------------------------------------------------------------------
+# ---- runs against the exact law --------------------------------------------------------------------------------------
 
 
 def against_law(seconds: float) -> dict[str, object]:

@@ -46,7 +46,7 @@ def sql(
             _show_cost(loaded.query_cost(query, own, **options), json)
             return
         with working("opening the table") as stage:
-            session = loaded.session(new_ledger=new_ledger, test_seed=test_seed)
+            session = loaded.query_session(query, own, new_ledger, test_seed, **options)
             answers = session.sql(query, own, to=to, stage=stage, **options)
         if json:
             print_json({"answers": [answer.rows for answer in answers.answers], "bill": answers.bill.to_json()})

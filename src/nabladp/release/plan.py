@@ -118,6 +118,15 @@ class Plan:
 
         return queries.query_cost(cost, self.schema, self.rows, list(query), budget, **options)
 
+    def query_session(
+        self, query: Sequence[str], budget: BudgetValue, new_ledger: bool, test_seed: int | None, **options: Any
+    ) -> Session:
+        """A session for these queries. What they could not be answered for anyway creates no ledger."""
+        cost = self.query_cost(query, budget, **options).cost
+        if new_ledger:
+            check_limits(limit_requests(self._unspent(), cost.guarantee), "The query")
+        return self.session(new_ledger=new_ledger, test_seed=test_seed)
+
     def has_ledger(self) -> bool:
         return Ledger.exists(self.ledger)
 

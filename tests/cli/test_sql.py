@@ -1,0 +1,103 @@
+"""``nabladp sql``: a query about a plan's table, its dry run, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from nabladp.cli.app import app
+
+PLAN = """
+[table]
+source = "people.csv"
+schema = "schema.toml"
+rows = 400
+
+[budget]
+ledger = "ledger.db"
+per_attribute = { cdp = 2 }
+
+[[release]]
+name = "ages"
+mechanism = "NoisyMarginals"
+sets = [["age"]]
+budget = { cdp = 0.1 }
+"""
+SCHEMA = """
+[[attribute]]
+name = "region"
+kind = "categorical"
+values = ["north", "south"]
+
+[[attribute]]
+name = "age"
+kind = "integer"
+low = 0
+high = 99
+"""
+QUERY = "SELECT region, COUNT(*) AS people, AVG(age) FROM people WHERE age >= 18 GROUP BY region ORDER BY region"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    rows = "".join(f"{'north' if i % 3 else 'south'},{i % 100}\n" for i in range(400))
+    (tmp_path / "people.csv").write_text("region,age\n" + rows)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["sql", "plan.toml", *arguments])
+
+
+def test_a_query_is_answered_booked_and_published(folder: Path) -> None:
+    done = run(QUERY, "--budget", "cdp=0.5", "--new-ledger", "--to", "out")
+    assert done.exit_code == 0, done.output
+    assert "north" in done.output and "group" in done.output and "entry" in done.output
+    assert (folder / "out" / "report.html").exists() and (folder / "ledger.db").exists()
+
+
+def test_for_programs(folder: Path) -> None:
+    done = run(QUERY, "--budget", "cdp=0.5", "--budget", "age:cdp=0.2", "--new-ledger", "--json")
+    answer = json.loads(done.stdout)
+    assert [row["region"] for row in answer["answers"][0]] == ["north", "south"]
+    assert {line["attribute"]: line["role"] for line in answer["bill"]} == {"age": "value", "region": "group"}
+    lines = run(QUERY, "--budget", "cdp=0.1", "--csv").stdout.splitlines()
+    assert lines[0].startswith('"region","people","people_low"') and len(lines) == 3
+
+
+def test_the_dry_run_spends_and_creates_nothing(folder: Path) -> None:
+    done = run(QUERY, "--budget", "cdp=0.5", "--dry-run")
+    assert done.exit_code == 0 and "Nothing was spent." in done.output and "± " in done.output
+    assert not (folder / "ledger.db").exists()
+    beyond = run(QUERY, "--budget", "cdp=5", "--dry-run", "--json")
+    assert beyond.exit_code == 1 and json.loads(beyond.stdout)["fits"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((QUERY.replace("age", "agee"), "--budget", "cdp=1"), "no column 'agee'"),
+        ((QUERY, "--budget", "0.5"), "is not a budget"),
+        ((QUERY, "--budget", "cdp=much"), "is not a budget"),
+        ((QUERY, "--budget", "cdp=1", "--budget", "cdp=2"), "given twice"),
+        ((QUERY, "--budget", "age:cdp=1"), "is missing"),
+        ((QUERY, "--budget", "cdp=1", "--quantiles", "all"), "quantiles"),
+        ((QUERY, "--budget", "cdp=1"), "no ledger"),
+        (("SELECT * FROM people", "--budget", "cdp=1"), "never released"),
+        ((QUERY.replace("age", "agee"), "--budget", "cdp=1", "--new-ledger"), "no column 'agee'"),
+        ((QUERY, "--budget", "cdp=5", "--new-ledger"), "would break the limit"),
+    ],
+)
+def test_what_is_wrong_is_refused(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = run(*arguments, "--json")
+    assert done.exit_code != 0
+    told = json.loads(done.stdout)
+    assert said in told["message"] + told["fix"], told
+    assert not (folder / "ledger.db").exists()
