@@ -7,15 +7,20 @@ import pickle
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, seed, settings
 from hypothesis import strategies as st
 from sql_tables import DAYS, SCHEMA, as_rows, close, in_duckdb, random_rows, values_of
 
 from nabladp.errors import QueryError
-from nabladp.sql.expressions import Expression
+from nabladp.mechanisms.statistics.counting import BatchRows
+from nabladp.schema import Attribute, Schema
+from nabladp.sql import parse_query
+from nabladp.sql.expressions import Column, Expression
 from nabladp.sql.row_parser import RowParser, Scope
 from nabladp.sql.syntax import syntax_tree
+from nabladp.tables.encode import grid_codes, grid_column
 
 TABLE = random_rows(80, 1)
 ROWS = as_rows(TABLE)
@@ -300,3 +305,22 @@ def test_expressions_travel_to_other_processes() -> None:
     for text in ("UPPER(region)", by_text, "CAST(FLOOR(income / 900) AS VARCHAR)"):
         expression = parse(text)
         assert values_of(pickle.loads(pickle.dumps(expression)), ROWS) == values_of(expression, ROWS)
+
+
+@pytest.mark.parametrize("high", [1e-30, 1e-9, 1e-3, 1.0, 1e6, 1e15])
+def test_numbers_with_few_digits_come_back_from_the_grid_as_they_are(high: float) -> None:
+    attribute = Attribute("x", "real", edges=(-high, high))
+    written = [-high, -0.37 * high, 0.0, 0.25 * high, high]
+    codes, _ = grid_codes(attribute, pa.array(written))
+    batch = pa.RecordBatch.from_arrays([pa.array(codes)], [grid_column("x")])
+    numbers = Column(attribute).evaluate(BatchRows(batch)).data
+    assert abs(numbers - written).max() <= high * 2**-31
+    if high >= 1e-3:
+        assert numbers.tolist() == written
+
+
+def test_a_range_beyond_exact_numbers_is_refused_with_its_position() -> None:
+    schema = Schema((Attribute("x", "real", edges=(0.0, 1e18)),))
+    for text in ("SELECT AVG(x) FROM t", "SELECT x, COUNT(*) FROM t GROUP BY x ORDER BY x", "SELECT COUNT(x) FROM t"):
+        with pytest.raises(QueryError, match=r"too large \(line 1"):
+            parse_query(text, schema)

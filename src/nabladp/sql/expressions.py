@@ -114,7 +114,10 @@ class Column(Expression):
         """Rounded to the decimals that a step can tell, so that 50,000 is 50,000 and not a hair below it."""
         low, high = value_range(self.attribute)
         step = (high - low) / GRID_STEPS
-        numbers = np.round(low + step * grid, math.floor(-math.log10(1.01 * step)))
+        decimals = math.floor(-math.log10(1.01 * step))
+        numbers = low + step * grid
+        if decimals <= 15:
+            numbers = np.round(numbers, decimals)
         return Cells(np.clip(numbers, low, high), grid > GRID_STEPS if self.domain.nullable else None)
 
 

@@ -191,6 +191,7 @@ class RowParser:
     def parse(self, node: Node) -> Expression:
         try:
             expression = self._convert(node)
+            expression.domain  # noqa: B018  a range that is too large is refused here, where its position is known
             self.scope.work.add(node, 1000 + enumerated(expression, self.scope.schema))
             return simplify(expression, self.scope.schema, self.scope.assumed)
         except Refused as refusal:
