@@ -158,4 +158,4 @@ def test_picture_shows_every_set() -> None:
     pytest.importorskip("altair")
     found = quick(TooQuiet(Rho(0.5), sets=(("region", "sick"),)), statistical=False)
     drawn = json.dumps(found.plot().to_dict())
-    assert "refuted" in drawn and "region + sick" in drawn
+    assert "refuted" in drawn and "region + sick" in drawn and found.describe_law() in drawn

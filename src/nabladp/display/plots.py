@@ -50,7 +50,9 @@ def audit_plot(audits: Sequence[tuple[str, Audit]]) -> alt.LayerChart:
     diamonds = base.transform_filter("datum.exact !== null").mark_point(shape="diamond", size=90, filled=True)
     claim = altair.Chart(altair.InlineData(values=[{"claimed": 1}])).mark_rule(color="#1a1a1a", strokeDash=[4, 3])
     chart: alt.LayerChart = bars + diamonds.encode(x="exact:Q") + claim.encode(x="claimed:Q")
-    return chart.properties(title="Bars: shown by runs. Diamonds: exact. Dashed: claimed.", width=420)
+    laws = [f"{name}: {audit.describe_law()}" for name, audit in audits]
+    title = altair.TitleParams("Bars: shown by runs. Diamonds: exact. Dashed: claimed.", subtitle=laws)
+    return chart.properties(title=title, width=420)
 
 
 def _line(name: str, row: SetVerdict, named: bool) -> dict[str, Any]:
