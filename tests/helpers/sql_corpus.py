@@ -415,9 +415,9 @@ REFUSED = [
     ),
     Refused(
         "SELECT MODE() WITHIN GROUP (ORDER BY age) FROM people",
-        "MODE is not available (line 1, column 8).",
-        "Write GROUP BY MODE() ORDER BY COUNT(*) DESC LIMIT 1.",
-        "SELECT age FROM people GROUP BY age ORDER BY COUNT(*) DESC LIMIT 1",
+        "WITHIN GROUP takes PERCENTILE_CONT, not MODE (line 1, column 8).",
+        "Write QUANTILE_CONT(x, 0.5).",
+        "SELECT QUANTILE_CONT(age, 0.5) FROM people",
     ),
     Refused(
         "SELECT SUM(age ORDER BY income) FROM people",
@@ -572,8 +572,8 @@ REFUSED = [
     ),
     Refused(
         "SELECT AVG(age / income) FROM people",
-        "This may divide by 0 (line 1, column 12).",
-        "Write age / NULLIF(income, 0), which is NULL where income is 0.",
+        "The divisor may be 0, or arbitrarily close to it (line 1, column 12).",
+        "Write age / GREATEST(income, 1).",
         "SELECT AVG(age / GREATEST(income, 1)) FROM people",
     ),
     Refused(
@@ -621,7 +621,7 @@ REFUSED = [
     Refused(
         "SELECT AVG(CAST(region AS INTEGER)) FROM people",
         "Not every declared value of this column is a number (line 1, column 17).",
-        "Use TRY_CAST, or CASE to give each value a number.",
+        "Use CASE to give each value a number.",
         "SELECT region, AVG(CASE region WHEN 'north' THEN 1 ELSE 0 END) FROM people GROUP BY region",
     ),
     Refused(
@@ -633,7 +633,7 @@ REFUSED = [
     Refused(
         "SELECT AVG(CAST(region AS BOOLEAN)) FROM people",
         "Text is not cast to BOOLEAN (line 1, column 17).",
-        "Write a comparison, such as x = 'yes'.",
+        "Write a comparison, such as region = 'yes'.",
         "SELECT SUM(region = 'north') FROM people",
     ),
     Refused(
@@ -708,19 +708,19 @@ REFUSED = [
     Refused(
         "SELECT COUNT(*) FROM people WHERE region ~ '^n'",
         "Regular expressions are not available (line 1, column 35).",
-        "Use LIKE, or list the values: x IN ('a', 'b').",
+        "Use LIKE: write region LIKE 'a%'.",
         "SELECT COUNT(*) FROM people WHERE region LIKE 'n%'",
     ),
     Refused(
         "SELECT COUNT(*) FROM people WHERE REGEXP_MATCHES(region, 'n.*')",
         "Regular expressions are not available (line 1, column 35).",
-        "Use LIKE, or list the values: x IN ('a', 'b').",
+        "Use LIKE: write region LIKE 'a%'.",
         "SELECT COUNT(*) FROM people WHERE region LIKE 'n%'",
     ),
     Refused(
         "SELECT COUNT(*) FROM people WHERE region LIKE sex",
         "LIKE takes one constant pattern (line 1, column 35).",
-        "Write x LIKE 'a%' OR x LIKE 'b%'.",
+        "Write region LIKE 'a%' OR region LIKE 'b%'.",
         "SELECT COUNT(*) FROM people WHERE region LIKE 'f%' OR region LIKE 'm%'",
     ),
     Refused(
@@ -792,7 +792,7 @@ REFUSED = [
     Refused(
         "SELECT GROUPING(region), COUNT(*) FROM people GROUP BY ROLLUP (region)",
         "GROUPING is not available (line 1, column 8).",
-        "In a row of totals the key is NULL: write COALESCE(key, 'all').",
+        "In a row of totals the key is NULL: write COALESCE(region, 'all').",
         "SELECT COALESCE(region, 'all'), COUNT(*) FROM people GROUP BY ROLLUP (region)",
     ),
     Refused(

@@ -176,5 +176,5 @@ def test_hidden_aggregates_are_measured() -> None:
 )
 def test_a_refusal_names_the_position(text: str, line: int, column: int) -> None:
     error = refusal(text)
-    assert (error.fields["line"], error.fields["column"]) == (line, column)
+    assert (error.fields["line"], error.fields["character"]) == (line, column)
     assert f"(line {line}, column {column})" in error.message

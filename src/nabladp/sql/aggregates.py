@@ -185,7 +185,7 @@ class AggregateParser:
         """PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x)."""
         function, order = node.this, node.expression
         if not isinstance(function, (exp.PercentileCont, exp.PercentileDisc)) or len(order.expressions) != 1:
-            refuse(node, *_REFUSED.get(type(function), ("WITHIN GROUP takes PERCENTILE_CONT", _QUANTILE_FIX)))
+            refuse(node, f"WITHIN GROUP takes PERCENTILE_CONT, not {sql_name(function)}", _QUANTILE_FIX)
         (ordered,) = order.expressions
         levels = self._levels(node, function.this)
         if ordered.args.get("desc"):
@@ -295,7 +295,7 @@ _REFUSED: dict[type[Node], tuple[str, str]] = {
     exp.Mode: ("MODE is not available", "Write GROUP BY {0} ORDER BY COUNT(*) DESC LIMIT 1."),
     exp.LogicalOr: ("BOOL_OR depends on a single row", "Write COUNT(*) FILTER (WHERE {0})."),
     exp.LogicalAnd: ("BOOL_AND depends on a single row", "Write COUNT(*) FILTER (WHERE NOT {0})."),
-    exp.Grouping: ("GROUPING is not available", "In a row of totals the key is NULL: write COALESCE(key, 'all')."),
+    exp.Grouping: ("GROUPING is not available", "In a row of totals the key is NULL: write COALESCE({0}, 'all')."),
     exp.Window: _WINDOW,
     exp.Corr: ("CORR is not available", "Use the mechanism GramMatrix, or AVG({0} * {1})."),
 }

@@ -60,6 +60,9 @@ class Arithmetic(Function):
         return Cells(_ARITHMETIC[self.sign](first, second))
 
 
+_AWAY_FROM_ZERO = "Write {0} / GREATEST({1}, 1)."
+
+
 @dataclass(frozen=True)
 class Divide(Function):
     """/, // (towards zero) and % (with the sign of the first number), by anything that is never 0."""
@@ -68,6 +71,8 @@ class Divide(Function):
 
     def domain(self, arguments: Sequence[Expression]) -> Domain:
         first, second = numbers(arguments, f"'{self.sign}'")
+        if second.contains_zero() and not second.whole and second.values is None:
+            raise Refused("The divisor may be 0, or arbitrarily close to it", _AWAY_FROM_ZERO)
         if second.contains_zero():
             raise Refused(
                 "This may divide by 0", f"Write {{0}} {self.sign} NULLIF({{1}}, 0), which is NULL where {{1}} is 0."
@@ -98,7 +103,7 @@ class Divide(Function):
             return [divisor.low, divisor.high]
         if divisor.whole:  # all but 0
             return [end for end in (divisor.low, -1, 1, divisor.high) if end]
-        raise Refused("The divisor may come arbitrarily close to 0", "Write {0} / GREATEST({1}, 1).")
+        raise Refused("The divisor may come arbitrarily close to 0", _AWAY_FROM_ZERO)
 
     def evaluate(self, cells: Sequence[Cells], arguments: Sequence[Expression], domain: Domain) -> Cells:
         first, second = (cell.data for cell in cells)

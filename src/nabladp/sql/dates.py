@@ -161,7 +161,7 @@ def _cast(parse: Parse, node: exp.Cast) -> Expression:
     if target in _DATE_TYPES and argument.domain.kind in ("text", "null"):
         return by_value("CAST", (lambda value: first_day(value, "day")) if target == "DATE" else moment, argument)
     if target == "BOOLEAN":
-        refuse(node, "Text is not cast to BOOLEAN", "Write a comparison, such as x = 'yes'.")
+        refuse(node, "Text is not cast to BOOLEAN", "Write a comparison, such as {0} = 'yes'.")
     refuse(node, f"This cast to {target} may fail", "Cast to INTEGER, DOUBLE, VARCHAR, or text to DATE.")
 
 
@@ -184,9 +184,7 @@ def _parse_number(value: Any, safe: bool) -> Value | None:
     if not math.isfinite(number):
         if safe:
             return None
-        raise Refused(
-            "Not every declared value of this column is a number", "Use TRY_CAST, or CASE to give each value a number."
-        )
+        raise Refused("Not every declared value of this column is a number", "Use CASE to give each value a number.")
     return int(number) if number.is_integer() else number
 
 

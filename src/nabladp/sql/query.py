@@ -217,7 +217,7 @@ class _KeyParser(KeyReader):
 
     def refuse(self, node: Node) -> Any:
         text = text_of(node)
-        self.rows.parse(node)  # a name that does not exist is told first
+        self.rows.parse(node)  # a name that does not exist is reported first
         refuse(
             node,
             f"{text} is neither an aggregate nor in GROUP BY",

@@ -289,7 +289,7 @@ _REFUSALS: dict[tuple[type[Node], ...], tuple[str, str]] = {
     (exp.Star,): ("Rows themselves are never released", "Select aggregates, such as COUNT(*)."),
     (exp.RegexpLike, exp.SimilarTo, exp.RegexpILike, exp.Glob): (
         "Regular expressions are not available",
-        "Use LIKE, or list the values: x IN ('a', 'b').",
+        "Use LIKE: write {0} LIKE 'a%'.",
     ),
     (exp.Interval, exp.DateDiff, exp.DateAdd, exp.DateSub, exp.Datetime): (
         "Arithmetic with dates is not available",

@@ -43,7 +43,7 @@ def refuse(node: Node, reason: str, fix: str, **fields: Any) -> NoReturn:
     if found is None:
         raise QueryError(f"{reason}.", fix=fix, **fields)
     line, column = found
-    raise QueryError(f"{reason} (line {line}, column {column}).", fix=fix, line=line, column=column, **fields)
+    raise QueryError(f"{reason} (line {line}, column {column}).", fix=fix, line=line, character=column, **fields)
 
 
 def _position(node: Node | None) -> tuple[int, int] | None:
@@ -97,7 +97,7 @@ _PREFIX = (TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE)
 def _check_tokens(tokens: list[Token]) -> None:
     """What sqlglot would accept, or fall over, without saying so."""
     if not tokens or tokens[0].token_type not in _STARTS:
-        raise QueryError("A query begins with SELECT (line 1, column 1).", fix=_SELECT, line=1, column=1)
+        raise QueryError("A query begins with SELECT (line 1, column 1).", fix=_SELECT, line=1, character=1)
     nested = deepest = prefixes = 0
     for before, token in zip([None, *tokens], tokens, strict=False):
         if before is not None and before.token_type == TokenType.SEMICOLON != token.token_type:

@@ -172,7 +172,7 @@ def _of_text(name: str, compute: Callable[[str], Value], parse: Parse, node: Nod
 def _like(parse: Parse, node: Node, escape: str | None = None) -> Expression:
     pattern = parse(node.args["expression"]).constant if not isinstance(node.args["expression"], exp.Any) else None
     if not isinstance(pattern, str):
-        refuse(node, "LIKE takes one constant pattern", "Write x LIKE 'a%' OR x LIKE 'b%'.")
+        refuse(node, "LIKE takes one constant pattern", "Write {0} LIKE 'a%' OR {0} LIKE 'b%'.")
     argument = parse(node.this)
     if argument.domain.kind not in ("text", "null"):
         refuse(node, "LIKE takes text", "Compare numbers with =, < or BETWEEN.")
