@@ -324,3 +324,47 @@ def test_a_range_beyond_exact_numbers_is_refused_with_its_position() -> None:
     for text in ("SELECT AVG(x) FROM t", "SELECT x, COUNT(*) FROM t GROUP BY x ORDER BY x", "SELECT COUNT(x) FROM t"):
         with pytest.raises(QueryError, match=r"too large \(line 1"):
             parse_query(text, schema)
+
+
+# ---- values of rows that pass a filter -------------------------------------------------------------------------------
+
+
+def filtered(value: Pair, where: Pair, own_filter: Pair) -> None:
+    """The range of an aggregate's value is that of rows which pass WHERE and FILTER: theirs must all lie in it."""
+    query = parse_query(f"SELECT SUM({value[0]}) FILTER (WHERE {own_filter[0]}) FROM people WHERE {where[0]}", SCHEMA)
+    (aggregate,) = query.aggregates
+    expected = DUCKDB.execute(
+        f"SELECT CASE WHEN ({where[1]}) AND ({own_filter[1]}) THEN 1 END, {value[1]} FROM people"
+    ).fetchall()
+    counted = [
+        all(holds) for holds in zip(*(values_of(own, ROWS) for own in (query.where, aggregate.filter)), strict=True)
+    ]
+    assert counted == [row[0] == 1 for row in expected]
+    found = [own for own, holds in zip(values_of(aggregate.value, ROWS), counted, strict=True) if holds]
+    for own, row in zip(found, [row for row in expected if row[0] == 1], strict=True):
+        assert close(own, row[1]), f"{value[0]} where {where[0]} and {own_filter[0]}"
+    check_domain(aggregate.value, found)
+
+
+@seed(20)
+@settings(max_examples=150, database=None)
+@given(numbers(1), conditions(1), conditions(1))
+def test_values_of_filtered_rows_lie_in_their_range(value: Pair, where: Pair, own_filter: Pair) -> None:
+    try:
+        filtered(value, where, own_filter)
+    except (QueryError, duckdb.Error):
+        assume(False)
+
+
+def test_filters_narrow_the_range_of_a_value() -> None:
+    def domain(text: str) -> tuple[float, float, bool]:
+        value = parse_query(text, SCHEMA).aggregates[0].value
+        assert value is not None
+        return value.domain.low, value.domain.high, value.domain.nullable
+
+    assert domain("SELECT AVG(age) FROM people WHERE age BETWEEN 18 AND 65 AND sex = 'f'") == (18, 65, False)
+    assert domain("SELECT AVG(age) FROM people WHERE age > 18 OR sex = 'f'") == (0, 99, False)
+    assert domain("SELECT AVG(score) FILTER (WHERE score > 0) FROM people WHERE score < 9") == (1, 8, False)
+    assert domain("SELECT AVG(100 / age) FROM people WHERE age > 0") == (100 / 99, 100, False)
+    assert domain("SELECT AVG(x) FROM (SELECT 100 / age AS x FROM people WHERE age > 3)") == (100 / 99, 25, False)
+    assert domain("SELECT AVG(x) FROM (SELECT score AS x FROM people) WHERE x IS NOT NULL") == (-20, 20, False)

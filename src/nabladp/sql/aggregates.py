@@ -128,7 +128,7 @@ class AggregateParser:
                 check_options(argument)
             return self._count(conditions)
         text = self.rows.scope.text(argument)
-        value = self._value(node, argument, text_too=name in ("count", "count_distinct"))
+        value = self._value(node, argument, conditions, text_too=name in ("count", "count_distinct"))
         if name == "count" and not value.domain.nullable:
             return self._count(conditions)
         if name == "count_distinct":
@@ -146,17 +146,19 @@ class AggregateParser:
             refuse(node, "COUNT(DISTINCT x) takes one expression", f"Write COUNT(DISTINCT CONCAT({joined})).")
         return "count_distinct", argument.expressions[0]
 
-    def _value(self, node: Node, argument: Node, *, text_too: bool = False) -> Expression:
+    def _value(self, node: Node, argument: Node, conditions: Sequence[Node], *, text_too: bool = False) -> Expression:
+        """Its range is that of rows which pass the conditions of the query and of the aggregate."""
         if argument is None:
             refuse(node, f"{sql_name(node)} takes an expression", f"Write {sql_name(node)}(x).")
         if has_aggregate(argument):
             refuse(node, "An aggregate cannot contain another one", "Use one of them: write {0}.")
-        value = self.rows.parse(argument)
+        scope = self.rows.scope.among(conditions)
+        value = RowParser(scope).parse(argument)
         if value.domain.kind == "null" or value.domain.values == ():
             refuse(argument, "This is always NULL", "Aggregate a column, for example AVG(x).")
         if value.domain.is_text and not text_too:
             refuse(argument, f"{sql_name(node)} takes numbers, not text", f"Write COUNT({text_of(argument)}).")
-        return simplify(to_number(value), self.rows.scope.schema)
+        return simplify(to_number(value), scope.schema, scope.assumed)
 
     def _codes(self, node: Node, argument: Node, value: Expression) -> Expression:
         """Distinct texts are counted by their position in the list."""
@@ -177,7 +179,7 @@ class AggregateParser:
         self, node: Node, argument: Node, levels: Sequence[Fraction], conditions: Sequence[Node]
     ) -> list[Aggregate]:
         text = self.rows.scope.text(argument) if argument is not None else ""
-        value = self._value(node, argument)
+        value = self._value(node, argument, conditions)
         holds, filter_text = self._filter(conditions)
         return [Aggregate("quantile", value, holds, text, filter_text, q) for q in levels]
 

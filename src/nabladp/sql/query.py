@@ -278,13 +278,15 @@ class _QueryParser:
         check_clauses(tree)
         source = read_source(tree, common_tables(tree), self.schema)
         rows = RowParser(replace(source.scope, aliases=self.aliases))
+        among = replace(rows.scope, assumed=source.assumed)  # aggregates look at rows that pass all conditions
         conditions, texts = list(source.conditions), list(source.texts)
         if tree.args.get("where") is not None:
             texts.append(rows.scope.text(tree.args["where"].this))
             conditions.append(rows.condition(tree.args["where"].this, "WHERE"))
+            among = among.among([tree.args["where"].this])
         keys = _KeyParser(tree, rows, self.aliases)
         _check_cells(tree, keys)
-        aggregates = AggregateParser(rows)
+        aggregates = AggregateParser(RowParser(among))
         post = PostParser(aggregates.positions, keys, self.aliases)
         columns = self._columns(post)
         having = tree.args.get("having")

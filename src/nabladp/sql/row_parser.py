@@ -19,6 +19,7 @@ from nabladp.sql.syntax import (
     Node,
     Reader,
     check_options,
+    conjuncts,
     has_aggregate,
     number,
     refuse,
@@ -141,6 +142,13 @@ class Scope:
     def where(self, condition: Expression, holds: bool) -> Scope:
         """Inside a branch that is taken only where the condition holds, or only where it does not."""
         return replace(self, assumed={**self.assumed, **narrow(condition, holds, self.schema, self.assumed)})
+
+    def among(self, conditions: Sequence[Node]) -> Scope:
+        """For values of rows that pass all of these conditions alone."""
+        scope = self
+        for part in (part for condition in conditions for part in conjuncts(condition)):
+            scope = scope.where(RowParser(self).parse(part), True)
+        return scope
 
 
 def narrow(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from nabladp.schema import Schema
-from nabladp.sql.expressions import Expression
+from nabladp.sql.expressions import Column, Expression
 from nabladp.sql.row_parser import Named, RowParser, Scope
 from nabladp.sql.syntax import Node, check_options, has_aggregate, refuse, unalias
 
@@ -22,6 +22,7 @@ class Source:
     scope: Scope
     conditions: tuple[Expression, ...] = ()
     texts: tuple[str, ...] = ()
+    assumed: Mapping[str, Column] = field(default_factory=dict)  # what the conditions say of columns
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,13 @@ def _subquery(table: CommonTable, name: str, schema: Schema, depth: int) -> Sour
             refuse(tree.args[clause], *_ROWS_ONLY)
     source = read_source(tree, common_tables(tree, table.tables), schema, depth + 1)
     rows = RowParser(source.scope)
-    conditions, texts = source.conditions, source.texts
+    conditions, texts, among = source.conditions, source.texts, replace(source.scope, assumed=source.assumed)
     if tree.args.get("where") is not None:
         texts = (*texts, source.scope.text(tree.args["where"].this))
         conditions = (*conditions, rows.condition(tree.args["where"].this, "WHERE"))
-    return Source(_offered(tree, rows, name), conditions, texts)
+        among = among.among([tree.args["where"].this])
+    offered = _offered(tree, RowParser(among), name)
+    return Source(replace(offered, assumed={}), conditions, texts, among.assumed)
 
 
 def _offered(tree: exp.Select, rows: RowParser, name: str) -> Scope:

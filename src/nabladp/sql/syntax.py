@@ -172,6 +172,18 @@ def operands(node: Node) -> list[Node]:
     return found
 
 
+def conjuncts(node: Node) -> list[Node]:
+    """The conditions of which all hold where this one does."""
+    found, pending = list[Node](), [node]
+    while pending:
+        one = unwrap(pending.pop())
+        if isinstance(one, exp.And):
+            pending += [one.args["expression"], one.this]
+        else:
+            found.append(one)
+    return found
+
+
 def children(node: Node) -> list[Node]:
     first = [node.args[key] for key in ("this", "expression") if isinstance(node.args.get(key), Node)]
     return [*first, *(node.args.get("expressions") or ())]
