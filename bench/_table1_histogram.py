@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bench._heavy import BUDGETS, NOTIONS, OneHot, Planted, booleans
 from bench._table1_fits import Curve, curve, least, point, r2, seeds, short, summary
 from nabladp import HeavyHitters
-from nabladp.mechanisms.heavy_hitters.planning.planner import FALSE_LISTED
+from nabladp.mechanisms.heavy_hitters.planner import FALSE_LISTED
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 
 SEEDS = {16: 8, 32: 8, 64: 6, 128: 6, 256: 4, 512: 4, 1024: 3, 2048: 2, 4096: 2}  # for each d: large ones take long

@@ -52,10 +52,10 @@ def data_in_the_model(patch: pytest.MonkeyPatch) -> None:
     """The model learns from exact answers: the next pick depends on the data twice."""
     true = setup.RunSetup.law
 
-    def law(self: Any, truth: Any, model: Any, number: int) -> Any:
+    def law(self: Any, truth: Any, model: Any, number: int, working: Any) -> Any:
         if number:
             self.scores.coefficients = self.scores.coefficients * (1 + 9 * truth[0])
-        return true(self, truth, model, number)
+        return true(self, truth, model, number, working)
 
     patch.setattr(setup.RunSetup, "law", law)
 

@@ -14,8 +14,7 @@ from faults import AB, ABY, Patches, label_is_free, settings
 from nabladp.audit import audit, tape_audit
 from nabladp.mechanisms import MECHANISMS, Auditable, Mechanism
 from nabladp.mechanisms.gram_matrix import columns as signed_columns
-from nabladp.mechanisms.heavy_hitters import HeavyHitters
-from nabladp.mechanisms.heavy_hitters.engine import thresholding
+from nabladp.mechanisms.heavy_hitters import HeavyHitters, thresholding
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, gradient, gram, response
 from nabladp.mechanisms.learners.halfspaces.task import METHODS
 from nabladp.mechanisms.mwem import MWEM
@@ -351,7 +350,7 @@ def test_beyond_values_of_another_scale() -> None:
 
         true = thresholding.decide
         patches.set(thresholding, "decide", lambda *given: true(*given[:-1], Narrow(given[-1])))
-        from nabladp.mechanisms.heavy_hitters.engine import finding
+        from nabladp.mechanisms.heavy_hitters import finding
 
         patches.set(finding, "decide", lambda *given: true(*given[:-1], Narrow(given[-1])))
 

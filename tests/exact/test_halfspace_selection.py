@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.erm import FiniteClass, Promise
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import lattice_net, threshold_functions
 from nabladp.mechanisms.learners.halfspaces.response import unbiased, unbiased_sensitivity
 from nabladp.mechanisms.learners.halfspaces.selection import log_law

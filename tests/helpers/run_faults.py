@@ -13,8 +13,7 @@ from nabladp.audit.against_law import ScaledNoise
 from nabladp.mechanisms.distribution_estimate import DistributionEstimate
 from nabladp.mechanisms.gram_matrix import GramMatrix
 from nabladp.mechanisms.gram_matrix import columns as signed_columns
-from nabladp.mechanisms.heavy_hitters import HeavyHitters
-from nabladp.mechanisms.heavy_hitters.engine import thresholding
+from nabladp.mechanisms.heavy_hitters import HeavyHitters, thresholding
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.learners.points import PointLearner
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner

@@ -9,9 +9,8 @@ import numpy as np
 from faults import AB, Fault, Patches, black_box, settings
 
 from nabladp.mechanisms import Mechanism
-from nabladp.mechanisms.heavy_hitters import HeavyHitters, loss
+from nabladp.mechanisms.heavy_hitters import HeavyHitters, finding, loss
 from nabladp.mechanisms.heavy_hitters import mechanism as tree
-from nabladp.mechanisms.heavy_hitters.engine import finding
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
 

@@ -16,7 +16,7 @@ from nabladp.mechanisms.heavy_hitters.loss import least_path_lambda
 from nabladp.mechanisms.heavy_hitters.output import HeavyList, after_passing
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.mechanisms.learners.columns import column
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import SignOrbits, partitions
 from nabladp.mechanisms.learners.halfspaces.model import Holdout
 from nabladp.mechanisms.learners.halfspaces.selection import log_law

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace, distance_to_flip
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, Halfspace, distance_to_flip
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
     COUNTS,
     SignOrbits,

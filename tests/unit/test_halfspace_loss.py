@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nabladp.errors import BudgetError, MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import NEVER, ClippedLoss, Halfspace
 from nabladp.mechanisms.learners.halfspaces.erm import FiniteClass, Promise, distances_to_wrong, row_scores
+from nabladp.mechanisms.learners.halfspaces.halfspace import NEVER, ClippedLoss, Halfspace
 from nabladp.mechanisms.learners.halfspaces.response import (
     GRID,
     keep_within,

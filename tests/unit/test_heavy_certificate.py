@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tree_laws import Lists, masses, records_of
 
-from nabladp.mechanisms.heavy_hitters.planning.certificate import (
+from nabladp.mechanisms.heavy_hitters.certificate import (
     Shape,
     Sieve,
     _smallest,
@@ -24,7 +24,7 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import (
     list_bytes,
     most_strings,
 )
-from nabladp.mechanisms.heavy_hitters.planning.planner import plan
+from nabladp.mechanisms.heavy_hitters.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 

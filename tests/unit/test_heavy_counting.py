@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nabladp.mechanisms.heavy_hitters.engine import counting, numbering
-from nabladp.mechanisms.heavy_hitters.engine.counting import PackedRows, Tally, Window, frequent
-from nabladp.mechanisms.heavy_hitters.engine.numbering import (
+from nabladp.mechanisms.heavy_hitters import counting, numbering
+from nabladp.mechanisms.heavy_hitters.counting import PackedRows, Tally, Window, frequent
+from nabladp.mechanisms.heavy_hitters.numbering import (
     Batch,
     Buckets,
     Column,

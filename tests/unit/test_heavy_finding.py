@@ -15,9 +15,9 @@ import pytest
 from scipy import stats
 
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.heavy_hitters.engine import finding, thresholding
-from nabladp.mechanisms.heavy_hitters.engine.finding import find
-from nabladp.mechanisms.heavy_hitters.planning.planner import plan
+from nabladp.mechanisms.heavy_hitters import finding, thresholding
+from nabladp.mechanisms.heavy_hitters.finding import find
+from nabladp.mechanisms.heavy_hitters.planner import plan
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.noise import NoiseSource

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nabladp.mechanisms.heavy_hitters.engine import thresholding
-from nabladp.mechanisms.heavy_hitters.engine.thresholding import Candidates, Rule, decide, draw_survivors
+from nabladp.mechanisms.heavy_hitters import thresholding
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
+from nabladp.mechanisms.heavy_hitters.thresholding import Candidates, Rule, decide, draw_survivors
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.noise import NoiseSource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nabladp.mechanisms.heavy_hitters.planning.certificate import Shape
+from nabladp.mechanisms.heavy_hitters.certificate import Shape
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree, leaf_groups
 

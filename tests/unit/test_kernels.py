@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from nabladp.arrays import compile_loop
-from nabladp.mechanisms.heavy_hitters.engine import numbering
+from nabladp.mechanisms.heavy_hitters import numbering
 from nabladp.mechanisms.learners.halfspaces import descent
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, distance_to_flip
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, distance_to_flip
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import SignOrbits
 from nabladp.mechanisms.learners.thresholds.choosing import reached
 from nabladp.mechanisms.synthesis.inference.junction_tree import Graph
@@ -79,7 +79,7 @@ USERS: dict[Callable[[], Any], str] = {
     packings: "noise.packings",
     any_packings: "noise.packings",
     sign_orbits: "mechanisms.learners.halfspaces.halfspace_classes",
-    distances: "mechanisms.learners.halfspaces.distance",
+    distances: "mechanisms.learners.halfspaces.halfspace",
     selected: "noise.choices",
     ranks: "mechanisms.learners.thresholds.choosing",
     clusters: "mechanisms.synthesis.inference.junction_tree",

@@ -123,6 +123,12 @@ def test_what_no_private_attribute_decides_is_exact_and_free(people: pa.Table) -
     assert [(row["year"], row["people"]) for row in rows] == truth(people, query)
 
 
+def test_a_value_with_a_single_number_is_answered(people: pa.Table) -> None:
+    query = "SELECT AVG(CASE WHEN sick THEN 1 END) AS a, VAR_POP(CASE WHEN sick THEN 1 END) AS v FROM t"
+    (row,) = Statistics(CDP(1), query).run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
+    assert (row["a"], row["v"]) == (1, 0)
+
+
 def test_hidden_aggregates_are_on_the_bill(session: Session) -> None:
     cost = session.cost("SELECT region, COUNT(*) FROM t GROUP BY region HAVING AVG(income) > 5", CDP(1))
     assert {line.attribute for line in cost.bill.lines} == {"region", "income"}

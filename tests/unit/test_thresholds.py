@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from nabladp.errors import BudgetError, DataError, DomainTooLarge, MechanismError, NablaDPError, PlanError
 from nabladp.mechanisms.heavy_hitters import Tree
-from nabladp.mechanisms.heavy_hitters.engine.finding import find
+from nabladp.mechanisms.heavy_hitters.finding import find
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner, ThresholdModel, searching
 from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered, reached
 from nabladp.mechanisms.learners.thresholds.design import Design, prefix_tree

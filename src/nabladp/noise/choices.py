@@ -109,9 +109,9 @@ def select_exponential(draws: Draws, scores: Integers, scale: Fraction) -> int:
 # ---- selection among millions ----------------------------------------------------------------------------------------
 # P(i) ∝ exp(−rate·score_i), exactly. Candidates are put into buckets by score, so narrow that inside one weights differ
 # by little; bucket b holds the m_b with score − lowest ≥ b·2^shift and below the next, the last one all that are
-# farther. With integers h_b ≥ exp(−rate·b·2^shift)·2¹²⁸, draw a bucket with weight m_b·h_b, in it a member i, all alike,
-# and keep it with probability exp(−rate·(score_i − lowest))·2¹²⁸/h_b ≤ 1, else start again. A kept i has weight exactly
-# exp(−rate·score_i), whatever the h_b: they only make that nearly all are kept. No float is involved.
+# farther. With integers h_b ≥ exp(−rate·b·2^shift)·2¹²⁸, draw a bucket with weight m_b·h_b, in it a member i, all
+# alike, and keep it with probability exp(−rate·(score_i − lowest))·2¹²⁸/h_b ≤ 1, else start again. A kept i has weight
+# exactly exp(−rate·score_i), whatever the h_b: they only make that nearly all are kept. No float is involved.
 
 _PRECISION = 128
 _FAR = 96  # farther than this, in units of 1/rate, everything shares a bucket

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.heavy_hitters.planning.certificate import Shape, Sieve, caution, list_bounds
+from nabladp.mechanisms.heavy_hitters.certificate import Shape, Sieve, caution, list_bounds
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.mechanism import ExpectedError
 from nabladp.noise import variance

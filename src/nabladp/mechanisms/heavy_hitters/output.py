@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.displayed import draw_plot
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.heavy_hitters.engine.finding import Found
-from nabladp.mechanisms.heavy_hitters.planning.certificate import gaussian_tails
+from nabladp.mechanisms.heavy_hitters.certificate import gaussian_tails
+from nabladp.mechanisms.heavy_hitters.finding import Found
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.view import combination_labels, count_combinations, heavy_views
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext

@@ -126,9 +126,9 @@ class Calibration:
         if part.kind in ("count", "values", "distinct"):
             return [(1, math.floor(units * Fraction(1, 2)))]
         if part.kind == "sum":
-            return [(self.grid(block, part, n).reach ** power, units // (2 if self.pure else 4))]
+            return [(max(1, self.grid(block, part, n).reach) ** power, units // (2 if self.pure else 4))]
         if part.kind == "squares":
-            reach, whole = self.grid(block, part, n).reach ** power, units // (2 if self.pure else 4)
+            reach, whole = max(1, self.grid(block, part, n).reach) ** power, units // (2 if self.pure else 4)
             return [(reach, whole), (reach**2, whole // (4 if self.pure else 2))]
         if part.kind == "total":
             grid = self.grid(block, part, n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nabladp.mechanisms.learners.halfspaces.distance import (
+from nabladp.mechanisms.learners.halfspaces.halfspace import (
     NEVER,
     Halfspace,
     distance_to_flip,

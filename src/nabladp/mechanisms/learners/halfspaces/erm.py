@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import NEVER, ClippedLoss, Distances, Halfspace, whole
+from nabladp.mechanisms.learners.halfspaces.halfspace import NEVER, ClippedLoss, Distances, Halfspace, whole
 
 Predictions = NDArray[np.integer]
 """+1 or −1 for every possible record: an axis for each attribute."""

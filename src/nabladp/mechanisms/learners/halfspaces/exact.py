@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.gram_matrix import NoisyGram
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace, integer_weights
 from nabladp.mechanisms.learners.halfspaces.erm import Promise
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, Halfspace, integer_weights
 from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
     SignOrbits,
     lattice_net,

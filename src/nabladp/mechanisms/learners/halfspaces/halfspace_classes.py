@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers, compile_loop
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace, whole
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, Halfspace, whole
 
 # ---- every order and sign of some weights ----------------------------------------------------------------------------
 # Weights are odd in sum, so no ⟨w, z⟩ is 0 and h_w(−x) = −h_w(x). Hence the distance of (x, y) under w depends on z =

@@ -19,10 +19,10 @@ from nabladp.mechanisms.kinds import MOST_MEGABYTES, BudgetKind, Budgets, Choice
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn, Robust
 from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel, HoldoutPlan, RightAnswers
 from nabladp.mechanisms.learners.halfspaces.response import Response, answered
 from nabladp.mechanisms.learners.halfspaces.selection import Pick

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from nabladp.arrays import Integers
 from nabladp.errors import AuditError, BudgetError, MechanismError
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, whole
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, whole
 from nabladp.mechanisms.learners.halfspaces.task import Task, costs
 from nabladp.mechanisms.mechanism import Branch, Law
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers
-from nabladp.mechanisms.learners.halfspaces.distance import ClippedLoss, Halfspace
 from nabladp.mechanisms.learners.halfspaces.erm import Promise, row_scores
+from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, Halfspace
 from nabladp.mechanisms.learners.halfspaces.response import Response, unbiased_sensitivity
 from nabladp.mechanisms.learners.halfspaces.task import Task, curve
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse

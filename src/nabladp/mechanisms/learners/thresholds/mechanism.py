@@ -13,7 +13,7 @@ import numpy as np
 
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
-from nabladp.mechanisms.heavy_hitters.engine.finding import find
+from nabladp.mechanisms.heavy_hitters.finding import find
 from nabladp.mechanisms.heavy_hitters.mechanism import ListCharge, list_charges, list_uses, lists_cost
 from nabladp.mechanisms.heavy_hitters.settings import NOTION, Notion, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Share

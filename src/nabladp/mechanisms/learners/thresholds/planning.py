@@ -17,8 +17,8 @@ from typing import Literal
 
 from nabladp.errors import BudgetError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.allocation import least_scale
-from nabladp.mechanisms.heavy_hitters.planning import planner
-from nabladp.mechanisms.heavy_hitters.planning.certificate import Shape, Sieve, caution, list_bounds
+from nabladp.mechanisms.heavy_hitters import planner
+from nabladp.mechanisms.heavy_hitters.certificate import Shape, Sieve, caution, list_bounds
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import leaf_groups
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, cuts_of

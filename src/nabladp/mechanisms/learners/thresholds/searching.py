@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.heavy_hitters.engine.counting import Frequent, frequent
-from nabladp.mechanisms.heavy_hitters.engine.numbering import Column, Part, Product, listed_strings
+from nabladp.mechanisms.heavy_hitters.counting import Frequent, frequent
+from nabladp.mechanisms.heavy_hitters.numbering import Column, Part, Product, listed_strings
 from nabladp.mechanisms.heavy_hitters.output_distribution import log_total
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf

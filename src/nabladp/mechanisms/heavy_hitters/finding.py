@@ -14,27 +14,7 @@ import numpy as np
 
 from nabladp.arrays import Integers
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.heavy_hitters.engine.counting import PackedRows, Rows, frequent
-from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Frequent
-from nabladp.mechanisms.heavy_hitters.engine.numbering import (
-    LOOKED_UP,
-    Column,
-    Listed,
-    Part,
-    Product,
-    Whole,
-    listed_strings,
-)
-from nabladp.mechanisms.heavy_hitters.engine.thresholding import (
-    MOST_IN_64_BITS,
-    Candidates,
-    Codes,
-    Passed,
-    Rule,
-    decide,
-    draw_survivors,
-)
-from nabladp.mechanisms.heavy_hitters.planning.certificate import (
+from nabladp.mechanisms.heavy_hitters.certificate import (
     CELL_BYTES,
     MOST_CELLS,
     Shape,
@@ -43,8 +23,28 @@ from nabladp.mechanisms.heavy_hitters.planning.certificate import (
     list_bounds,
     list_bytes,
 )
-from nabladp.mechanisms.heavy_hitters.planning.search import MEMORY
+from nabladp.mechanisms.heavy_hitters.counting import PackedRows, Rows, frequent
+from nabladp.mechanisms.heavy_hitters.hash_filter import Frequent
+from nabladp.mechanisms.heavy_hitters.numbering import (
+    LOOKED_UP,
+    Column,
+    Listed,
+    Part,
+    Product,
+    Whole,
+    listed_strings,
+)
+from nabladp.mechanisms.heavy_hitters.search import MEMORY
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
+from nabladp.mechanisms.heavy_hitters.thresholding import (
+    MOST_IN_64_BITS,
+    Candidates,
+    Codes,
+    Passed,
+    Rule,
+    decide,
+    draw_survivors,
+)
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.noise import NoiseSource
 from nabladp.noise.laws import WIDEST

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
-from nabladp.mechanisms.heavy_hitters.engine.numbering import Buckets, Digit, Listed, Part, Product, listed_strings
+from nabladp.mechanisms.heavy_hitters.numbering import Buckets, Digit, Listed, Part, Product, listed_strings
 
 Counted = tuple[Integers, Integers]
 """Cells in increasing order, and how many rows lie in each."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.heavy_hitters.planning.certificate import (
+from nabladp.mechanisms.heavy_hitters.certificate import (
     Shape,
     Sieve,
     caution,

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
+from nabladp.mechanisms.heavy_hitters.certificate import Shape, Sieve, certify, list_bounds, nothing_certified
 from nabladp.mechanisms.heavy_hitters.loss import count_scale, least_path_lambda
-from nabladp.mechanisms.heavy_hitters.planning.certificate import Shape, Sieve, certify, list_bounds, nothing_certified
-from nabladp.mechanisms.heavy_hitters.planning.search import ERROR_CAUTION, MEMORY, Draft, Goal, feasible, tuned
+from nabladp.mechanisms.heavy_hitters.search import ERROR_CAUTION, MEMORY, Draft, Goal, feasible, tuned
 from nabladp.mechanisms.heavy_hitters.settings import Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree, leaf_groups
 

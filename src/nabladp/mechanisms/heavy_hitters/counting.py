@@ -12,11 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers, compile_loop
-from nabladp.mechanisms.heavy_hitters.engine import numbering
-from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Counted, count_each_cell, filter_by_hash
-from nabladp.mechanisms.heavy_hitters.engine.hash_filter import Frequent as Frequent
-from nabladp.mechanisms.heavy_hitters.engine.numbering import Batch, Buckets, Listed, Numbers, Part, Product
-from nabladp.mechanisms.heavy_hitters.planning.certificate import LEAST_SHARE
+from nabladp.mechanisms.heavy_hitters import numbering
+from nabladp.mechanisms.heavy_hitters.certificate import LEAST_SHARE
+from nabladp.mechanisms.heavy_hitters.hash_filter import Counted, count_each_cell, filter_by_hash
+from nabladp.mechanisms.heavy_hitters.hash_filter import Frequent as Frequent
+from nabladp.mechanisms.heavy_hitters.numbering import Batch, Buckets, Listed, Numbers, Part, Product
 from nabladp.tables import Counts, Kernel
 
 # ---- counting --------------------------------------------------------------------------------------------------------

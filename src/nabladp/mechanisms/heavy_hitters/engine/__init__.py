@@ -1,1 +1,0 @@
-"""Lists found and counted with exactly the tree's law, in few passes over the rows."""
