@@ -117,7 +117,6 @@ class CodedTable(CodedRows):
         for start in range(0, self.n, self._batch_rows):
             yield chosen.slice(start, self._batch_rows)
 
-
     def _columns(self, names: tuple[str, ...]) -> pa.RecordBatch:
         """Codes as they are; on the grid, the number that a code stands for."""
         if all(name in self.schema for name in names):
