@@ -11,6 +11,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,11 @@ def digests(root: Path) -> dict[str, str]:
 
     table = CodedTable(SCHEMA, codes())
     found: dict[str, str] = {}
-    for number, mechanism in enumerate(INSTANCES):
-        name = f"{number} {type(mechanism).__name__}"
+    seen: Counter[str] = Counter()
+    for mechanism in INSTANCES:
+        kind = type(mechanism).__name__
+        seen[kind] += 1
+        name = f"{kind} {seen[kind]}"
         found[f"{name} parameters"] = _digest(mechanism.to_json())
         found[f"{name} guarantee"] = _digest(mechanism.guarantee(SCHEMA, table.n).to_json())
         found[f"{name} expected error"] = _digest(_plain(mechanism.expected_error(SCHEMA, table.n)))
@@ -66,6 +70,7 @@ if __name__ == "__main__":
         print(json.dumps(digests(Path(sys.argv[1]).resolve())))
     else:
         before, after = map(_of_another, sys.argv[1:3])
-        differ = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-        print(json.dumps({"compared": len(before), "differ": differ}))
+        shared = before.keys() & after.keys()
+        differ = sorted(key for key in shared if before[key] != after[key])
+        print(json.dumps({"compared": len(shared), "only_in_one": len(before.keys() ^ after.keys()), "differ": differ}))
         sys.exit(bool(differ))

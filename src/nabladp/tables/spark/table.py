@@ -19,7 +19,7 @@ from nabladp.errors import NablaDPError
 from nabladp.schema import Schema
 from nabladp.tables.counts import Progress, wrong_number_of_rows
 from nabladp.tables.duck import Batches
-from nabladp.tables.encode import Encoder, Finding
+from nabladp.tables.encode import Encoder, Finding, source_column
 from nabladp.tables.kernels import Kernel, integer_result
 from nabladp.tables.spark import tasks
 from nabladp.tables.spark.jobs import Share, Stopped, act
@@ -73,7 +73,10 @@ class Keeper:
         if self._forget is not None:
             self._forget()
         self._names = self._read
-        encoder = Encoder(self._schema, sorted(self._names))
+        order = {name: i for i, name in enumerate(self._schema.names)}  # the first that fails is the one to name
+        encoder = Encoder(
+            self._schema, sorted(self._names, key=lambda name: (order.get(source_column(name), -1), name))
+        )
         shipping = Shipping()
         frame = shipping(self._source.columns(encoder.columns), tasks.Keep(encoder))
         frame.persist(StorageLevel.MEMORY_AND_DISK)  # what is lost or pushed out is read from disk, or made again
