@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import islice
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ T = TypeVar("T")
 Error = type[NablaDPError]
 MOST_LISTED = 1 << 20  # members of a list that somebody wrote down
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+){64}""")
+_SMALLEST_SHARE = 1e-300
 MOST_TEXT = 1 << 24  # bytes of a file that somebody wrote
 
 
@@ -67,6 +68,17 @@ def members(value: Any, what: str, fix: str, most: int = MOST_LISTED, error: Err
     return listed
 
 
+def holds_more(value: Any, most: int, depth: int = 64) -> bool:
+    """Whether nested lists, as an array, would have more than ``most`` entries; ranges take no memory until then."""
+    if isinstance(value, range):
+        return abs((value.stop - value.start) // value.step) > most
+    if not isinstance(value, (list, tuple)) or not value or depth == 0:
+        return False
+    distinct = {id(part): part for part in value if isinstance(part, (list, tuple, range))}  # [x] * 1000 holds x once
+    each = max(most // len(value), 1)
+    return len(value) > most or any(holds_more(part, each, depth - 1) for part in distinct.values())
+
+
 def names(
     value: Any, what: str = "A list of attributes", fix: str = 'Write ["age", "sex"].', error: Error = WrongType
 ) -> tuple[str, ...]:
@@ -104,8 +116,8 @@ def is_number(value: Any) -> bool:
 
 
 def is_share(value: Any) -> bool:
-    """A number strictly between 0 and 1, also once it is a double."""
-    return is_number(value) and 0.0 < float(value) < 1.0
+    """A number strictly between 0 and 1, also once it is a double, and so large that its inverse is one."""
+    return is_number(value) and _SMALLEST_SHARE <= float(value) < 1.0
 
 
 def is_above_zero(value: Any) -> bool:
@@ -113,7 +125,8 @@ def is_above_zero(value: Any) -> bool:
 
 
 def as_fraction(value: Any) -> Fraction:
-    return Fraction(int(value)) if isinstance(value, Integral) else Fraction(value)
+    """With Python's integers: NumPy's would stay of 64 bits inside a fraction, and products wrap around."""
+    return Fraction(int(value.numerator), int(value.denominator)) if isinstance(value, Rational) else Fraction(value)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

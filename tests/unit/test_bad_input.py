@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from nabladp import (
     CDP,
+    MWEM,
     Approx,
     Attribute,
     Budget,
@@ -24,6 +26,8 @@ from nabladp import (
     HalfspaceLearner,
     HeavyHitters,
     Ledger,
+    LinearQueries,
+    LinearQuery,
     Marginals,
     NoiseSource,
     NoisyMarginals,
@@ -35,7 +39,7 @@ from nabladp import (
     Session,
     open_table,
 )
-from nabladp.audit import exact_audit, statistical_audit
+from nabladp.audit import exact_audit, law_audit, statistical_audit
 from nabladp.checks import MOST_TEXT, members, names, parse_toml, read_file
 from nabladp.errors import (
     NablaDPError,
@@ -49,9 +53,12 @@ from nabladp.errors import (
     quote_path,
 )
 from nabladp.noise import half_width, laplace_log_pmf
+from nabladp.noise.packings import Packings
 from nabladp.privacy import Limit, Universe, epsilon_from_rho
-from nabladp.report import Certificate, report
-from nabladp.tables import CodedTable, Encoder, check_table
+from nabladp.privacy.values import cost_units, limit_units
+from nabladp.report import Certificate, Claim, report
+from nabladp.tables import CodedTable, Encoder, check_table, column_types
+from nabladp.tables.memory import PandasFrame
 
 SCHEMA = Schema((Attribute("age", "integer", low=0, high=9), Attribute("sick", "boolean")))
 BUDGET = Budget(person=Rho(100))
@@ -285,6 +292,44 @@ def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
             open_table(path, SCHEMA).marginals([["age"]])
 
 
+class _Odd:
+    """No value of any kind."""
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [Decimal("sNaN"), Decimal("1e999999"), 1j, 10**5000, "\ud800", np.float16(70), np.longdouble("1e4000"), _Odd()],
+    ids=["signal", "decimal", "complex", "digits", "surrogate", "float16", "longdouble", "object"],
+)
+def test_a_strange_value_in_a_data_frame_changes_how_no_other_is_read(strange: Any) -> None:
+    ages = pd.Series([strange, 1, None, 3], dtype=object)
+    frame = pd.DataFrame({"age": ages, "sick": [True, False, True, True]})
+    assert dict(column_types(frame))["age"] == "text"
+    read = next(PandasFrame(frame).batches(("age",))).column(0).to_pylist()
+    assert read[1:] == ["1", None, "3"]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(np.array([1, 2], np.complex128)),
+        pd.Series(np.array([1, 2], np.longdouble)),
+        pd.Series(["\ud800", "1"], dtype=pd.StringDtype("python")),
+        pd.Series(pd.arrays.SparseArray([1, 2])),
+    ],
+    ids=["complex", "longdouble", "surrogate", "sparse"],
+)
+def test_columns_that_arrow_does_not_take_are_read_as_texts(column: Any) -> None:
+    frame = pd.DataFrame({"age": column, "sick": [True, False]})
+    assert dict(column_types(frame)) == {"age": "text", "sick": "boolean"}
+    assert len(next(PandasFrame(frame).batches(("age",)))) == 2
+
+
+def test_a_spark_source_of_deep_lists_is_refused() -> None:
+    for kind in (DEEP, 5, None, ["parquet"]):
+        refused(lambda kind=kind: open_table({"spark": kind, "path": "a"}, SCHEMA))  # type: ignore[misc]
+
+
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
@@ -311,6 +356,20 @@ BROKEN: list[tuple[str, Any]] = [
     ("figures", {"delta": 1e-6, "adversaries": [{"name": "a", "attributes": [["age"]]}]}),
     ("limits", {"a": 1}),
     ("limits", [{"limit": 1}]),
+    (
+        "limits",
+        [
+            {
+                "limit": "person",
+                "measure": "ρ",
+                "attributes": ["age"],
+                "value": {"rho": 1},
+                "allowed": 1,
+                "left": 1,
+                "exceeded": False,
+            }
+        ],
+    ),
     ("expected_error", 5),
     ("expected_error", [5]),
     ("stamp", 5),
@@ -346,12 +405,71 @@ def test_a_record_of_wide_integers_deep_lists_or_half_characters_is_refused(
         refused(lambda: Release.load(path))
 
 
+def test_half_a_character_in_a_certificate_is_refused(tmp_path: Path) -> None:
+    text = Certificate((Claim(WHOLE, note="of people"),)).text
+    path = tmp_path / "certificate.json"
+    path.write_text(text)
+    assert Certificate.load(path).claims[0].note == "of people"
+    path.write_text(text.replace("of people", "\\ud800"))
+    refused(lambda: Certificate.load(path))
+    bare = json.dumps(Guarantee.touch(["\ud800"], ["\ud800"], Rho(1)).to_json())
+    path.write_text(bare)
+    refused(lambda: report(path))
+
+
+def test_half_a_character_in_the_path_of_a_ledger_is_refused(tmp_path: Path) -> None:
+    refused(lambda: Ledger.create(tmp_path / "\ud800.db", SCHEMA, BUDGET))
+    refused(lambda: Ledger.open(tmp_path / "\ud800.db"))
+
+
+# ---- audits ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_audit_takes_fractions_and_refuses_what_is_no_number() -> None:
+    refused(lambda: exact_audit(MECHANISM, SCHEMA, None))  # type: ignore[arg-type]
+    for beta in (0, 1, "0.01", None):
+        refused(lambda beta=beta: statistical_audit(MECHANISM, SCHEMA, beta=beta))  # type: ignore[misc]
+        refused(lambda beta=beta: law_audit(MECHANISM, SCHEMA, beta=beta))  # type: ignore[misc]
+    refused(lambda: law_audit(MECHANISM, SCHEMA, runs="many"))  # type: ignore[arg-type]
+    told = statistical_audit(
+        MECHANISM,
+        SCHEMA,
+        sets=["age"],
+        rows=2,
+        beta=Fraction(1, 100),
+        runs=64,
+        noise=NoiseSource.seeded(1),  # type: ignore[arg-type]
+    )
+    assert told.beta == 0.01
+
+
 # ---- mechanisms and noise --------------------------------------------------------------------------------------------
 
 
 def test_a_budget_too_small_for_any_noise_is_refused() -> None:
     for method in ("gram", "average", "gradient", "descent", "auto"):
         refused(lambda method=method: HalfspaceLearner(CDP(1e-300), "sick", method=method).guarantee(SCHEMA, 60))  # type: ignore[misc]
+
+
+def test_a_share_whose_inverse_is_no_number_is_refused() -> None:
+    for share in (5e-324, 1e-310):
+        refused(lambda share=share: MWEM(CDP(1), Marginals(1), selection=share))  # type: ignore[misc]
+        refused(lambda share=share: HeavyHitters(CDP(1), frequency=share))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", [CDP, Pure, Rho])
+@pytest.mark.parametrize("number", [np.int64(3), np.int64(17), np.int32(3), np.uint8(200), Fraction(np.int64(35), 2)])
+def test_budgets_of_numpy_integers_do_not_wrap_around(kind: Callable[[Any], Any], number: Any) -> None:
+    plain = Fraction(int(number.numerator), int(number.denominator))
+    assert cost_units(kind(number)) == cost_units(kind(plain)) > 0
+    assert limit_units(kind(number)) == limit_units(kind(plain)) > 0
+
+
+def test_a_learner_takes_a_numpy_integer_as_budget_of_its_label() -> None:
+    guarantees = [
+        HalfspaceLearner(CDP(2), "sick", label_epsilon=epsilon).guarantee(SCHEMA, 10**6) for epsilon in (3, np.int64(3))
+    ]
+    assert guarantees[0] == guarantees[1]
 
 
 def test_memory_beyond_any_machine_is_refused() -> None:
@@ -370,8 +488,30 @@ def test_draws_are_bounded() -> None:
     refused(lambda: noise.uniform_integers(5, (1,) * 99))
     refused(lambda: noise.uniform_subset(2**62, 2**50))
     refused(lambda: laplace_log_pmf(2.0, 0, 2**40))
-    refused(lambda: half_width("gaussian", 2.0, 1 - Fraction(1, 10**400)))
+    for level in (1 - Fraction(1, 10**400), 10**400, -(10**400), Fraction(10**400, 3)):
+        refused(lambda level=level: half_width("gaussian", 2.0, level))  # type: ignore[misc]
     assert noise.binomial(1000, 0.5) <= 1000
+
+
+TWICE: Any = [1, 2]
+for _ in range(40):  # few lists, each held twice by the next: an array would have 2⁴¹ entries
+    TWICE = [TWICE, TWICE]
+
+
+@pytest.mark.parametrize("long", [range(10**15), [range(10**15)], [0, 1, range(10**15)], [[range(10**15)]], TWICE])
+def test_ranges_and_shared_lists_are_refused_before_they_become_arrays(long: Any) -> None:
+    noise = NoiseSource.seeded(1)
+    packings = Packings([1, 2, 4], 3, 2)
+    refused(lambda: noise.select_packing(packings, long))
+    refused(lambda: noise.randomized_response_counts(long, 0.75))
+    refused(lambda: noise.select_exponential(long, 1.0))
+    refused(lambda: LinearQuery(("age",), long))
+    refused(lambda: LinearQueries([{"attributes": ["age"], "values": long}]))
+
+
+def test_values_of_a_query_fit_into_a_double() -> None:
+    refused(lambda: LinearQuery(("age",), [0, 10**400]))
+    assert LinearQuery(("sick",), [range(2)]).values == (0.0, 1.0)
 
 
 # ---- plans and commands ----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from nabladp.audit.deadline import FOREVER, Deadline, OutOfTime
 from nabladp.audit.pairs import CodedRows, Derive, PairMaker
 from nabladp.audit.results import LawAudit, LawRow, check_asked
 from nabladp.audit.runs import PooledNoise, RememberedTable, Tell
+from nabladp.checks import is_above_zero, is_share, is_whole
 from nabladp.errors import AuditError, NablaDPError
 from nabladp.mechanisms import Auditable
 from nabladp.noise import NoiseSource
@@ -260,6 +261,12 @@ def law_audit(
     needs ``distribution``, ``published_law`` and ``published_values``.
     """
     check_asked(mechanism, schema, None, rows)
+    if not is_share(beta) or not is_above_zero(seconds) or not (runs is None or is_whole(runs, 1)):
+        raise AuditError(
+            "'beta' lies between 0 and 1, 'runs' is a whole number, and 'seconds' is above zero.",
+            fix="Leave them out for the usual ones.",
+        )
+    beta, seconds = float(beta), float(seconds)
     sizes = LAW_ROWS if rows is None else (rows,)
     return compare_runs(mechanism, [(schema, derive or {}, n) for n in sizes], beta, runs, seconds, noise, progress)
 

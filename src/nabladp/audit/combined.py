@@ -209,6 +209,7 @@ def audit(
     together with confidence 1 − ``beta``. The other options are those of :func:`statistical_audit`.
     """
     check_options(beta, runs, seconds)
+    beta, seconds = float(beta), float(seconds)
     check_asked(mechanism, schema, guarantee, rows)
     asked = None if sets is None else members(sets, "'sets'", 'Write sets=["age", ("age", "sex")].')
     wanted = None if asked is None else [name_or_names(names) for names in asked]

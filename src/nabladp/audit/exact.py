@@ -246,7 +246,7 @@ def exact_audit(
     Derived columns need a function of the record's codes each, in ``derive``. ``guarantee`` replaces the mechanism's
     own claim. What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in all.
     """
-    check_asked(mechanism, schema, guarantee, n)
+    check_asked(mechanism, schema, guarantee, 0 if n is None else n)
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise AuditError(
             "The time of an audit is a number of seconds above zero.", fix="Leave it out for as long as it takes."

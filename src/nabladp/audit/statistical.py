@@ -243,6 +243,7 @@ def statistical_audit(
     Sets that ``seconds`` leave no time for are left out; if there is none for any, :class:`OutOfTime` is raised.
     """
     check_options(beta, runs, seconds)
+    beta, seconds = float(beta), float(seconds)  # what SciPy takes; a fraction is welcome
     check_asked(mechanism, schema, guarantee, rows)
     deadline = Deadline.after(seconds) if runs is None else FOREVER
     n, claim = _claimed(mechanism, schema, rows, guarantee)

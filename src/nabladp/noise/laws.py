@@ -46,8 +46,8 @@ def half_width(kind: Kind, scale: Real, level: Real) -> int:
     s = float(noise_scale(scale))
     _known(kind)
     confidence = exact_number(level, "A confidence level")
-    allowed = float(1 - confidence)
-    if not 0 < confidence < 1 or allowed < 1e-300:  # as a double it would be no share of anything
+    allowed = float(1 - confidence) if 0 < confidence < 1 else 0.0
+    if allowed < 1e-300:  # as a double it would be no share of anything
         raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
     tail = _gaussian_tail if kind == "gaussian" else _laplace_tail
     # Both laws satisfy P(|X| > h) ≤ 2·exp(−h²/(2s²)) or 2·exp(−h/s), which gives where to stop searching.

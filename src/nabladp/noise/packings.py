@@ -168,7 +168,7 @@ class Packings:
         refuse_long(weights, "Weights")
         try:
             array = np.asarray(weights)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             array = np.empty(0, np.object_)
         if array.shape != self.masks.shape or array.dtype.kind not in "fiu":
             fix = "Give a flat array with one float per member."

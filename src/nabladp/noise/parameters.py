@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers
-from nabladp.checks import is_share, members
+from nabladp.checks import holds_more, is_share, members
 from nabladp.errors import MechanismError
 
 Real = int | float | Fraction
@@ -31,7 +31,7 @@ def exact_number(value: Any, what: str) -> Fraction:
     if isinstance(value, (float, np.floating)) and not math.isfinite(value):
         raise MechanismError(f"{what} must be finite.", fix="Give a plain finite number.")
     if isinstance(value, Fraction):
-        return value
+        return Fraction(int(value.numerator), int(value.denominator))  # NumPy's integers would wrap around
     return Fraction(int(value) if isinstance(value, (int, np.integer)) else float(value))
 
 
@@ -99,8 +99,8 @@ def trials(counts: Integers, what: str) -> Integers:
 
 
 def refuse_long(values: Any, what: str) -> None:
-    """A range takes no memory until it becomes an array."""
-    if isinstance(values, range) and abs((values.stop - values.start) // values.step) > MOST_DRAWN:
+    """Ranges, and lists that hold one list many times, take no memory until they become an array."""
+    if holds_more(values, MOST_DRAWN):
         raise MechanismError(f"{what} are at most {MOST_DRAWN:,} at once.", fix="Give them in several parts.")
 
 

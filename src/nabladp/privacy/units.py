@@ -32,6 +32,8 @@ def exact(number: Number, what: str = "a number", *, up: bool = False) -> Fracti
         raise BudgetError(f"{what} must be finite.", fix="Give a plain finite number.")
     if isinstance(number, Decimal) and not -_LONGEST <= number.adjusted() <= _LONGEST:
         raise BudgetError(f"{what} is too small or too large to be exact.", fix="Give a plain number.")
+    if isinstance(number, Rational):  # NumPy's integers stay of 64 bits inside a fraction, and products wrap around
+        return Fraction(int(number.numerator), int(number.denominator))
     if not isinstance(number, float):
         return Fraction(number)
     written = Fraction(str(float(number)))

@@ -96,7 +96,7 @@ def _check_limits(limits: Any) -> None:
         _need(isinstance(line.get("limit"), str) and line.get("measure") in ("ρ", "pure ε"), "limits")
         _need(_are_texts(line.get("attributes")) and isinstance(line.get("value"), Mapping), "limits")
         _need(is_number(line.get("allowed")) and is_number(line.get("left")), "limits")
-        _need(line.get("spent") is None or is_number(line["spent"]), "limits")
+        _need("spent" in line and (line["spent"] is None or is_number(line["spent"])), "limits")
         _need(isinstance(line.get("exceeded"), bool), "limits")
 
 

@@ -123,6 +123,7 @@ class Certificate:
         path = as_path(where, "The certificate")
         try:
             data = json.loads(read_file(path, f"The certificate {quote(path.name)}", MOST_BYTES))
+            json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair could never be written again
         except SourceError:
             raise
         except (OSError, ValueError, RecursionError):

@@ -22,6 +22,7 @@ from nabladp.tables.encode import float_text
 # is scaled for that. So every value becomes the text that a typed column of its own kind would give.
 
 STRANGE = "\0"  # no declared value can be this: stands for objects that are no value of any kind
+_MOST_BITS = 10_000  # Python writes no longer integers
 
 
 def object_texts(values: NDArray[np.object_], null: NDArray[np.bool_]) -> pa.Array:
@@ -47,7 +48,9 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, int | np.integer):
-        return str(int(value))
+        return str(int(value)) if int(value).bit_length() <= _MOST_BITS else STRANGE
+    if _is_signal(value):
+        return STRANGE
     if isinstance(value, float | np.floating | Decimal):
         return float_text(float(value))
     if isinstance(value, datetime):
@@ -61,6 +64,10 @@ def _moment(value: datetime) -> str:
         return value.date().isoformat()
     text = value.isoformat()
     return text.rstrip("0") if "." in text and value.tzinfo is None else text
+
+
+def _is_signal(value: Any) -> bool:
+    return isinstance(value, Decimal) and value.is_snan()
 
 
 def _is_unicode(text: str) -> bool:
@@ -135,8 +142,20 @@ class PandasFrame(Frame):
         # Only pandas' categorical type has categories; pandas is not imported here
         kind = series.dtype.categories.dtype if hasattr(series.dtype, "categories") else series.dtype
         if isinstance(kind, np.dtype) and kind.hasobject:
-            return object_texts(series.to_numpy(dtype=object), series.isna().to_numpy())
-        return _whole(pa.array(series, from_pandas=True))
+            return _objects(series)
+        try:
+            return _whole(pa.array(series, from_pandas=True))
+        except (pa.ArrowException, UnicodeError):  # complex or sparse numbers, or half of a surrogate pair
+            return _objects(series)
+
+
+def _objects(series: Any) -> pa.Array:
+    values = series.to_numpy(dtype=object)
+    try:
+        return object_texts(values, np.asarray(series.isna()))
+    except ArithmeticError:  # of pandas, when it looks at a signalling NaN
+        readable = np.where(list(map(_is_signal, values)), STRANGE, values)
+        return object_texts(readable, np.asarray(type(series)(readable, dtype=object).isna()))
 
 
 def _polars_object() -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.checks import members, name_or_names
+from nabladp.checks import holds_more, members, name_or_names
 from nabladp.errors import MechanismError, quote
 from nabladp.schema import Schema
 from nabladp.workloads.families import Conjunctions, Family, Marginals, Parities, Union, Workload, no_workload
@@ -17,6 +17,8 @@ from nabladp.workloads.marginals import refuse_too_wide
 from nabladp.workloads.options import check_weight, from_options, listing, nearest
 from nabladp.workloads.queries import GRID, Group
 from nabladp.workloads.shift import shift_of_values
+
+_MOST_VALUES = 1 << 24  # of one query, written as lists
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,12 @@ class LinearQuery:
         object.__setattr__(self, "values", tuple(self._numbers().ravel().tolist()))
 
     def _numbers(self) -> NDArray[np.float64]:
+        if holds_more(self.values, _MOST_VALUES):
+            raise MechanismError(f"The values of {self._label} are too many.", fix="Give one for each combination.")
         try:
             given = np.asarray(self.values)
             values = None if given.dtype.kind in "USMmc" else given.astype(np.float64)  # "0.5" is no number
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # also numbers that no double holds
             values = None
         if values is None:
             raise MechanismError(f"The values of {self._label} are not numbers.", fix="Give one for each combination.")

@@ -70,6 +70,7 @@ class SQLite(Database):
         """What the file system can say at once, before SQLite says it less clearly."""
         folder = self.path.parent
         try:
+            os.fsencode(self.path)  # half of a surrogate pair is in no file name
             there = self.path.exists()
             self._check_file(folder, there, create)
         except (OSError, ValueError) as error:

@@ -47,8 +47,8 @@ _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}  
 
 def check_spark(source: Mapping[str, Any]) -> None:
     """Refuses what is no Spark source, without starting anything."""
-    kind = str(source.get("spark"))
-    if kind not in _OWN:
+    kind = source.get("spark")
+    if not isinstance(kind, str) or kind not in _OWN:
         raise SourceError(
             "A Spark source names one of Spark's readers.",
             fix=f'Write, for instance, {{ spark = "parquet", path = "…" }}; known: {", ".join(_OWN)}.',
