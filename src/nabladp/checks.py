@@ -11,20 +11,21 @@ import re
 import stat
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import islice
 from numbers import Integral, Rational, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nabladp.errors import NablaDPError, SourceError, WrongType, quote
+from nabladp.errors import NablaDPError, ReleaseError, SourceError, WrongType, quote
 
 T = TypeVar("T")
 Error = type[NablaDPError]
 MOST_LISTED = 1 << 20  # members of a list that somebody wrote down
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')\s*+\.\s*+){64}""")
 _SMALLEST_SHARE = 1e-300
+_MOST_STORED = 1 << 62  # rows
 MOST_TEXT = 1 << 24  # bytes of a file that somebody wrote
 
 
@@ -122,6 +123,26 @@ def is_share(value: Any) -> bool:
 
 def is_above_zero(value: Any) -> bool:
     return is_number(value) and float(value) > 0.0
+
+
+def stored(data: Mapping[str, Any], key: str, fits: Callable[[Any], bool], or_none: bool = False) -> Any:
+    """A field of a stored output; one that does not fit could be neither shown nor computed with."""
+    value = data[key]
+    if not (fits(value) or (or_none and value is None)):
+        raise damaged(key)
+    return value
+
+
+def stored_rows(data: Mapping[str, Any]) -> int:
+    return int(stored(data, "n", lambda n: is_whole(n, 0, _MOST_STORED)))
+
+
+def damaged(field: str) -> ReleaseError:
+    return ReleaseError(
+        f"The stored {field!r} is not what nabladp writes.",
+        fix="Give a folder written by nabladp, or fetch it again.",
+        field=field,
+    )
 
 
 def as_fraction(value: Any) -> Fraction:

@@ -22,6 +22,7 @@ from nabladp import (
     Approx,
     Attribute,
     Budget,
+    DistributionEstimate,
     Guarantee,
     HalfspaceLearner,
     HeavyHitters,
@@ -32,11 +33,14 @@ from nabladp import (
     NoiseSource,
     NoisyMarginals,
     Plan,
+    PointLearner,
+    Projection,
     Pure,
     Release,
     Rho,
     Schema,
     Session,
+    ThresholdLearner,
     open_table,
 )
 from nabladp.audit import exact_audit, law_audit, statistical_audit
@@ -52,6 +56,7 @@ from nabladp.errors import (
     quote,
     quote_path,
 )
+from nabladp.mechanisms import Mechanism
 from nabladp.noise import half_width, laplace_log_pmf
 from nabladp.noise.packings import Packings
 from nabladp.privacy import Limit, Universe, epsilon_from_rho
@@ -403,6 +408,60 @@ def test_a_record_of_wide_integers_deep_lists_or_half_characters_is_refused(
     ):
         path.write_text(broken)
         refused(lambda: Release.load(path))
+
+
+STORED: list[tuple[Mechanism, dict[str, list[Any]]]] = [
+    (
+        DistributionEstimate(CDP(5)),
+        {
+            "count_variance": ["x", None, -1, []],
+            "failure": ["x", None, 2],
+            "n": ["x", 1.5, -1, 10**30],
+            "error": [{"cut": "x"}, "x"],
+            "codes": [[[99, 99]]],
+        },
+    ),
+    (
+        ThresholdLearner(CDP(5), "sick"),
+        {"prefix": ["x", 1.5], "ones": ["x", []], "failure": [None, "x"], "error": ["x"], "n": ["x"], "label": ["age"]},
+    ),
+    (
+        PointLearner(CDP(5), "sick"),
+        {"count": ["x"], "cut": ["x", None], "failure": [None, "x"], "error": ["x"], "n": [1.5], "label": ["age"]},
+    ),
+    (HalfspaceLearner(CDP(5), "sick"), {"weights": [[], ["x"], [1.0]], "deviations": [[1.0]], "n": ["x"]}),
+    (
+        MWEM(CDP(5), Marginals(1)),
+        {
+            "answers": [[], [0.5]],
+            "bound": ["x"],
+            "workload": [{"marginals": 2}],
+            "measured": [{"round": [0], "query": [99], "count": [1], "scale": [1.0]}],
+            "model": [[{"query": [99], "change": [1.0]}], [{"query": [0, 1], "change": [1.0]}]],
+            "synthetic": [{"record": [99], "times": [1]}, {"record": [0, 1], "times": [1]}],
+        },
+    ),
+    (Projection(CDP(5), Marginals(1)), {"n": ["x", 1.5], "hull": [{"exact": "x"}, {"exact": True, "gap": "x"}]}),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "broken"), STORED, ids=lambda given: type(given).__name__)
+def test_stored_outputs_whose_parts_do_not_fit_are_refused(
+    mechanism: Mechanism, broken: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    budget = Budget(person=Rho(1000))
+    people = pa.table({"age": [1, 2, 3, 4] * 50, "sick": [True, False, True, True] * 50})
+    session = Session(people, SCHEMA, budget, tmp_path / "ledger.db", noise=NoiseSource.seeded(1), new_ledger=True)
+    session.release(mechanism, "ages", tmp_path / "out")
+    session.ledger.close()
+    written = json.loads((tmp_path / "out" / "release.json").read_text())
+    path = tmp_path / "release.json"
+    path.write_text(json.dumps(written))
+    Release.load(path)
+    for field, values in broken.items():
+        for value in values:
+            path.write_text(json.dumps(written | {"values": written["values"] | {field: value}}))
+            refused(lambda: Release.load(path))
 
 
 def test_half_a_character_in_a_certificate_is_refused(tmp_path: Path) -> None:

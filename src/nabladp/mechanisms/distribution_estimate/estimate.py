@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, is_number, is_share, stored, stored_rows
 from nabladp.displayed import draw_plot
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.distribution_estimate.errors import SquaredError
@@ -122,8 +123,14 @@ class Distribution(Output):
         codes, counts = np.array(data["codes"], np.int64).reshape(-1, len(names)), np.array(data["counts"], np.int64)
         if len(codes) != len(counts):
             raise MechanismError("There are not as many counts as combinations.", fix="Read them from a release.")
+        if not ((codes >= 0) & (codes < np.array(schema.sizes(names)))).all():
+            raise damaged("codes")
+        n, failure = stored_rows(data), stored(data, "failure", is_share)
+        variance = stored(data, "count_variance", lambda value: is_number(value) and value >= 0)
+        if error is not None and (n == 0 or not all(map(is_number, error.values()))):
+            raise damaged("error")
         known = None if error is None else SquaredError(**error)
-        return cls(names, int(data["n"]), codes, counts, data["count_variance"], known, data["failure"], schema)
+        return cls(names, n, codes, counts, variance, known, failure, schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
         """One row a combination, with its probability; the last one, without values, is everything else."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, is_number, stored, stored_rows
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
@@ -226,10 +227,10 @@ class FittedDistribution(Output):
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> FittedDistribution:
         rows = data.get("synthetic")
-        return cls(
+        model = cls(
             workload=data["workload"],
             schema=schema,
-            n=int(data["n"]),
+            n=stored_rows(data),
             average=bool(data["average"]),
             steps=tuple(Step(_whole(s["query"]), np.array(s["change"], float)) for s in data["model"]),
             measured=Measured(
@@ -239,9 +240,26 @@ class FittedDistribution(Output):
                 scale=np.array(data["measured"]["scale"], float),
             ),
             answers=np.array(data["answers"], float),
-            bound=data["bound"],
+            bound=stored(data, "bound", is_number, or_none=True),
             rows=None if rows is None else (_whole(rows["record"]), _whole(rows["times"])),
         )
+        model._check_fits()
+        return model
+
+    def _check_fits(self) -> None:
+        """The parts of a stored model belong to one workload."""
+        asked, m = len(self.queries), self.measured
+        if self.answers.shape != (asked,):
+            raise damaged("answers")
+        if len({m.round.shape, m.query.shape, m.count.shape, m.scale.shape}) > 1 or not _numbers_below(m.query, asked):
+            raise damaged("measured")
+        if not all(s.query.shape == s.change.shape and _numbers_below(s.query, asked) for s in self.steps):
+            raise damaged("model")
+        if self.rows is not None:
+            record, times = self.rows
+            fit = record.shape == times.shape and _numbers_below(record, self.queries.cells) and (times >= 0).all()
+            if not fit:
+                raise damaged("synthetic")
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
@@ -321,3 +339,7 @@ def draw_rows(probabilities: Floats, rows: int, noise: NoiseSource) -> tuple[Int
 
 def _whole(values: Sequence[int]) -> Integers:
     return np.array(values, dtype=np.int64)
+
+
+def _numbers_below(numbers: Integers, end: int) -> bool:
+    return numbers.ndim == 1 and bool(((numbers >= 0) & (numbers < end)).all())

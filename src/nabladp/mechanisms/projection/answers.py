@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, is_number, stored_rows
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.query_views import QueryViews, compare_queries, query_runs, shares_of
@@ -188,7 +189,9 @@ class ProjectedAnswers(Output):
         if len(scales) not in (1, len(queries.groups)) or not len(noisy) == len(answers) == len(queries):
             raise MechanismError("These are not the answers to this workload.", fix="Read them from a release.")
         scales = scales * len(queries.groups) if len(scales) == 1 else scales
-        return cls(workload, queries, int(data["n"]), noisy, answers, scales, HullNote(**data["hull"]))
+        if not all(isinstance(value, bool) or is_number(value) for value in data["hull"].values()):
+            raise damaged("hull")
+        return cls(workload, queries, stored_rows(data), noisy, answers, scales, HullNote(**data["hull"]))
 
     def to_arrow(self, schema: Schema) -> pa.Table:
         """One row a query: its attributes, what it asks, both answers with their 95% intervals, the noise's scale."""

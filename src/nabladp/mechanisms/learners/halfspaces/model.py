@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, is_number, is_whole, stored, stored_rows
 from nabladp.errors import DataError, MechanismError
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import SignedColumns
@@ -272,13 +273,19 @@ class HalfspaceModel(LearnedRule):
         if list(columns.names) != list(data["columns"]) or len(data["integers"]) != columns.width:
             raise MechanismError("The weights belong to another schema.", fix="Read them with that of their release.")
         known, held = data["deviations"], data["holdout"]
+        for field in ("weights", *(("deviations",) if known is not None else ())):
+            stored(data, field, lambda numbers: len(numbers) == columns.width and all(map(is_number, numbers)))
+        if held is not None and not (
+            is_whole(held["rows"], 1) and is_whole(held["right"]) and is_number(held["scale"])
+        ):
+            raise damaged("holdout")
         return cls(
             schema=schema,
             features=tuple(data["features"]),
             label=data["label"],
             columns=columns,
             method=data["method"],
-            n=int(data["n"]),
+            n=stored_rows(data),
             weights=np.array(data["weights"], dtype=np.float64),
             integers=np.array(data["integers"], dtype=np.int64),
             deviations=None if known is None else np.array(known, dtype=np.float64),

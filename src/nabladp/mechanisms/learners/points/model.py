@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
+from nabladp.checks import damaged, is_number, is_share, is_whole, stored, stored_rows
 from nabladp.mechanisms.learners.columns import codes_of
 from nabladp.mechanisms.learners.points.promise import Promise
 from nabladp.mechanisms.learners.rule import LearnedRule, promise_fact
@@ -65,9 +66,12 @@ class PointModel(LearnedRule):
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> PointModel:
         features = tuple(data["features"])
-        schema.sizes((data["label"],))  # refuses another schema
-        point, promise = codes_of(data["point"], schema, features, "point"), Promise(int(data["cut"]), data["error"])
-        return cls(features, data["label"], point, data["count"], int(data["n"]), promise, data["failure"], schema)
+        if schema[data["label"]].size != 2:  # refuses another schema, too
+            raise damaged("label")
+        point, failure = codes_of(data["point"], schema, features, "point"), stored(data, "failure", is_share)
+        count, n = stored(data, "count", is_whole, or_none=True), stored_rows(data)
+        promise = Promise(stored(data, "cut", is_whole), stored(data, "error", is_number, or_none=True))
+        return cls(features, data["label"], point, count, n, promise, failure, schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
         """One row a feature: its name and the point's value."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
+from nabladp.checks import damaged, is_number, is_share, is_whole, stored, stored_rows
 from nabladp.mechanisms.learners.columns import codes_of
 from nabladp.mechanisms.learners.rule import LearnedRule, promise_fact
 from nabladp.mechanisms.learners.thresholds.choosing import reached
@@ -70,9 +71,12 @@ class ThresholdModel(LearnedRule):
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> ThresholdModel:
         features = tuple(data["features"])
-        schema.sizes((data["label"],))  # refuses another schema
+        if schema[data["label"]].size != 2:  # refuses another schema, too
+            raise damaged("label")
         codes = codes_of(data["codes"], schema, features, "threshold")
-        rest = (int(data["n"]), data["error"], data["failure"], data["ones"], data["prefix"])
+        error, failure = stored(data, "error", is_number, or_none=True), stored(data, "failure", is_share)
+        ones, prefix = (stored(data, key, is_whole, or_none=True) for key in ("ones", "prefix"))
+        rest = (stored_rows(data), error, failure, ones, prefix)
         return cls(features, data["label"], codes, *rest, schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
