@@ -149,7 +149,11 @@ def pandas_frame(rng: random.Random, scene: Scene) -> None:
     if pick < 0.3:
         frame[name] = frame[name].astype(rng.choice(("category", "string", "object")))
     elif pick < 0.5:
-        frame[name] = [odd(rng) if i == 0 else value for i, value in enumerate(frame[name].astype(object))]
+        values = [odd(rng) if i == 0 else value for i, value in enumerate(frame[name].astype(object))]
+        try:
+            frame[name] = values
+        except UnicodeEncodeError:  # of pandas, which then takes them as objects only
+            frame[name] = pd.Series(values, dtype=object)
     elif pick < 0.6:
         frame.columns = [*frame.columns[:-1], rng.choice(("age", 3, None, ("a", "b")))]
     elif pick < 0.7:

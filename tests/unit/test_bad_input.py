@@ -410,6 +410,21 @@ def test_a_record_of_wide_integers_deep_lists_or_half_characters_is_refused(
         refused(lambda: Release.load(path))
 
 
+@pytest.mark.parametrize("gone", ["*", "*/*", "*/*/*"])
+def test_a_folder_that_goes_away_while_it_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    search = Path.glob
+
+    def vanish(folder: Path, pattern: str) -> Any:
+        if pattern == f"{gone}/release.json":
+            raise FileNotFoundError(2, "No such file or directory")
+        return search(folder, pattern)
+
+    monkeypatch.setattr(Path, "glob", vanish)
+    refused(lambda: report(tmp_path))
+
+
 STORED: list[tuple[Mechanism, dict[str, list[Any]]]] = [
     (
         DistributionEstimate(CDP(5)),

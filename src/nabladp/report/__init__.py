@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,10 @@ def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
             raise ReleaseError("There is no release to report on.", fix="Give at least one.")
         return [expect(release, Release, "What is reported on", "Give a Release.") for release in listed]
     folder = folder_of(as_path(source, "The release"))
-    records = [*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]
+    try:
+        records = [*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]
+    except OSError:
+        raise ReleaseError(f"{quote_path(folder)} cannot be listed.", fix="Check that it is still there.") from None
     if not records:
         raise ReleaseError(f"There is no release in {str(folder)!r}.", fix=_suggest_folder(folder))
     return sorted((Release.load(record) for record in records), key=ledger_order)
@@ -113,7 +117,10 @@ def _suggest_folder(folder: Path) -> str:
     """What could have been meant: a folder further below."""
     from nabladp.release.record import RECORD
 
-    records = [*folder.glob(f"*/*/{RECORD}"), *folder.glob(f"*/*/*/{RECORD}")]
+    records: list[Path] = []
+    for depth in ("*/*", "*/*/*"):
+        with suppress(OSError):  # a folder that went away meanwhile: there is less to suggest
+            records.extend(folder.glob(f"{depth}/{RECORD}"))
     below = [repr(str(folder_below)) for folder_below in sorted({record.parent.parent for record in records})]
     if not below:
         return "Give the folder of a release."
