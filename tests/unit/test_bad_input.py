@@ -23,6 +23,7 @@ from nabladp import (
     Attribute,
     Budget,
     DistributionEstimate,
+    GramMatrix,
     Guarantee,
     HalfspaceLearner,
     HeavyHitters,
@@ -444,11 +445,23 @@ STORED: list[tuple[Mechanism, dict[str, list[Any]]]] = [
         PointLearner(CDP(5), "sick"),
         {"count": ["x"], "cut": ["x", None], "failure": [None, "x"], "error": ["x"], "n": [1.5], "label": ["age"]},
     ),
-    (HalfspaceLearner(CDP(5), "sick"), {"weights": [[], ["x"], [1.0]], "deviations": [[1.0]], "n": ["x"]}),
+    (
+        HalfspaceLearner(CDP(5), "sick"),
+        {"weights": [[], ["x"], [1.0]], "deviations": [[1.0]], "n": ["x"], "features": [[], ["x"], [[]]]},
+    ),
+    (
+        GramMatrix(CDP(5)),
+        {
+            "n": [10**30],
+            "entries": [-1, [], [1]],
+            "class_of": [-1, [99]],
+            "class_scales": [1.5, [], [1]],
+        },
+    ),
     (
         MWEM(CDP(5), Marginals(1)),
         {
-            "answers": [[], [0.5]],
+            "answers": [[], [0.5], [None] * 12],
             "bound": ["x"],
             "workload": [{"marginals": 2}],
             "measured": [{"round": [0], "query": [99], "count": [1], "scale": [1.0]}],

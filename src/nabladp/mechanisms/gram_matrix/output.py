@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, stored_rows
 from nabladp.errors import MechanismError, NablaDPError
 from nabladp.mechanisms.gram_matrix.columns import Disagreements, SignedColumns
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
@@ -217,13 +218,17 @@ class NoisyGram(Output):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> NoisyGram:
-        return cls(
-            columns=SignedColumns.from_json(dict(data["encode"]), schema),
-            n=int(data["n"]),
-            entries=np.array(data["entries"], dtype=np.int64),
-            class_of=np.array(data["class_of"], dtype=np.int64),
-            class_scales=np.array(data["class_scales"], dtype=np.float64),
-        )
+        columns = SignedColumns.from_json(dict(data["encode"]), schema)
+        width, entries = columns.width, np.array(data["entries"], dtype=np.int64)
+        class_of = np.array(data["class_of"], dtype=np.int64)
+        scales = np.array(data["class_scales"], dtype=np.float64)
+        if entries.shape != (width * (width - 1) // 2,):
+            raise damaged("entries")
+        if scales.shape != (len(scales),) * 2 or not np.isfinite(scales).all():
+            raise damaged("class_scales")
+        if class_of.shape != (width,) or not ((class_of >= 0) & (class_of < len(scales))).all():
+            raise damaged("class_of")
+        return cls(columns=columns, n=stored_rows(data), entries=entries, class_of=class_of, class_scales=scales)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
         """One row for each entry above the diagonal: the two columns, the entry, its interval, its noise scale."""

@@ -249,10 +249,12 @@ class FittedDistribution(Output):
     def _check_fits(self) -> None:
         """The parts of a stored model belong to one workload."""
         asked, m = len(self.queries), self.measured
-        if self.answers.shape != (asked,):
+        if self.answers.shape != (asked,) or not np.isfinite(self.answers).all():
             raise damaged("answers")
         if len({m.round.shape, m.query.shape, m.count.shape, m.scale.shape}) > 1 or not _numbers_below(m.query, asked):
             raise damaged("measured")
+        if not np.isfinite(m.scale).all() or not all(np.isfinite(step.change).all() for step in self.steps):
+            raise damaged("model")
         if not all(s.query.shape == s.change.shape and _numbers_below(s.query, asked) for s in self.steps):
             raise damaged("model")
         if self.rows is not None:

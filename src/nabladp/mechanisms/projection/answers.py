@@ -189,6 +189,8 @@ class ProjectedAnswers(Output):
         if len(scales) not in (1, len(queries.groups)) or not len(noisy) == len(answers) == len(queries):
             raise MechanismError("These are not the answers to this workload.", fix="Read them from a release.")
         scales = scales * len(queries.groups) if len(scales) == 1 else scales
+        if not np.isfinite(answers).all():
+            raise damaged("answers")
         if not all(isinstance(value, bool) or is_number(value) for value in data["hull"].values()):
             raise damaged("hull")
         return cls(workload, queries, stored_rows(data), noisy, answers, scales, HullNote(**data["hull"]))

@@ -139,6 +139,7 @@ class Holdout:
 # ---- the model -------------------------------------------------------------------------------------------------------
 
 LEVEL = 0.95
+_MOST_HELD = 1 << 62
 _WHOLE = 1e-6  # what is left of a whole number after some divisions
 
 
@@ -273,10 +274,15 @@ class HalfspaceModel(LearnedRule):
         if list(columns.names) != list(data["columns"]) or len(data["integers"]) != columns.width:
             raise MechanismError("The weights belong to another schema.", fix="Read them with that of their release.")
         known, held = data["deviations"], data["holdout"]
+        if sorted(data["features"]) != sorted(block.attribute for block in columns.blocks):
+            raise damaged("features")
         for field in ("weights", *(("deviations",) if known is not None else ())):
             stored(data, field, lambda numbers: len(numbers) == columns.width and all(map(is_number, numbers)))
         if held is not None and not (
-            is_whole(held["rows"], 1) and is_whole(held["right"]) and is_number(held["scale"])
+            is_whole(held["rows"], 1, _MOST_HELD)
+            and is_whole(held["right"], -_MOST_HELD, _MOST_HELD)
+            and is_number(held["scale"])
+            and 0 <= held["scale"] < _MOST_HELD
         ):
             raise damaged("holdout")
         return cls(
