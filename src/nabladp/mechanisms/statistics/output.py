@@ -21,7 +21,7 @@ from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
 from nabladp.sql.query import parse_query
 from nabladp.views.compared import Compared
-from nabladp.views.tables import table_view
+from nabladp.views.tables import predicted_facts, table_view
 from nabladp.views.view import Series, View, format_figure
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class StatisticsOutput(Output):
             table = answer.to_arrow()
             title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
             plain = table_view(title, table, "values.parquet")
-            facts = [("query", answer.query.text), *self._bill_facts()]
+            facts = [("query", answer.query.text), *self._bill_facts(), *predicted_facts(context.expected_error)]
             notes = [*plain.notes, _ABOUT_INTERVALS]
             views.append(
                 View(title, "table", plain.columns, plain.rows, plain.summary, facts, notes, names=plain.names)
