@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-SLOW = 0.2  # of a busy machine
+SLOW = 0.15  # of a busy machine
 LIST = Path(__file__).resolve().parents[1] / "slow_tests.txt"
 _LINE = re.compile(r"\s*([\d.]+)s (?:call|setup)\s+(tests/\S+?::[^\[\s]+)")
 
