@@ -230,6 +230,13 @@ def test_no_budget_is_overdrawn_at_uneven_budgets() -> None:
     assert guarantee.rho("income") <= 0.1 and guarantee.rho("region") <= 4 and guarantee.rho("age") <= 4
 
 
+def test_a_name_that_stands_for_the_grid_of_another_is_refused() -> None:
+    """Its column would be read in place of the numbers, and nobody would pay for it."""
+    clash = Schema((SCHEMA["income"], Attribute("income\x1f", "boolean")))
+    with pytest.raises(NablaDPError, match="control character"):
+        Statistics(CDP(1), "SELECT AVG(income) FROM t").guarantee(clash, 10)
+
+
 def test_a_budget_too_small_is_refused() -> None:
     with pytest.raises(BudgetError, match="too small"):
         Statistics(CDP(1e-8), "SELECT COUNT(*) FROM t WHERE sick").guarantee(SCHEMA, ROWS)

@@ -155,7 +155,7 @@ SCALED = ("discrete_gaussian", "discrete_laplace", "select_exponential")
 
 
 def compare_tape(tape: Sequence[Draw], uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
-    """Every kind by itself; numbers of one kind are told apart by their scales."""
+    """Each kind of draw on its own. Within a kind, the scale decides which declared use a number belongs to."""
     declared = {use.kind for use in uses}
     for kind in sorted({draw.kind for draw in tape} - declared):
         numbers = sum(draw.numbers for draw in tape if draw.kind == kind)

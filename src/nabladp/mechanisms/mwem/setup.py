@@ -267,7 +267,7 @@ def _disjoint(masks: Sequence[int]) -> bool:
 
 _SMALLEST_SCALE = 1e-6  # what the noise source draws
 _AUDIT_ORDER, _AUDIT_OUTCOMES = 16.0, 4_000_000
-Working = Callable[[str, int, int], None]  # is told how far a law is; may stop it
+Working = Callable[[str, int, int], None]  # reports progress of an exact law; may raise to stop it
 
 
 class RunSetup:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.errors import AuditError, BudgetError
+from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, check_all_support
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
@@ -31,6 +31,7 @@ from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
 from nabladp.sql.query import Query, parse_query
+from nabladp.tables.encode import grid_column
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -122,6 +123,13 @@ class Statistics(Mechanism):
         return tuple(name for name in schema.names if name in used)
 
     def plan(self, schema: Schema) -> Plan:
+        for name in self.reads(schema):  # [sources]: a kernel asks for numbers on the grid by a name of its own
+            if grid_column(name) in schema:
+                raise MechanismError(
+                    f"{name!r} cannot be told from another attribute, whose name ends in a control character.",
+                    fix="Rename that attribute.",
+                    attribute=name,
+                )
         return plan_blocks(self.queries(schema), self.quantiles, self.budget.pure)
 
     def calibration(self, schema: Schema) -> Calibration:
