@@ -252,7 +252,14 @@ class Release(Displayed):
 
     def views(self) -> list[View]:
         """What a report shows of the output; values of the record are never changed, only arranged."""
-        return self.output.views(self.context())
+        try:
+            return self.output.views(self.context())
+        except NablaDPError:
+            raise
+        except _UNREADABLE as error:  # parameters and expected error of a stored record are checked for shape alone
+            raise ReleaseError(
+                f"The record of {self.name!r} does not fit together: its values cannot be shown.", fix="Fetch it again."
+            ) from error
 
     @cached_property
     def text(self) -> bytes:
@@ -273,7 +280,7 @@ class Release(Displayed):
         record = path / RECORD if os.path.isdir(path) else path  # false for a name too long for a file, too
         try:
             text = read_file(record, f"The record {record.name!r}", MOST_BYTES)
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refuse_constant)
             if _listed_digest(record) not in (None, hashlib.sha256(text).hexdigest()):
                 raise ReleaseError(f"{RECORD} is not the record that {DIGESTS} names.", fix="Fetch it again.")
             check_record(data)
@@ -320,6 +327,11 @@ class Release(Displayed):
             versions=data["versions"],
             limits=data.get("limits", ()),
         )
+
+
+def _refuse_constant(name: str) -> None:
+    """NaN and Infinity are not JSON: a record never holds them, and one that did could not be written again."""
+    raise ValueError(f"{name} is not JSON.")
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, stored_rows
 from nabladp.displayed import draw_plot
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.certificate import gaussian_tails
@@ -167,6 +168,8 @@ class NodeList:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> NodeList:
         names = tuple(data["attributes"])
+        if not names or not all(isinstance(name, str) for name in names):
+            raise damaged("attributes")
         return cls(names, np.array(data["codes"], np.int64).reshape(-1, len(names)))
 
 
@@ -272,7 +275,7 @@ class HeavyList(Output):
             raise MechanismError("There are not as many counts as combinations.", fix="Read them from a release.")
         settings = Settings.from_json(data["settings"])
         lists = tuple(NodeList.from_json(found) for found in data.get("lists", ()))
-        return cls(names, int(data["n"]), codes, counts, settings, lists)
+        return cls(names, stored_rows(data), codes, counts, settings, lists)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
         """One row a combination: its values, its noisy count and the 95% interval."""

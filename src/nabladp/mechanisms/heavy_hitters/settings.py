@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
+from nabladp.checks import is_number, is_whole
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.mechanisms.kinds import MOST_MEGABYTES, Choice, Number, check_all_support
@@ -20,6 +21,7 @@ _PLAIN = (
     *("failure", "expected_list", "memory", "longest_list"),
 )
 _OPTIONAL = ("count_scale", "longest_list")
+_MOST = 1 << 53  # of thresholds: every difference of counts is exact in a double
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,11 @@ class Settings:
         if len(self.levels) != self.tree.thresholded_levels:
             raise _wrong("There must be one threshold for every thresholded level of the tree.")
         thresholds = [level.threshold for level in self.levels]
-        if any(type(number) is not int for number in (self.mu, *thresholds)):
-            raise _wrong("μ and thresholds must be whole numbers.")
+        if self.notion not in ("pure", "cdp"):
+            raise _wrong('The notion must be "pure" or "cdp".')
+        if any(type(number) is not int or number > _MOST for number in (self.mu, *thresholds)):
+            raise _wrong(f"μ and thresholds must be whole numbers of at most {_MOST:,}.")
+        self._check_certificate()
         if not all(math.isfinite(scale) for scale in (*(x.scale for x in self.levels), self.count_scale or 1.0)):
             raise _wrong("Noise scales must be finite.")
         if any(low > high for low, high in pairwise(thresholds)) and self.notion == "pure":
@@ -69,6 +74,14 @@ class Settings:
             raise _wrong("The pure tree has one noise scale and clips at μ ≥ 1.")
         if min(level.scale for level in self.levels) <= 0 or (self.count_scale is not None and self.count_scale <= 0):
             raise _wrong("Noise scales must be positive.")
+
+    def _check_certificate(self) -> None:
+        if not all(is_whole(number, 0) for number in (self.certified, self.count_error, self.unlisted, self.memory)):
+            raise _wrong("Certified counts, their error and the memory must be whole numbers.")
+        if not (is_number(self.failure) and 0 <= self.failure <= 1 and is_number(self.expected_list)):
+            raise _wrong("The failure probability must lie between 0 and 1, and the expected length be a number.")
+        if self.longest_list != math.inf and not is_number(self.longest_list):
+            raise _wrong("The longest list must be a number.")
 
     def to_json(self) -> dict[str, Any]:
         body = {name: getattr(self, name) for name in _PLAIN}

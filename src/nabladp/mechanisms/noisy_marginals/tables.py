@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
+from nabladp.checks import damaged, stored
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.cells import told_cells
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
@@ -246,7 +247,10 @@ class MarginalTables(Output):
         for body in data["tables"]:
             names = tuple(body["attributes"])
             counts = np.array(body["counts"], dtype=np.int64).reshape(schema.sizes(names))
-            tables.append(NoisyMarginal(names, counts, body["noise"], float(body["scale"])))
+            noise = stored(body, "noise", lambda kind: kind in ("gaussian", "laplace"))
+            tables.append(NoisyMarginal(names, counts, noise, float(body["scale"])))
+        if not tables:
+            raise damaged("tables")
         return cls(tuple(tables), int(data["n"]), schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
-from nabladp.checks import as_path, is_whole, read_file
+from nabladp.checks import as_path, damaged, is_whole, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
 from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
@@ -305,6 +305,8 @@ class SyntheticModel(Output):
         sizes = [schema.cells(names) for names in sets]  # refuses unknown names
         if not is_whole(data["n"], 1) or not is_whole(data["rows"], 0):
             raise MechanismError("The numbers of rows make no sense.", fix="Read them from a release.")
+        if not all(sets):
+            raise damaged("workload")
         if not sizes or len(weights) != len(sets) or not all(0 < weight < math.inf for weight in weights):
             raise MechanismError("The weights are not those of the workload.", fix="Read them from a release.")
         return cls(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, is_number, is_whole, stored
 from nabladp.errors import DomainTooLarge, UnknownAttribute
 from nabladp.mechanisms.synthesis.inference.junction_tree import BYTES_A_CELL, JunctionTree
 from nabladp.mechanisms.synthesis.inference.measurement import Names, Table, Zeros, arranged, given, product, summed
@@ -373,6 +374,9 @@ class Model:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Model:
         sizes = {str(name): int(size) for name, size in data["sizes"].items()}
+        if not all(is_whole(size, 1, 1 << 32) for size in data["sizes"].values()):
+            raise damaged("sizes")
+        stored(data, "total", lambda total: is_number(total) and 1 <= total < 1 << 62)
         cliques = [tuple(clique) for clique in data["cliques"]]
         zeros = []
         for entry in data["zeros"]:
@@ -385,7 +389,10 @@ class Model:
         tables = []
         for i, entry in enumerate(data["potentials"]):
             shape = tuple(sizes[name] for name in sets[i])
-            tables.append(summed(np.array(entry["values"], float).reshape(shape), sets[i], network.sub_tables[i].names))
+            values = np.array(entry["values"], float).reshape(shape)
+            if not np.isfinite(values).all():
+                raise damaged("potentials")
+            tables.append(summed(values, sets[i], network.sub_tables[i].names))
         return cls(
             network, float(data["total"]), tables, zeros=zeros, cliques=cliques,
             gap=float(data["gap"]), converged=bool(data["converged"]), steps=int(data["steps"]),
