@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench._synthesis_data import Attributes, Data
-from nabladp.mechanisms.synthesis.choosing import ROOM
 from nabladp.mechanisms.synthesis.inference import Measurement, Model, admit, fit, model_bytes, pool
+from nabladp.mechanisms.synthesis.strategy import ROOM
 
 Floats = NDArray[np.float64]
 BETWEEN_ROUNDS = 0.2  # how near a fit comes to its optimum, in deviations of the noise; the last one comes nearer

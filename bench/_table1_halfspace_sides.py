@@ -30,7 +30,7 @@ from bench._table1_margin import (
 )
 from bench.halfspaces_by_dimension import TURNED, Signs, constant_margin, fitted, uniform
 from nabladp import HalfspaceLearner
-from nabladp.mechanisms.learners.halfspaces.halfspace import integer_weights, robust_error
+from nabladp.mechanisms.learners.halfspaces.robust_distance import integer_weights, robust_error
 from nabladp.privacy import CDP
 
 TEST_ROWS = 1000

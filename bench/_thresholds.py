@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner
-from nabladp.mechanisms.learners.thresholds.choosing import reached
+from nabladp.mechanisms.learners.thresholds.search import reached
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Pure
 from nabladp.schema import Attribute, Schema

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bench._learning import TASKS, Rows, Task, task
 from bench._record_level import LEARNERS, SignedRows
 from nabladp import HalfspaceLearner
-from nabladp.mechanisms.learners.halfspaces.halfspace import distance_to_flip
+from nabladp.mechanisms.learners.halfspaces.robust_distance import distance_to_flip
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP
 from nabladp.schema import Attribute, Schema

@@ -91,7 +91,7 @@ def _race(folder: Path, fits: int) -> dict[str, object]:
     budget = Budget(person=Rho(Fraction(fits * UNITS, UNIT)))
     Ledger.create(path, ATTRIBUTES, budget).close()
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bench.ledger", "nabladp.privacy.ledger.store", "nabladp.privacy.index"])
+    context.set_forkserver_preload(["bench.ledger", "nabladp.privacy.ledger.store", "nabladp.privacy.cost_index"])
     chance = random.Random(2)
     alive: list[tuple[ForkServerProcess, Path]] = []
     kills = 0

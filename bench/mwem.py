@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from bench._binary import Bits, as_table, four_kinds, plants, two_camps, worst_disjoint
 from nabladp.mechanisms.mwem import MWEM
-from nabladp.mechanisms.mwem.rounds import Scope, blocks_of_rounds
-from nabladp.mechanisms.mwem.setup import Selector
+from nabladp.mechanisms.mwem.round_plan import Scope, blocks_of_rounds
+from nabladp.mechanisms.mwem.round_run import Selector
 from nabladp.mechanisms.projection import Projection
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP

@@ -13,7 +13,7 @@ from nabladp.audit import exact_audit
 from nabladp.mechanisms import Law
 from nabladp.mechanisms.gram_matrix import GramMatrix, SignedColumns
 from nabladp.mechanisms.gram_matrix.calibration import Calibration, Star, calibrate
-from nabladp.mechanisms.gram_matrix.columns import Block, Disagreements
+from nabladp.mechanisms.gram_matrix.signed_columns import Block, Disagreements
 from nabladp.noise import gaussian_log_pmf
 from nabladp.privacy import Guarantee, Rho
 from nabladp.privacy.universe import Universe

@@ -10,7 +10,7 @@ import pytest
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.allocation import least_scale
-from nabladp.mechanisms.mwem import MWEM, rounds, setup
+from nabladp.mechanisms.mwem import MWEM, round_plan, round_run
 from nabladp.privacy import CDP, Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Attribute, Schema
@@ -29,35 +29,35 @@ def refuted(mechanism: MWEM, schema: Schema, n: int = 1, **more: Any) -> bool:
 
 
 def less_noise(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(setup, "least_scale", lambda *given: 0.7 * least_scale(*given))
+    patch.setattr(round_run, "least_scale", lambda *given: 0.7 * least_scale(*given))
 
 
 def louder_scores(factor: float) -> Plant:
-    true = setup.Scores.of
+    true = round_run.Scores.of
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(setup.Scores, "of", lambda self, *given: factor * true(self, *given))
+        patch.setattr(round_run.Scores, "of", lambda self, *given: factor * true(self, *given))
 
     return plant
 
 
 def richest_pays(patch: pytest.MonkeyPatch) -> None:
-    def largest(self: rounds.Prices, sources: frozenset[str]) -> tuple[int, int]:
+    def largest(self: round_plan.Prices, sources: frozenset[str]) -> tuple[int, int]:
         return max(self.selection[s] for s in sources), max(self.answers[s] for s in sources)
 
-    patch.setattr(rounds.Prices, "least", largest)
+    patch.setattr(round_plan.Prices, "least", largest)
 
 
 def data_in_the_model(patch: pytest.MonkeyPatch) -> None:
     """The model learns from exact answers: the next pick depends on the data twice."""
-    true = setup.RunSetup.law
+    true = round_run.RunSetup.law
 
     def law(self: Any, truth: Any, model: Any, number: int, working: Any) -> Any:
         if number:
             self.scores.coefficients = self.scores.coefficients * (1 + 9 * truth[0])
         return true(self, truth, model, number, working)
 
-    patch.setattr(setup.RunSetup, "law", law)
+    patch.setattr(round_run.RunSetup, "law", law)
 
 
 def test_the_sound_mechanisms_pass() -> None:
@@ -83,12 +83,12 @@ def test_a_derived_column_that_is_not_charged_is_refuted(monkeypatch: pytest.Mon
     mechanism = MWEM(CDP(2), Marginals(1, over=("age", "old")), rounds=1, selection=0.05)
     told = {"old": lambda record: int(record["age"] == 2)}
     assert not refuted(mechanism, DERIVED, derive=told)
-    sources = rounds.Scope.__init__
+    sources = round_plan.Scope.__init__
 
-    def forgetful(self: rounds.Scope, queries: Any, universe: Universe) -> None:
+    def forgetful(self: round_plan.Scope, queries: Any, universe: Universe) -> None:
         sources(self, queries, Universe(DERIVED.names))
 
-    monkeypatch.setattr(rounds.Scope, "__init__", forgetful)
+    monkeypatch.setattr(round_plan.Scope, "__init__", forgetful)
     claim = Guarantee.linear(DERIVED, {"age": CDP(0.447)}, limit=1) + Guarantee.squares(
         DERIVED, {"age": CDP(1.95)}, limit=1
     )

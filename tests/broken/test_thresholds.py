@@ -13,7 +13,7 @@ import pytest
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.heavy_hitters import Level, Settings, Tree
 from nabladp.mechanisms.heavy_hitters.settings import Notion
-from nabladp.mechanisms.learners.thresholds import ThresholdLearner, choosing, mechanism, output_distribution, searching
+from nabladp.mechanisms.learners.thresholds import ThresholdLearner, mechanism, output_distribution, search
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
@@ -130,8 +130,8 @@ def summed_labels(patch: pytest.MonkeyPatch) -> None:
         strings, rarer = searching_both(found)
         return strings, np.full(len(rarer), rarer.sum() * 2)
 
-    searching_both = searching._both_labels
-    patch.setattr(searching, "_both_labels", both)
+    searching_both = search._both_labels
+    patch.setattr(search, "_both_labels", both)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def summed_labels(patch: pytest.MonkeyPatch) -> None:
     [
         (louder("polarization", [output_distribution]), learner("pure", 2, search_scale=0.5), TWO),
         (louder("mistakes", [output_distribution]), learner("pure", 2, select_scale=0.9), TWO),
-        (louder("pick_scores", [searching]), learner("pure", 2, "pick", search_scale=0.4), TWO),
+        (louder("pick_scores", [search]), learner("pure", 2, "pick", search_scale=0.4), TWO),
         (summed_labels, learner("pure", 2, search_scale=0.5), TWO),
     ],
     ids=["probes of sensitivity two", "mistakes counted twice", "a pick of sensitivity two", "a sum for a maximum"],
@@ -165,7 +165,7 @@ ERRATA = Schema((*(Attribute(f"b{i}", "boolean") for i in range(20)), Attribute(
 
 
 def share_wrong(codes: tuple[int, ...], rows: Any, labels: Any) -> float:
-    above = choosing.reached(list(rows.T), np.array([codes], np.uint32))
+    above = search.reached(list(rows.T), np.array([codes], np.uint32))
     return float((above != labels).mean())
 
 

@@ -340,7 +340,7 @@ SCENES: dict[str, Callable[..., dict[str, Any]]] = {
 if __name__ == "__main__":
     import sqlalchemy.dialects.sqlite  # noqa: F401  what every worker needs is loaded once, before the forks
 
-    import nabladp.privacy.index
+    import nabladp.privacy.cost_index
     import nabladp.privacy.ledger.store  # noqa: F401
 
     print(json.dumps(SCENES[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])))

@@ -10,7 +10,7 @@ import pytest
 from faults import AB, ABY, bits, settings
 
 from nabladp.audit import law_audit
-from nabladp.audit.against_law import ScaledNoise
+from nabladp.audit.law_audit import ScaledNoise
 from nabladp.mechanisms import MECHANISMS, Auditable, Law, Mechanism, Scenario, mechanism_class
 from nabladp.mechanisms.distribution_estimate import DistributionEstimate
 from nabladp.mechanisms.gram_matrix import GramMatrix

@@ -13,12 +13,12 @@ from faults import AB, ABY, Patches, label_is_free, settings
 
 from nabladp.audit import audit, tape_audit
 from nabladp.mechanisms import MECHANISMS, Auditable, Mechanism
-from nabladp.mechanisms.gram_matrix import columns as signed_columns
-from nabladp.mechanisms.heavy_hitters import HeavyHitters, thresholding
-from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, gradient, gram, response
+from nabladp.mechanisms.gram_matrix import signed_columns
+from nabladp.mechanisms.heavy_hitters import HeavyHitters, candidates
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, gradient, gram, randomized_labels
 from nabladp.mechanisms.learners.halfspaces.task import METHODS
 from nabladp.mechanisms.mwem import MWEM
-from nabladp.mechanisms.mwem import setup as mwem_setup
+from nabladp.mechanisms.mwem import round_run as mwem_run
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.mechanisms.synthesis import selection as synthesis_selection
@@ -129,7 +129,7 @@ def shared_noise(patches: Patches) -> None:
         drawn = draw(max(each))
         return [drawn[:length] for length in each]
 
-    patches.set(thresholding, "_split", split)
+    patches.set(candidates, "_split", split)
 
 
 @pytest.mark.parametrize("notion", ["cdp", "pure"])
@@ -146,7 +146,7 @@ def test_noise_reused_higher_up_only() -> None:
     mechanism = HeavyHitters(Rho(40), settings=tree)
 
     def plant(patches: Patches) -> None:
-        true = thresholding._split
+        true = candidates._split
 
         def split(lengths: Any, draw: Callable[[int], Any]) -> list[Any]:
             each = list(lengths)
@@ -155,7 +155,7 @@ def test_noise_reused_higher_up_only() -> None:
             drawn = draw(max(each))
             return [drawn[:length] for length in each]
 
-        patches.set(thresholding, "_split", split)
+        patches.set(candidates, "_split", split)
 
     schema = Schema(tuple(Attribute(one, "boolean") for one in "abcd"))
     assert "(level 1)" in refuted(mechanism, schema, plant)
@@ -227,11 +227,11 @@ def test_a_one_hot_group_counted_as_one_flip_in_gradient_and_robust() -> None:
 
 def test_labels_used_as_they_are() -> None:
     def plant(patches: Patches) -> None:
-        def rows(self: response.Response, counts: Any, noise: NoiseSource) -> Any:
+        def rows(self: randomized_labels.Response, counts: Any, noise: NoiseSource) -> Any:
             noise.row_response(self.keep)
-            return response.AnsweredRows(counts, self, lambda labels, first: labels)
+            return randomized_labels.AnsweredRows(counts, self, lambda labels, first: labels)
 
-        patches.set(response.Response, "rows", rows)
+        patches.set(randomized_labels.Response, "rows", rows)
 
     learner = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="response")
     assert "the answers for the label: numbers are missing" in refuted(learner, CAY, plant)
@@ -239,10 +239,10 @@ def test_labels_used_as_they_are() -> None:
 
 def test_labels_kept_too_often() -> None:
     def plant(patches: Patches) -> None:
-        def rows(self: response.Response, counts: Any, noise: NoiseSource) -> Any:
-            return response.AnsweredRows(counts, self, noise.row_response((1 + self.keep) / 2))
+        def rows(self: randomized_labels.Response, counts: Any, noise: NoiseSource) -> Any:
+            return randomized_labels.AnsweredRows(counts, self, noise.row_response((1 + self.keep) / 2))
 
-        patches.set(response.Response, "rows", rows)
+        patches.set(randomized_labels.Response, "rows", rows)
 
     learner = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="response")
     assert "a label is kept too often" in refuted(learner, CAY, plant)
@@ -268,8 +268,8 @@ def test_a_choice_sharper_than_paid_for() -> None:
 @pytest.mark.parametrize("per_round", [1, 2])
 def test_a_stronger_selection_in_mwem(per_round: int) -> None:
     def plant(patches: Patches) -> None:
-        true = mwem_setup.Scores.of
-        patches.set(mwem_setup.Scores, "of", lambda self, truth, guess: true(self, truth, guess) / 0.7)
+        true = mwem_run.Scores.of
+        patches.set(mwem_run.Scores, "of", lambda self, truth, guess: true(self, truth, guess) / 0.7)
 
     mechanism = MWEM(CDP(2), Marginals(k=1), rounds=2, per_round=per_round)
     assert "round 1, selection" in refuted(mechanism, ABY, plant)
@@ -348,11 +348,11 @@ def test_beyond_values_of_another_scale() -> None:
             def tail_values(self, law: Any, scale: Any, start: int, size: int) -> Any:
                 return super().tail_values(law, 0.7 * scale, start, size)
 
-        true = thresholding.decide
-        patches.set(thresholding, "decide", lambda *given: true(*given[:-1], Narrow(given[-1])))
-        from nabladp.mechanisms.heavy_hitters import finding
+        true = candidates.decide
+        patches.set(candidates, "decide", lambda *given: true(*given[:-1], Narrow(given[-1])))
+        from nabladp.mechanisms.heavy_hitters import search
 
-        patches.set(finding, "decide", lambda *given: true(*given[:-1], Narrow(given[-1])))
+        patches.set(search, "decide", lambda *given: true(*given[:-1], Narrow(given[-1])))
 
     mechanism = HeavyHitters(Rho(9), settings=settings("cdp", [(1, 8.0)]))
     assert "beyond a threshold" in refuted(mechanism, AB, plant)

@@ -11,7 +11,7 @@ import pytest
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.distribution_estimate import DistributionEstimate
-from nabladp.mechanisms.distribution_estimate.errors import Chances, Errors
+from nabladp.mechanisms.distribution_estimate.squared_error import Chances, Errors
 from nabladp.mechanisms.heavy_hitters.settings import Level, Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.noise import gaussian_log_pmf, laplace_log_pmf

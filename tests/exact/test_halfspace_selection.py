@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.halfspaces.erm import FiniteClass, Promise
-from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss
-from nabladp.mechanisms.learners.halfspaces.halfspace_classes import lattice_net, threshold_functions
-from nabladp.mechanisms.learners.halfspaces.response import unbiased, unbiased_sensitivity
-from nabladp.mechanisms.learners.halfspaces.selection import log_law
+from nabladp.mechanisms.learners.halfspaces.finite_classes import lattice_net, threshold_functions
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import unbiased, unbiased_sensitivity
+from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss
+from nabladp.mechanisms.learners.halfspaces.selection import FiniteClass, Promise, log_law
 from nabladp.noise import NoiseSource, choices
 
 Array = np.ndarray[Any, Any]

@@ -17,7 +17,7 @@ from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.learners.halfspaces import gradient as steps
 from nabladp.mechanisms.learners.halfspaces.exact import Robust
 from nabladp.mechanisms.learners.halfspaces.gradient import Gradient, TanhSums
-from nabladp.mechanisms.learners.halfspaces.response import response_cost
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import response_cost
 from nabladp.mechanisms.learners.halfspaces.selection import Pick, RowScores, log_law
 from nabladp.mechanisms.mechanism import Law
 from nabladp.privacy import CDP, Guarantee, Rho

@@ -10,7 +10,7 @@ import pytest
 from nabladp.audit import exact_audit
 from nabladp.mechanisms import Auditable
 from nabladp.mechanisms.heavy_hitters import HeavyHitters, Level, Settings, Tree
-from nabladp.mechanisms.heavy_hitters.loss import least_lambda
+from nabladp.mechanisms.heavy_hitters.privacy_loss import least_lambda
 from nabladp.mechanisms.heavy_hitters.settings import Notion
 from nabladp.privacy import Guarantee, Pure, Rho
 from nabladp.privacy.universe import Universe

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tree_laws import Lists, differing, largest_loss, neighbours, pass_fail, records_of
 
-from nabladp.mechanisms.heavy_hitters.loss import (
+from nabladp.mechanisms.heavy_hitters.privacy_loss import (
     chain,
     count_scale,
     counting_loss,

@@ -12,8 +12,8 @@ import pytest
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.mwem import MWEM
-from nabladp.mechanisms.mwem.rounds import Prices
-from nabladp.mechanisms.mwem.setup import RunSetup
+from nabladp.mechanisms.mwem.round_plan import Prices
+from nabladp.mechanisms.mwem.round_run import RunSetup
 from nabladp.privacy import CDP, Guarantee, Rho
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.values import limit_units
@@ -157,7 +157,7 @@ def test_public_attributes_limit_nothing() -> None:
 
 
 def test_blocks_cost_what_their_partition_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nabladp.mechanisms.mwem.rounds.WIDEST_BLOCK", 2)
+    monkeypatch.setattr("nabladp.mechanisms.mwem.round_plan.WIDEST_BLOCK", 2)
     mechanism = MWEM(CDP(2), Conjunctions(1), rounds=1)
     audit = exact_audit(mechanism, bits(4), 1)
     assert audit.passed

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
-from nabladp.mechanisms.distribution_estimate.errors import Chances
+from nabladp.mechanisms.distribution_estimate.squared_error import Chances
 from nabladp.mechanisms.heavy_hitters.output_distribution import exact_law
 from nabladp.mechanisms.heavy_hitters.settings import Level, Notion, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree

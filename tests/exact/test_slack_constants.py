@@ -16,10 +16,10 @@ import pytest
 
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.mwem import MWEM
-from nabladp.mechanisms.mwem.setup import RunSetup, Selector
+from nabladp.mechanisms.mwem.round_run import RunSetup, Selector
 from nabladp.mechanisms.synthesis import Synthesis
-from nabladp.mechanisms.synthesis.choosing import GRID
 from nabladp.mechanisms.synthesis.selection import Selector as SetSelector
+from nabladp.mechanisms.synthesis.strategy import GRID
 from nabladp.noise.packings import AnyPackings, fineness, on_grid
 from nabladp.privacy import CDP, Rho
 from nabladp.privacy.units import UNIT

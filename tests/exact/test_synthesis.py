@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
-from nabladp.mechanisms.synthesis import Synthesis, choosing
+from nabladp.mechanisms.synthesis import Synthesis, strategy
 from nabladp.mechanisms.synthesis.design import Design
 from nabladp.mechanisms.synthesis.rounds import Course, State
 from nabladp.mechanisms.synthesis.selection import UNABLE, combined_law, distance
@@ -76,7 +76,7 @@ def test_a_change_of_any_set_moves_the_pick_within_its_price(name: str, strength
     (selector,) = design.selectors(0)
     cost = selector.block.guarantee(design.limits.universe, design.price)
     sets = [frozenset(names) for names in design.wanted.candidates]
-    start = 40 * choosing.GRID * np.ones(len(sets), np.int64)
+    start = 40 * strategy.GRID * np.ones(len(sets), np.int64)
     closest = 0.0
     for size in range(1, d + 1):
         for moved in itertools.combinations("abcdefgh"[:d], size):
@@ -84,7 +84,7 @@ def test_a_change_of_any_set_moves_the_pick_within_its_price(name: str, strength
             allowed = 2 * strength * math.sqrt(2 * cost.rho(moved))
             for signs in itertools.product((-1, 1), repeat=len(met)):
                 other = start.copy()
-                other[met] += 2 * choosing.GRID * np.array(signs)
+                other[met] += 2 * strategy.GRID * np.array(signs)
                 one, two = (dict(combined_law([selector], excess, strength)) for excess in (start, other))
                 ratios = [one[pick] - two[pick] for pick in one]
                 assert max(ratios) - min(ratios) <= allowed * (1 + 1e-9)
@@ -97,8 +97,8 @@ def test_a_joint_pick_nearly_loses_what_it_claims() -> None:
     mechanism = Synthesis(CDP(0.4), (("a", "b"), ("c", "d"), ("b", "c"), ("a", "d")), strategy="packed", rounds=1)
     design = design_of(mechanism, bits(4), 1000)
     (selector,) = design.selectors(0)
-    start = np.full(4, 900 * choosing.GRID)
-    loss = pick_loss(selector, start, start + 2 * choosing.GRID * np.array([1, 1, -1, -1]))
+    start = np.full(4, 900 * strategy.GRID)
+    loss = pick_loss(selector, start, start + 2 * strategy.GRID * np.array([1, 1, -1, -1]))
     claim = selector.block.guarantee(design.limits.universe, design.price)
     assert 0.97 < loss / claim.rho(["a", "c"]) <= 1
 
@@ -115,7 +115,7 @@ def test_one_row_moves_a_distance_by_at_most_two_rows_on_its_grid() -> None:
         other[start] -= 1
         other[end] += 1
         largest = max(largest, abs(distance(truth, guess) - distance(other, guess)))
-    assert largest == 2 * choosing.GRID
+    assert largest == 2 * strategy.GRID
 
 
 def test_who_cannot_be_paid_is_not_picked() -> None:
@@ -232,7 +232,7 @@ def test_a_round_that_takes_four_at_once_picks_twice_as_strongly(monkeypatch: py
 
 def test_blocks_cost_what_their_partition_says(monkeypatch: pytest.MonkeyPatch) -> None:
     give_opinions(monkeypatch)
-    monkeypatch.setattr(choosing, "WIDEST_BLOCK", 2)
+    monkeypatch.setattr(strategy, "WIDEST_BLOCK", 2)
     mechanism = Synthesis(CDP(1.5), **PACKED, rounds=2, selection=0.5)
     design = mechanism.design(bits(4), 1)
     assert len({block.attributes for blocks in design.rounds for block in blocks}) > 2  # cut anew in each round
@@ -260,7 +260,7 @@ def test_derived_columns_are_charged_to_their_source(monkeypatch: pytest.MonkeyP
 def test_public_attributes_limit_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     give_opinions(monkeypatch)
     schema = Schema((Attribute("a", "boolean", public=True), Attribute("b", "boolean")))
-    for strategy in ("packed", "single", "all"):
-        mechanism = Synthesis(CDP(2), (("a", "b"), ("a",)), strategy=strategy, one_way=0, rounds=1, selection=0.4)
+    for named in ("packed", "single", "all"):
+        mechanism = Synthesis(CDP(2), (("a", "b"), ("a",)), strategy=named, one_way=0, rounds=1, selection=0.4)
         audit = exact_audit(mechanism, schema, 1)
         assert audit.passed and audit.tightest.tightness > 0.4

@@ -148,7 +148,7 @@ def test_derived_columns_are_charged_to_their_source() -> None:
 def test_polarization_moves_by_one_at_most_and_matches_its_definition() -> None:
     """Over all tables of two rows: the definition, spelled out, and its change when one row does."""
     from nabladp.audit.exact import _table
-    from nabladp.mechanisms.learners.thresholds.searching import polarization
+    from nabladp.mechanisms.learners.thresholds.search import polarization
 
     schema, records = bits(3), list(itertools.product((0, 1), repeat=4))
     design = replace(three("cdp", "pick", FREE, (1, 1.2)).design, target=1)  # type: ignore[type-var]
@@ -172,7 +172,7 @@ def test_polarization_moves_by_one_at_most_and_matches_its_definition() -> None:
 
 
 def test_the_searches_laws_are_distributions() -> None:
-    from nabladp.mechanisms.learners.thresholds.searching import search_law
+    from nabladp.mechanisms.learners.thresholds.search import search_law
 
     for search, notion in itertools.product(("probes", "pick"), ("pure", "cdp")):
         tree = Tree.build((2,) * 6, 2, 2, 2)

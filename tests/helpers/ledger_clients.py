@@ -30,7 +30,7 @@ def context() -> ForkServerContext:
     """Processes that are forked from one that has loaded everything: a new one costs next to nothing."""
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload(["ledger_clients", "psycopg", "sqlalchemy.dialects.postgresql.psycopg",
-                                 "nabladp.privacy.ledger.store", "nabladp.privacy.index"])  # fmt: skip
+                                 "nabladp.privacy.ledger.store", "nabladp.privacy.cost_index"])  # fmt: skip
     return made
 
 

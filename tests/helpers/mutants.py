@@ -51,7 +51,7 @@ TESTS = {
     ),
     "privacy.graph": ("unit/test_graph", "unit/test_no_bound", *EDGES),
     "privacy.budget": ("unit/test_budget", *EDGES),
-    "privacy.index": ("unit/test_index", "unit/test_worst", "unit/test_guarantee", *EDGES),
+    "privacy.cost_index": ("unit/test_index", "unit/test_worst", "unit/test_guarantee", *EDGES),
     "privacy.guarantee": (
         "unit/test_guarantee",
         "unit/test_guarantee_building",
@@ -60,7 +60,6 @@ TESTS = {
         "unit/test_no_bound",
         *EDGES,
     ),
-    "privacy.discrete_gaussian": ("unit/test_discrete_gaussian", *EDGES),
     "privacy.universe": ("unit/test_universe", "unit/test_guarantee", *EDGES),
     "privacy.interpretation": ("unit/test_interpretation", "mutants/test_interpretation_edges", *EDGES),
     "privacy.ledger.state": (*LEDGER, "unit/test_ledger_migrations"),
@@ -78,12 +77,8 @@ TESTS = {
     "noise.choices": DRAWN,
     "noise.source": (*DRAWN, "unit/test_row_response"),
     "noise.parameters": ("unit/test_noise_source", "mutants/test_noise_edges"),
-    "noise.laws": (
-        "exact/test_noise_laws",
-        "mutants/test_noise_edges",
-        "unit/test_noise_tails",
-        "unit/test_noise_drawn",
-    ),
+    "noise.laws": ("exact/test_noise_laws", "mutants/test_noise_edges"),
+    "noise.tails": ("unit/test_noise_tails", "unit/test_noise_drawn"),
     "noise.packings": ("exact/test_packings", "unit/test_noise_drawn"),
 }
 KILLED, TYPES, SLOW, SURVIVED, OTHER = "killed", "by types", "timed out", "survived", "not run"

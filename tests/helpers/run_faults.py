@@ -9,11 +9,10 @@ from typing import Any
 
 from faults import AB, ABY, Fault, Patches, bits, settings
 
-from nabladp.audit.against_law import ScaledNoise
+from nabladp.audit.law_audit import ScaledNoise
 from nabladp.mechanisms.distribution_estimate import DistributionEstimate
-from nabladp.mechanisms.gram_matrix import GramMatrix
-from nabladp.mechanisms.gram_matrix import columns as signed_columns
-from nabladp.mechanisms.heavy_hitters import HeavyHitters, thresholding
+from nabladp.mechanisms.gram_matrix import GramMatrix, signed_columns
+from nabladp.mechanisms.heavy_hitters import HeavyHitters, candidates
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.learners.points import PointLearner
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner
@@ -53,7 +52,7 @@ def one_draw_a_level(patches: Patches) -> None:
         drawn = draw(max(each, default=0))
         return [drawn[:length] for length in each]
 
-    patches.set(thresholding, "_split", split)
+    patches.set(candidates, "_split", split)
 
 
 def one_flip(patches: Patches) -> None:

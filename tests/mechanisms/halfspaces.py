@@ -7,7 +7,7 @@ from typing import Any
 from faults import ABY, Fault, Patches, black_box, label_is_free
 
 from nabladp.mechanisms import Mechanism
-from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, response
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, randomized_labels
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP
 
@@ -29,17 +29,17 @@ def noisy(out: Any) -> list[Any]:
 
 def half_the_response(patches: Patches) -> None:
     """Labels are kept as likely as ε allows, and ε/2 is charged."""
-    true = response.response_epsilon
-    patches.set(response, "response_epsilon", lambda size, keep: true(size, keep) / 2)
+    true = randomized_labels.response_epsilon
+    patches.set(randomized_labels, "response_epsilon", lambda size, keep: true(size, keep) / 2)
 
 
 def true_labels(patches: Patches) -> None:
     """The response is charged, and labels are used as they are."""
 
-    def rows(self: response.Response, counts: Any, noise: NoiseSource) -> Any:
-        return response.AnsweredRows(counts, self, lambda labels, first: labels)
+    def rows(self: randomized_labels.Response, counts: Any, noise: NoiseSource) -> Any:
+        return randomized_labels.AnsweredRows(counts, self, lambda labels, first: labels)
 
-    patches.set(response.Response, "rows", rows)
+    patches.set(randomized_labels.Response, "rows", rows)
 
 
 LABEL_FIRST: dict[str, Any] = {"method": "average", "label_treatment": "response"}

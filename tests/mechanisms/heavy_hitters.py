@@ -9,7 +9,7 @@ import numpy as np
 from faults import AB, Fault, Patches, black_box, settings
 
 from nabladp.mechanisms import Mechanism
-from nabladp.mechanisms.heavy_hitters import HeavyHitters, finding, loss
+from nabladp.mechanisms.heavy_hitters import HeavyHitters, privacy_loss, search
 from nabladp.mechanisms.heavy_hitters import mechanism as tree
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
@@ -39,7 +39,7 @@ def dearest_level_only(patches: Patches) -> None:
 
 def papers_lists(patches: Patches) -> None:
     """λ = 3/ε is said to make lists 0.5·ε-private: 1.5/λ for every attribute."""
-    patches.set(loss, "finding_losses", lambda t, levels, mu: [1.5 / levels[0].scale] * len(t.sizes))
+    patches.set(privacy_loss, "finding_losses", lambda t, levels, mu: [1.5 / levels[0].scale] * len(t.sizes))
 
 
 def papers_counts(patches: Patches) -> None:
@@ -54,7 +54,7 @@ def papers_constants(patches: Patches) -> None:
 
 def only_candidates_that_occur(patches: Patches) -> None:
     """Strings in no row are never listed: it saves so much time."""
-    patches.set(finding, "draw_survivors", lambda level, rule, noise: [np.empty(0, np.int64) for _ in level])
+    patches.set(search, "draw_survivors", lambda level, rule, noise: [np.empty(0, np.int64) for _ in level])
 
 
 def without_false_ones(patches: Patches) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from faults import AB, Fault, Patches, Plant, bits, black_box, scale_07
 
 from nabladp.mechanisms import Auditable, Law, Mechanism
-from nabladp.mechanisms.mwem import MWEM, rounds, setup
-from nabladp.mechanisms.mwem.setup import RunSetup, update_named
+from nabladp.mechanisms.mwem import MWEM, round_plan, round_run
+from nabladp.mechanisms.mwem.round_run import RunSetup, update_named
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 from nabladp.schema import Schema
@@ -44,7 +44,7 @@ def picks_only(patches: Patches) -> None:
     def claim(self: Any, universe: Any, block: Any) -> Guarantee:
         return Guarantee.linear(universe, {name: CDP(self.selection[name] / 2**60) for name in self.selection})
 
-    patches.set(rounds.Prices, "guarantee", claim)
+    patches.set(round_plan.Prices, "guarantee", claim)
 
 
 def equal_rounds_once(patches: Patches) -> None:
@@ -59,7 +59,7 @@ def equal_rounds_once(patches: Patches) -> None:
         return true(universe, kept)
 
     own = SimpleNamespace(linear=Guarantee.linear, squares=Guarantee.squares, compose=compose)
-    patches.set(rounds, "Guarantee", own)
+    patches.set(round_plan, "Guarantee", own)
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,14 @@ def with_packings(law_of_sets: Callable[[Any, Any], dict[tuple[int, ...], float]
     """Sets are picked by another law; the queries inside them as before."""
 
     def law(self: Any, scores: Any) -> Any:
-        inside = [setup._log_law(scores[a:b]) for a, b in self.ranges]
+        inside = [round_run._log_law(scores[a:b]) for a, b in self.ranges]
         chances = law_of_sets(self, self._together(scores[self.queries]))
         for packing in sorted(chances):
             for choice in itertools.product(*(range(len(inside[i])) for i in packing)):
                 picked = tuple(self.ranges[i][0] + c for i, c in zip(packing, choice, strict=True))
                 yield picked, chances[packing] + sum(inside[i][c] for i, c in zip(packing, choice, strict=True))
 
-    return lambda patches: patches.set(setup.Selector, "law", law)
+    return lambda patches: patches.set(round_run.Selector, "law", law)
 
 
 def greedy(self: Any, weights: Any) -> dict[tuple[int, ...], float]:
@@ -137,13 +137,13 @@ def one_draw_a_round(patches: Patches) -> None:
 
 def best_query(patches: Patches) -> None:
     """The query with the largest error is picked, with no randomness."""
-    patches.set(setup, "_pick", lambda scores, noise: int(np.argmax(scores)))
+    patches.set(round_run, "_pick", lambda scores, noise: int(np.argmax(scores)))
 
 
 ANSWERS = MWEM(CDP(2), Conjunctions(1), rounds=1, selection=0.05)
 ROUND: dict[str, Any] = {"rounds": 1, "update": "paper", "rows": 0}
 FAULTS = (
-    Fault("scale x 0.7 (Gaussian)", ANSWERS, AB, scale_07(setup), n=1),
+    Fault("scale x 0.7 (Gaussian)", ANSWERS, AB, scale_07(round_run), n=1),
     Fault(
         "greedy at the joint price",
         JointPick(MWEM(CDP(4), Conjunctions(1), rounds=1, per_round=4, selection=0.95)),

@@ -14,7 +14,7 @@ import pytest
 
 from nabladp.checks import HasAttributes
 from nabladp.errors import BudgetError, GuaranteeError
-from nabladp.privacy import CDP, Guarantee, Pure, Rho, discrete_gaussian, index
+from nabladp.privacy import CDP, Guarantee, Pure, Rho, conversion, cost_index
 from nabladp.privacy.conversion import epsilon_from_rho
 from nabladp.privacy.units import UNIT, half_square, root_double, to_float
 from nabladp.privacy.universe import Universe
@@ -73,8 +73,8 @@ def test_both_ways_to_convert_are_the_smaller_one_somewhere() -> None:
 def test_nothing_is_promised_for_a_public_attribute_however_it_is_asked() -> None:
     g = MIXED.with_public("b")
     assert g.total("b") is None and g.total([*"ab"]) is None and g.total("a") is not None
-    for conversion in ("tight", "paper", "discrete_gaussian"):
-        assert g.epsilon("b", 1e-6, conversion) == math.inf
+    for named in ("tight", "paper", "discrete_gaussian"):
+        assert g.epsilon("b", 1e-6, named) == math.inf
     assert g.rho("b") == g.epsilon("b") == math.inf
     pure = Guarantee.touch(["a", "b"], "a", Pure(1))
     assert pure.epsilon("a", 1e-6, "discrete_gaussian") == pytest.approx(1) and pure.epsilon("a", 1e-6) > 1 - 1e-9
@@ -130,8 +130,8 @@ def test_squares_take_no_pure_costs() -> None:
 def test_sums_with_a_part_that_has_no_bound_have_none() -> None:
     graph = Guarantee.from_graph(["a", "b"], [("x", "y", Pure(1))], on="a", values={"a": ["x", "y", "z"]})
     g = graph + Guarantee.touch(["a", "b"], "a", Pure(1)) + Guarantee.linear(["a", "b"], [*"ab"], Pure(2))
-    assert g.total("a") == index.Total(None, None, None) and g.total("a").pure_of_all is None  # type: ignore[union-attr]
-    assert g.total("b") == index.Total(2 * UNIT, 2 * UNIT, 0) and g.epsilon("b") == 2
+    assert g.total("a") == cost_index.Total(None, None, None) and g.total("a").pure_of_all is None  # type: ignore[union-attr]
+    assert g.total("b") == cost_index.Total(2 * UNIT, 2 * UNIT, 0) and g.epsilon("b") == 2
     assert g.epsilon("a", 1e-6) == g.epsilon("a") == g.rho("a") == math.inf
 
 
@@ -184,9 +184,9 @@ def test_noise_of_several_scales_is_told_no_smaller_and_hardly_larger(scales: tu
 @pytest.mark.parametrize("scale", [50.0, 400.0])
 @pytest.mark.parametrize("count", [2, 6])
 def test_what_lies_outside_the_window_counts_as_lost(scale: float, count: int) -> None:
-    noise = discrete_gaussian._noise(scale)
+    noise = conversion._noise(scale)
     outside = count * 2 * math.exp(-((len(noise.masses) // 2) ** 2) / (2 * scale * scale))
-    *_, escaped = discrete_gaussian._one_scale(scale, count)
+    *_, escaped = conversion._one_scale(scale, count)
     assert escaped - noise.narrow().power(count).escaped >= outside * (1 - 1e-6) > 0
 
 
@@ -208,17 +208,17 @@ def test_terms_of_one_scale_are_one_longer_release() -> None:
 def test_the_smallest_epsilon_is_found_from_above(epsilon: float) -> None:
     losses, masses = np.array([-1.0, 0.2, 5.0]), np.array([0.5, 0.4, 0.1])
     delta = float(masses @ np.maximum(0, -np.expm1(epsilon - losses)))
-    found = discrete_gaussian._smallest_epsilon(losses, masses, delta * (1 + 1e-12))
+    found = conversion._smallest_epsilon(losses, masses, delta * (1 + 1e-12))
     assert found == pytest.approx(epsilon, abs=1e-9)
     assert masses @ np.maximum(0, -np.expm1(found - losses)) <= delta * (1 + 1e-11)
-    assert discrete_gaussian._smallest_epsilon(losses, masses, 0.0) == 5.0
+    assert conversion._smallest_epsilon(losses, masses, 0.0) == 5.0
 
 
 def test_what_escaped_is_taken_from_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     losses, masses = np.array([-1.0, 3.0]), np.array([0.9, 0.1])
     for escaped in (0.0, 0.01, 0.04, 0.05, 0.2):
-        monkeypatch.setattr(discrete_gaussian, "_compose", lambda _, lost=escaped: (losses, masses, lost))
-        told = discrete_gaussian._epsilon(Counter({1.0: 2}), 0.05)
+        monkeypatch.setattr(conversion, "_compose", lambda _, lost=escaped: (losses, masses, lost))
+        told = conversion._epsilon(Counter({1.0: 2}), 0.05)
         if escaped >= 0.05:
             assert told == math.inf
         else:
@@ -235,10 +235,10 @@ def test_losses_meet_on_a_grid_and_none_falls_below_itself(monkeypatch: pytest.M
             1.0: (np.array([-0.5, loss - 0.5]), np.array([0.5, 0.5]), 0.001),
             2.0: (np.array([0.0, loss]), np.array([0.25, 0.75]), 0.002),
         }
-        monkeypatch.setattr(discrete_gaussian, "_one_scale", lambda scale, _, groups=groups: groups[scale])
-        monkeypatch.setattr(discrete_gaussian, "_step", lambda _: step)
-        monkeypatch.setattr(discrete_gaussian.Lattice, "narrow", lambda self: self)
-        losses, masses, escaped = discrete_gaussian._compose(Counter({1.0: 2, 2.0: 2}))
+        monkeypatch.setattr(conversion, "_one_scale", lambda scale, _, groups=groups: groups[scale])
+        monkeypatch.setattr(conversion, "_step", lambda _: step)
+        monkeypatch.setattr(conversion.Lattice, "narrow", lambda self: self)
+        losses, masses, escaped = conversion._compose(Counter({1.0: 2, 2.0: 2}))
         kept = [(value, mass) for value, mass in zip(losses.tolist(), masses.tolist(), strict=True) if mass]
         assert [mass for _, mass in kept] == [0.125, 0.5, 0.375] and escaped == 0.003
         for (value, _), least in zip(kept, (-0.5, groups[1.0][0][1], groups[1.0][0][1] + loss), strict=True):
@@ -246,15 +246,15 @@ def test_losses_meet_on_a_grid_and_none_falls_below_itself(monkeypatch: pytest.M
 
 
 def test_what_is_cut_off_while_scales_are_joined_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discrete_gaussian.Lattice, "narrow", lambda self: replace(self, escaped=self.escaped + 0.01))
-    alone = sum(discrete_gaussian._one_scale(scale, 2)[2] for scale in (1.0, 2.0))
-    *_, escaped = discrete_gaussian._compose(Counter({1.0: 2, 2.0: 2}))
+    monkeypatch.setattr(conversion.Lattice, "narrow", lambda self: replace(self, escaped=self.escaped + 0.01))
+    alone = sum(conversion._one_scale(scale, 2)[2] for scale in (1.0, 2.0))
+    *_, escaped = conversion._compose(Counter({1.0: 2, 2.0: 2}))
     assert escaped >= alone + 0.02
 
 
 @pytest.mark.parametrize("scale", [4000.0, 10_000.0])
 def test_wide_noise_on_a_coarser_lattice_is_never_below_its_masses(scale: float) -> None:
-    noise = discrete_gaussian._noise(scale)
+    noise = conversion._noise(scale)
     assert noise.step in (2, 4) and len(noise.masses) == 1 - 2 * noise.start
     x = np.arange((noise.start - 1) * noise.step + 1, (noise.start + len(noise.masses) - 1) * noise.step + 1)
     law = np.exp(-(x.astype(float) ** 2) / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi))
@@ -267,7 +267,7 @@ def test_a_lattice_becomes_coarser_upward() -> None:
     for start in range(-4, 5):
         for length in range(1, 7):
             masses = np.arange(1.0, length + 1)
-            fine = discrete_gaussian.Lattice(1, start, masses, 0.25)
+            fine = conversion.Lattice(1, start, masses, 0.25)
             coarse = fine.coarser()
             up = Counter[int]()
             for point, mass in zip(fine.points.tolist(), masses.tolist(), strict=True):
@@ -281,7 +281,7 @@ def test_a_lattice_becomes_coarser_upward() -> None:
 def test_the_index_adds_up_like_a_plain_sum_however_much_room_it_has(
     room: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "_TABLE_BYTES", room)
+    monkeypatch.setattr(cost_index, "_TABLE_BYTES", room)
     names, rng = [f"x{i}" for i in range(width)], np.random.default_rng(width)
     parts = [
         Guarantee.touch(names, [*rng.choice(names, int(rng.integers(1, width + 1)), replace=False)], value)
@@ -290,5 +290,6 @@ def test_the_index_adds_up_like_a_plain_sum_however_much_room_it_has(
     whole = Guarantee.compose(names, parts)
     for _ in range(20):
         asked = frozenset(rng.choice(names, int(rng.integers(1, width + 1)), replace=False).tolist())
-        total, plain = index.CostIndex(whole.universe, whole.terms).total(asked), index.scan_total(whole.terms, asked)
+        total = cost_index.CostIndex(whole.universe, whole.terms).total(asked)
+        plain = cost_index.scan_total(whole.terms, asked)
         assert total.rho == plain.rho and total.pure_of_all == plain.pure

@@ -12,16 +12,16 @@ import pytest
 
 from nabladp.errors import BudgetError, MechanismError, SourceError
 from nabladp.mechanisms.heavy_hitters import HeavyHitters
-from nabladp.mechanisms.heavy_hitters.loss import least_path_lambda
 from nabladp.mechanisms.heavy_hitters.output import HeavyList, after_passing
+from nabladp.mechanisms.heavy_hitters.privacy_loss import least_path_lambda
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.mechanisms.learners.columns import column
-from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss
-from nabladp.mechanisms.learners.halfspaces.halfspace_classes import SignOrbits, partitions
+from nabladp.mechanisms.learners.halfspaces.finite_classes import SignOrbits, partitions
 from nabladp.mechanisms.learners.halfspaces.model import Holdout
+from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.selection import log_law
 from nabladp.mechanisms.mechanism import Branch, Law
-from nabladp.mechanisms.mwem.rounds import Prices
+from nabladp.mechanisms.mwem.round_plan import Prices
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.projection import hull
 from nabladp.noise import NoiseSource

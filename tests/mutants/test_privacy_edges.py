@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nabladp.errors import BudgetError, GuaranteeError
-from nabladp.privacy import CDP, Approx, Budget, Guarantee, Pure, Rho, index
+from nabladp.privacy import CDP, Approx, Budget, Guarantee, Pure, Rho, cost_index
 from nabladp.privacy.conversion import epsilon_from_rho, rho_for
 from nabladp.privacy.terms import FREE, CappedTerm, Cost, CurveTerm, Term, WeightTerm, read_units
 from nabladp.privacy.units import UNIT, exact, format_rounded
@@ -73,7 +73,7 @@ def test_records_that_a_graph_cannot_place_are_refused() -> None:
 
 def test_the_costliest_set_has_no_bound_where_an_attribute_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Guarantee.from_graph([*"abc"], [("x", "y", Pure(1))], on="b", values={"b": ["x", "y", "z"]})
-    monkeypatch.setattr(index, "MOST_SUBSETS", 0)
+    monkeypatch.setattr(cost_index, "MOST_SUBSETS", 0)
     found = (graph + Guarantee.touch([*"abc"], "a", Rho(1))).worst_subset(2)
     assert "b" in found.attributes and found.rho == found.at_most == math.inf
 

@@ -27,7 +27,7 @@ from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release
 from nabladp.release.comparison import NOTICE, Comparison, compare, compare_release, comparison_path
 from nabladp.report import load
-from nabladp.report.comparison_page import MOST_ROWS, comparison_page, write_comparison
+from nabladp.report.owner_pages import MOST_ROWS, comparison_page, write_comparison
 from nabladp.tables import CodedTable, open_table
 from nabladp.views import Compared
 
@@ -287,7 +287,7 @@ def test_it_is_accessible_and_fits_a_phone(page: str, open_page: Any, scheme: st
 
 
 def test_large_tables_keep_the_worst_cells(tmp_path: Path) -> None:
-    from nabladp.report.comparison_page import _view
+    from nabladp.report.owner_pages import _view
 
     size = MOST_ROWS + 10
     truth = np.zeros(size)

@@ -14,7 +14,7 @@ from nabladp.privacy import Guarantee, Ledger
 from nabladp.release import Plan
 from nabladp.release.cost import format_cost
 from nabladp.release.other_budgets import FACTORS, PLANNED, scale_budgets
-from nabladp.report.cost_page import cost_page, write_cost_page
+from nabladp.report.owner_pages import cost_page, write_cost_page
 from nabladp.schema import Attribute, Schema
 
 NASTY = "</script><img src=x onerror=alert(1)>"

@@ -18,7 +18,7 @@ from nabladp.privacy.units import format_rounded
 from nabladp.release.cost import explain
 from nabladp.report import load
 from nabladp.report.chapter import costliest
-from nabladp.report.formatting import format_percent_up
+from nabladp.report.sentences import format_percent_up
 
 DELTAS = (1e-6, 1e-3, 1e-12, 0.3)
 PRIORS = (0.5, 0.01, 0.9)

@@ -21,9 +21,8 @@ from nabladp.privacy.units import format_rounded
 from nabladp.release import Release
 from nabladp.report import load, report, write
 from nabladp.report.chapter import Limits, attribute_rows, costliest, limit_bar, of_schema
-from nabladp.report.formatting import list_names, one_in, power_of_ten, quote_name
 from nabladp.report.page import VIEWS, fit
-from nabladp.report.sentences import Sentences, belief
+from nabladp.report.sentences import Sentences, belief, list_names, one_in, power_of_ten, quote_name
 from nabladp.schema import Attribute, Schema
 from nabladp.views.view import count_of
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chisquare
 
 from nabladp import CDP, MWEM, NoiseSource, Schema
-from nabladp.mechanisms.mwem.setup import update_named
+from nabladp.mechanisms.mwem.round_run import update_named
 from nabladp.noise import gaussian_log_pmf
 from nabladp.schema import Attribute
 from nabladp.tables import CodedTable

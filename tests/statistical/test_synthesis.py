@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from nabladp import CDP, NoiseSource, Schema, Synthesis
-from nabladp.mechanisms.synthesis import choosing
+from nabladp.mechanisms.synthesis import strategy
 from nabladp.mechanisms.synthesis.rounds import Truth
 from nabladp.mechanisms.synthesis.selection import combined_law
 from nabladp.noise import gaussian_log_pmf
@@ -29,9 +29,9 @@ RUNS = 2000
 @pytest.mark.parametrize("kind", ["packed", "single", "blocks"])
 def test_picks_follow_their_law(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "blocks":
-        monkeypatch.setattr(choosing, "WIDEST_BLOCK", 2)
-    strategy = "single" if kind == "single" else "packed"
-    mechanism = Synthesis(CDP(1.5), strategy=strategy, rounds=1, one_way=0, selection=0.5)
+        monkeypatch.setattr(strategy, "WIDEST_BLOCK", 2)
+    named = "single" if kind == "single" else "packed"
+    mechanism = Synthesis(CDP(1.5), strategy=named, rounds=1, one_way=0, selection=0.5)
     course = mechanism._course(BITS, ROWS.n)
     state = course.start([])
     grown, strength, selectors = course.next_round(state)
@@ -61,9 +61,9 @@ def test_a_packing_of_six_attributes_follows_its_law() -> None:
     assert chisquare([seen[pick] for pick in law], list(law.values())).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("strategy", ["packed", "all"])
-def test_the_noise_has_the_scale_that_is_told(strategy: str) -> None:
-    mechanism = Synthesis(CDP(1), strategy=strategy, rounds=2, rows=1)
+@pytest.mark.parametrize("named", ["packed", "all"])
+def test_the_noise_has_the_scale_that_is_told(named: str) -> None:
+    mechanism = Synthesis(CDP(1), strategy=named, rounds=2, rows=1)
     noise = NoiseSource.seeded(5)
     true = {names: ROWS.marginals([names])[0] for names in mechanism.wanted(BITS).first + mechanism.wanted(BITS).sets}
     found: dict[float, list[int]] = {}

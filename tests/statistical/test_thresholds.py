@@ -13,9 +13,15 @@ from scipy.stats import chisquare
 from nabladp.mechanisms.heavy_hitters import Level, Settings, Tree
 from nabladp.mechanisms.heavy_hitters.settings import Notion
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner
-from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import Design
-from nabladp.mechanisms.learners.thresholds.searching import log_tails, polarization, search_law, selection_law
+from nabladp.mechanisms.learners.thresholds.search import (
+    log_tails,
+    mistakes,
+    offered,
+    polarization,
+    search_law,
+    selection_law,
+)
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Pure, Rho
 from nabladp.schema import Attribute, Schema
@@ -97,7 +103,7 @@ def test_runs_follow_their_law(notion: Notion, search: str) -> None:
 @pytest.mark.parametrize("notion", ["pure", "cdp"])
 def test_the_search_alone_follows_its_law(notion: Notion) -> None:
     """Many cuts at once, so that 30% of its noise can be told apart."""
-    from nabladp.mechanisms.learners.thresholds.searching import search
+    from nabladp.mechanisms.learners.thresholds.search import search
 
     tree = Tree.build((2,) * 8, 2, 2, 2)
     levels = tuple(Level(4, 2.0) for _ in range(tree.thresholded_levels))

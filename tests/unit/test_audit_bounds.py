@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from nabladp.audit.scores import (
+from nabladp.audit.scores_and_bounds import (
     at_least,
     at_most,
     best_bet,

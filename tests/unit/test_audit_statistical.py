@@ -13,7 +13,7 @@ import pytest
 
 from nabladp.audit import StatisticalAudit, statistical_audit
 from nabladp.audit.features import Flat, Layout
-from nabladp.audit.pairs import PairMaker
+from nabladp.audit.neighbouring_tables import PairMaker
 from nabladp.audit.runs import PooledNoise, RememberedTable
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Auditable

@@ -11,7 +11,7 @@ import pytest
 import nabladp
 import nabladp.audit as room
 from nabladp.audit import Audit, audit, exact_audit
-from nabladp.audit.pairs import shrink_attribute, tiny_schema
+from nabladp.audit.neighbouring_tables import shrink_attribute, tiny_schema
 from nabladp.audit.statistical import _how_many
 from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms import Auditable

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from nabladp.privacy import Guarantee, Pure, Rho, discrete_gaussian
-from nabladp.privacy.discrete_gaussian import Lattice, _noise, _trim
+from nabladp.privacy import Guarantee, Pure, Rho, conversion
+from nabladp.privacy.conversion import Lattice, _noise, _trim
 
 
 def above(law: Lattice, threshold: float) -> float:
@@ -47,7 +47,7 @@ def test_cut_tails_escape_upward_and_nothing_is_lost(size: int, tail: float) -> 
 
 
 def test_a_narrow_lattice_dominates_a_wide_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discrete_gaussian, "_POINTS", 16)
+    monkeypatch.setattr(conversion, "_POINTS", 16)
     wide = law(100, -37, 1, 1e-3)
     narrow = wide.narrow()
     assert len(narrow.masses) <= 16 and dominates(narrow, wide)

@@ -11,7 +11,7 @@ import pytest
 
 from nabladp.errors import BudgetError, DataError, MechanismError, PlanError
 from nabladp.mechanisms.distribution_estimate import Distribution, DistributionEstimate
-from nabladp.mechanisms.distribution_estimate.errors import SquaredError
+from nabladp.mechanisms.distribution_estimate.squared_error import SquaredError
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Pure

@@ -14,7 +14,7 @@ import pytest
 from nabladp.errors import BudgetError, DataError, DomainTooLarge, MechanismError, NablaDPError, UnknownAttribute
 from nabladp.mechanisms.gram_matrix import GramMatrix, NoisyGram, SignedColumns
 from nabladp.mechanisms.gram_matrix.calibration import Layer, Star
-from nabladp.mechanisms.gram_matrix.columns import Disagreements
+from nabladp.mechanisms.gram_matrix.signed_columns import Disagreements
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Pure, Rho
 from nabladp.privacy.values import limit_units
@@ -170,7 +170,7 @@ def test_disagreements_are_exact(rows: int, batch: int) -> None:
 
 
 def test_wide_tables_are_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nabladp.mechanisms.gram_matrix.columns._CACHED_WORDS", 1)
+    monkeypatch.setattr("nabladp.mechanisms.gram_matrix.signed_columns._CACHED_WORDS", 1)
     test_disagreements_are_exact(5000, 1 << 16)
 
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nabladp.errors import BudgetError, GuaranteeError, UnknownAttribute
+from nabladp.privacy.cost_index import scan_total
 from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.index import scan_total
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import CDP, Approx, Pure, Rho, as_value
 
@@ -213,7 +213,7 @@ def test_worst_subset_exact_and_bounded() -> None:
 
 
 def test_worst_subset_bound_holds_for_every_small_set() -> None:
-    from nabladp.privacy.index import _upper_bound
+    from nabladp.privacy.cost_index import _upper_bound
 
     parts = [
         Guarantee.curve(NAMES, {"a": 1, "b": 1, "c": 2, "d": 2}, [0, 5, 5, 9, 10, 11, 12]),
@@ -301,9 +301,9 @@ def test_different_universes_do_not_add() -> None:
 
 @pytest.mark.parametrize("table_bytes", [0, 1 << 26])
 def test_index_with_a_row_per_attribute_or_per_eight(monkeypatch: pytest.MonkeyPatch, table_bytes: int) -> None:
-    from nabladp.privacy import index
+    from nabladp.privacy import cost_index
 
-    monkeypatch.setattr(index, "_TABLE_BYTES", table_bytes)
+    monkeypatch.setattr(cost_index, "_TABLE_BYTES", table_bytes)
     names = [f"x{i}" for i in range(21)]
     parts = [Guarantee.touch(names, names[i : i + 3], Rho(Fraction(i + 1, 7))) for i in range(18)]
     g = Guarantee.compose(names, parts)

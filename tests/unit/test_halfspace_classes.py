@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, Halfspace, distance_to_flip
-from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
+from nabladp.mechanisms.learners.halfspaces.finite_classes import (
     COUNTS,
     SignOrbits,
     lattice_net,
@@ -18,6 +17,7 @@ from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
     net_radius,
     threshold_functions,
 )
+from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, Halfspace, distance_to_flip
 
 
 def random_table(d: int, n: int, seed: int) -> np.ndarray[Any, Any]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.learners.halfspaces.halfspace import (
+from nabladp.mechanisms.learners.halfspaces.robust_distance import (
     NEVER,
     Halfspace,
     distance_to_flip,
@@ -69,7 +69,7 @@ def test_threads_cut_rows_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = draws.choice(np.array([-1, 1], np.int8), (777, 9)), draws.choice([-1, 1], 777)
     w = draws.integers(-9, 10, 9)
     wanted = distance_to_flip(x, y, w)
-    monkeypatch.setattr("nabladp.mechanisms.learners.halfspaces.halfspace._WORTH_A_THREAD", 1)
+    monkeypatch.setattr("nabladp.mechanisms.learners.halfspaces.robust_distance._WORTH_A_THREAD", 1)
     monkeypatch.setattr("os.cpu_count", lambda: 5)
     assert (distance_to_flip(x, y, w) == wanted).all()
 

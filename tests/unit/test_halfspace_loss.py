@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nabladp.errors import BudgetError, MechanismError
-from nabladp.mechanisms.learners.halfspaces.erm import FiniteClass, Promise, distances_to_wrong, row_scores
-from nabladp.mechanisms.learners.halfspaces.halfspace import NEVER, ClippedLoss, Halfspace
-from nabladp.mechanisms.learners.halfspaces.response import (
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import (
     GRID,
     keep_within,
     unbiased,
     unbiased_limit,
     unbiased_sensitivity,
 )
+from nabladp.mechanisms.learners.halfspaces.robust_distance import NEVER, ClippedLoss, Halfspace
+from nabladp.mechanisms.learners.halfspaces.selection import FiniteClass, Promise, distances_to_wrong, row_scores
 from nabladp.noise import response_epsilon
 
 

@@ -21,7 +21,7 @@ from nabladp.errors import BudgetError, DataError, DomainTooLarge, MechanismErro
 from nabladp.mechanisms.learners.halfspaces import NEVER, HalfspaceLearner, HalfspaceModel
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit, _inverse_root, _usual_length
-from nabladp.mechanisms.learners.halfspaces.response import AnsweredRows
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import AnsweredRows
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Budget, Pure, Rho
 from nabladp.privacy.values import limit_units

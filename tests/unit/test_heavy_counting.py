@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nabladp.mechanisms.heavy_hitters import counting, numbering
-from nabladp.mechanisms.heavy_hitters.counting import PackedRows, Tally, Window, frequent
+from nabladp.mechanisms.heavy_hitters import candidates, numbering
+from nabladp.mechanisms.heavy_hitters.candidates import PackedRows, Tally, Window, frequent
 from nabladp.mechanisms.heavy_hitters.numbering import (
     Batch,
     Buckets,
@@ -165,7 +165,7 @@ def test_a_large_domain_takes_few_passes_and_little_memory() -> None:
 @pytest.mark.parametrize("most", [40, 1 << 9, 1 << 14])
 def test_sifting_finds_exactly_what_is_frequent(most: int, above: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strings that share many of their parts, so that parts of different strings go together, as well."""
-    monkeypatch.setattr(counting, "LEAST_SHARE", 1)
+    monkeypatch.setattr(candidates, "LEAST_SHARE", 1)
     draw = np.random.default_rng(above)
     pool = np.stack([draw.choice(draw.integers(0, size, 3), 40) for size in SIZES], axis=1)
     rows = pool[(40 * draw.random(1200) ** 3).astype(int)]
@@ -178,7 +178,7 @@ def test_sifting_finds_exactly_what_is_frequent(most: int, above: int, monkeypat
         names = NAMES if product is wide else ("a0", "a5", "a6", "a3", "a4")
         expected = Counter(tuple(r[NAMES.index(name)] for name in names) for r, k in zip(rows, kept, strict=True) if k)
         assert Counter(found[1].tolist()) == Counter(many for many in expected.values() if many > above)
-    monkeypatch.setattr(counting, "LEAST_SHARE", 1 << 17)
+    monkeypatch.setattr(candidates, "LEAST_SHARE", 1 << 17)
     (direct,) = frequent(coded(codes, Path()), [partly], above, 1 << 30)
     assert direct[0].tolist() == found[0].tolist() and direct[1].tolist() == found[1].tolist()
 

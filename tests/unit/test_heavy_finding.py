@@ -15,9 +15,9 @@ import pytest
 from scipy import stats
 
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.heavy_hitters import finding, thresholding
-from nabladp.mechanisms.heavy_hitters.finding import find
+from nabladp.mechanisms.heavy_hitters import candidates, search
 from nabladp.mechanisms.heavy_hitters.planner import plan
+from nabladp.mechanisms.heavy_hitters.search import find
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.noise import NoiseSource
@@ -77,11 +77,11 @@ def check_against_brute_force(table: object, rows: np.ndarray, settings: Setting
 
 def take_small_steps(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
     """Count few cells at a time, and let few candidates through before they are counted."""
-    monkeypatch.setattr(finding, "LEAST_CELLS", cells)
+    monkeypatch.setattr(search, "LEAST_CELLS", cells)
     if cells < 1 << 20:
-        monkeypatch.setattr(finding, "ALL_COUNTED", cells)
-        monkeypatch.setattr(finding, "ALL_FOUND", 0)
-        monkeypatch.setattr(thresholding, "LEFT_TO_LOOK_AT", 2)
+        monkeypatch.setattr(search, "ALL_COUNTED", cells)
+        monkeypatch.setattr(search, "ALL_FOUND", 0)
+        monkeypatch.setattr(candidates, "LEFT_TO_LOOK_AT", 2)
 
 
 def rows_with_clusters(sizes: tuple[int, ...], n: int, seed: int) -> np.ndarray:
@@ -301,8 +301,8 @@ def test_one_pass_a_level_or_one_in_all() -> None:
 
 
 def test_a_list_that_is_too_long_is_cut_by_lot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "LONGEST", 3)
-    monkeypatch.setattr(finding, "check", lambda *_: None)
+    monkeypatch.setattr(search, "LONGEST", 3)
+    monkeypatch.setattr(search, "check", lambda *_: None)
     sizes = (8,)
     rows = np.repeat(np.arange(8), [50, 40, 30, 20, 19, 18, 17, 16])[:, None]
     kept = Counter()
@@ -319,11 +319,11 @@ def test_a_list_that_is_too_long_is_cut_by_lot(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_too_many_passing_is_bounded_and_never_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "MOST_DRAWN", 20)
+    monkeypatch.setattr(search, "MOST_DRAWN", 20)
     sizes = (8, 8, 8, 8)
     rows = rows_with_clusters(sizes, 200, seed=2)
     settings = settings_of("pure", Tree.build(sizes, 8, 2, 1), 1, 1, 10.0)
-    monkeypatch.setattr(finding, "check", lambda *_: None)
+    monkeypatch.setattr(search, "check", lambda *_: None)
     found = find(table_of(rows, sizes), names_of(sizes), settings, NoiseSource.seeded(1))
     for position in range(4, 7):
         assert len(found.lists[position]) <= 20 + 40
@@ -381,19 +381,19 @@ def test_settings_whose_lists_might_explode_are_refused_before_a_row_is_read(
     settings = settings_of(notion, Tree.build(sizes, 256, 2, 256), tau, mu, scale)
     with pytest.raises(MechanismError, match="too long"):
         find(table, names_of(sizes), settings, NoiseSource.seeded(0))
-    finding.check(settings, sizes)  # whether they do depends on the number of rows, too
+    search.check(settings, sizes)  # whether they do depends on the number of rows, too
 
 
 def test_lists_beyond_a_stated_memory_are_refused() -> None:
     sizes = (2,) * 64
     settings = plan(sizes, 0.5, 10_000, notion="cdp")
-    finding.check(settings, sizes, 10_000)
+    search.check(settings, sizes, 10_000)
     with pytest.raises(MechanismError, match="too long"):
-        finding.check(settings, sizes, 10_000, memory=1000)
+        search.check(settings, sizes, 10_000, memory=1000)
     small = plan(sizes, 0.5, 10_000, notion="cdp", memory=1 << 20)
     assert small.memory <= 1 << 20
-    finding.check(small, sizes, 10_000, memory=1 << 20)
-    assert finding.cells_at_once(small) * finding.CELL_BYTES <= 1 << 20
+    search.check(small, sizes, 10_000, memory=1 << 20)
+    assert search.cells_at_once(small) * search.CELL_BYTES <= 1 << 20
 
 
 @pytest.mark.parametrize("notion", ["pure", "cdp"])

@@ -14,7 +14,7 @@ import pytest
 from nabladp import CDP, Attribute, Budget, HeavyHitters, NoiseSource, Pure, Rho, Schema, Session
 from nabladp.errors import BudgetError, DataError, MechanismError, NablaDPError, PlanError
 from nabladp.mechanisms.heavy_hitters import Settings, Tree
-from nabladp.mechanisms.heavy_hitters.loss import losses
+from nabladp.mechanisms.heavy_hitters.privacy_loss import losses
 from nabladp.privacy.values import limit_units
 from nabladp.tables import CodedTable
 

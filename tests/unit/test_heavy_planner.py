@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nabladp.mechanisms.heavy_hitters.certificate import Sieve, certify
-from nabladp.mechanisms.heavy_hitters.loss import losses
 from nabladp.mechanisms.heavy_hitters.planner import plan
+from nabladp.mechanisms.heavy_hitters.privacy_loss import losses
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 

@@ -10,25 +10,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nabladp.mechanisms.heavy_hitters import thresholding
+from nabladp.mechanisms.heavy_hitters import candidates
+from nabladp.mechanisms.heavy_hitters.candidates import Candidates, Rule, decide, draw_survivors
 from nabladp.mechanisms.heavy_hitters.settings import Level, Settings
-from nabladp.mechanisms.heavy_hitters.thresholding import Candidates, Rule, decide, draw_survivors
 from nabladp.mechanisms.heavy_hitters.tree import Tree
 from nabladp.noise import NoiseSource
 
 
-def run(
-    level: list[Candidates], true: list[dict[int, int]], rule: Rule, noise: NoiseSource
-) -> list[thresholding.Passed]:
+def run(level: list[Candidates], true: list[dict[int, int]], rule: Rule, noise: NoiseSource) -> list[candidates.Passed]:
     """One level; the same node many times over stands for as many runs."""
     some = draw_survivors(level, rule, noise)
     counts = [np.array([of.get(int(c), 0) for c in codes], np.int64) for of, codes in zip(true, some, strict=True)]
     return decide(level, some, counts, rule, noise)
 
 
-def candidates(size: int, counts: dict[int, int], above: int) -> Candidates:
+def make_candidates(size: int, counts: dict[int, int], above: int) -> Candidates:
     counted = sorted(code for code, f in counts.items() if f > above)
-    kind = np.int64 if size <= thresholding.MOST_IN_64_BITS else object
+    kind = np.int64 if size <= candidates.MOST_IN_64_BITS else object
     return Candidates(size, np.array(counted, kind), np.array([counts[c] for c in counted], np.int64))
 
 
@@ -88,7 +86,7 @@ def test_every_set_passes_with_its_probability(rule: Rule) -> None:
             p if b else 1 - p for p, b in zip(chances, bits, strict=True)
         )
     assert sum(law.values()) == pytest.approx(1)
-    level, noise = [candidates(6, COUNTS, rule.limit)] * 4000, NoiseSource.seeded(1)
+    level, noise = [make_candidates(6, COUNTS, rule.limit)] * 4000, NoiseSource.seeded(1)
     seen = Counter(tuple(passed.codes.tolist()) for passed in run(level, [COUNTS] * 4000, rule, noise))
     assert chi_square(seen, law) > 1e-4
 
@@ -98,7 +96,7 @@ def test_every_set_passes_with_its_probability(rule: Rule) -> None:
 def test_noisy_counts_have_the_law_of_noise_given_that_it_was_enough(rule: Rule, counted_above: object) -> None:
     counts = {0: 7, 1: 1, 2: 4}
     above = rule.limit if counted_above == "limit" else 0
-    level, noise = [candidates(4, counts, above)] * 4000, NoiseSource.seeded(2)
+    level, noise = [make_candidates(4, counts, above)] * 4000, NoiseSource.seeded(2)
     seen: list[dict[object, int]] = [{} for _ in range(4)]
     for passed in run(level, [counts] * 4000, rule, noise):
         assert passed.counts.tolist() == [counts.get(c, 0) for c in passed.codes.tolist()]
@@ -128,7 +126,7 @@ def test_false_candidates_of_many(size: int, pure: bool) -> None:
         chance = gaussian(scale, tau + 1)  # of a candidate with count 0
     rule = Rule(pure, tau, scale, limit if pure else 0, limit)
     counts = {0: 21, size // 2: 10**6, size - 1: 10**6}
-    level, noise = [candidates(size, counts, limit)] * 1500, NoiseSource.seeded(3)
+    level, noise = [make_candidates(size, counts, limit)] * 1500, NoiseSource.seeded(3)
     many, places = [], []
     for passed in run(level, [counts] * 1500, rule, noise):
         codes = [int(c) for c in passed.codes]
@@ -145,7 +143,7 @@ def test_false_candidates_of_many(size: int, pure: bool) -> None:
 def test_nodes_of_a_level_are_independent_and_keep_their_order() -> None:
     rule = Rule(True, 3, 2.0, 1, 1)
     true = [{0: 3}, {}, {1: 4}]
-    level = [candidates(size, counts, 1) for size, counts in zip((2, 1, 2), true, strict=True)]
+    level = [make_candidates(size, counts, 1) for size, counts in zip((2, 1, 2), true, strict=True)]
     passed = [tuple(one.codes.tolist()) for one in run(level * 4000, true * 4000, rule, NoiseSource.seeded(4))]
     seen = Counter(zip(passed[::3], passed[1::3], passed[2::3], strict=True))
     law = {}
@@ -158,7 +156,7 @@ def test_nodes_of_a_level_are_independent_and_keep_their_order() -> None:
 
 
 def test_the_pure_tree_keeps_no_noisy_count() -> None:
-    passed = run([candidates(5, {0: 9}, 0)], [{0: 9}], Rule(True, 1, 1.0, 0, 0), NoiseSource.seeded(5))[0]
+    passed = run([make_candidates(5, {0: 9}, 0)], [{0: 9}], Rule(True, 1, 1.0, 0, 0), NoiseSource.seeded(5))[0]
     assert passed.noisy is None
 
 
@@ -172,7 +170,7 @@ def test_the_limit_lets_few_through_and_stays_between_floor_and_threshold(size: 
     assert rule.floor <= rule.limit <= rule.tau and rule.start >= 1
     through = (laplace if pure else gaussian)(5.0, rule.start) * size
     if rule.floor < rule.limit:
-        assert min(size // 64, thresholding.LEFT_TO_LOOK_AT) / 4 < through < 2 * thresholding.LEFT_TO_LOOK_AT
+        assert min(size // 64, candidates.LEFT_TO_LOOK_AT) / 4 < through < 2 * candidates.LEFT_TO_LOOK_AT
     assert Rule.of(settings, settings.levels[0], size, 3).limit == rule.floor
 
 
@@ -182,6 +180,6 @@ def test_skipping_counts_only_the_others() -> None:
         size = int(draw.integers(1, 12))
         taken = np.sort(draw.choice(size, draw.integers(0, size + 1), replace=False))
         others = [c for c in range(size) if c not in taken.tolist()]
-        assert thresholding._skipping(taken, np.arange(len(others))).tolist() == others
-        big = thresholding._skipping(taken.astype(object) + 2**70, np.arange(len(others)).astype(object) + 2**70)
+        assert candidates._skipping(taken, np.arange(len(others))).tolist() == others
+        big = candidates._skipping(taken.astype(object) + 2**70, np.arange(len(others)).astype(object) + 2**70)
         assert big.tolist() == [2**70 + c for c in others]

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from nabladp.privacy import Guarantee, Pure, Rho
-from nabladp.privacy.index import _EXACT_BITS, _limbs, scan_total
+from nabladp.privacy.cost_index import _EXACT_BITS, _limbs, scan_total
 from nabladp.privacy.units import UNIT
 
 FULL = 2**92 - 1  # all bits set: every limb is as large as can be

@@ -16,9 +16,9 @@ import pytest
 from nabladp.arrays import compile_loop
 from nabladp.mechanisms.heavy_hitters import numbering
 from nabladp.mechanisms.learners.halfspaces import descent
-from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, distance_to_flip
-from nabladp.mechanisms.learners.halfspaces.halfspace_classes import SignOrbits
-from nabladp.mechanisms.learners.thresholds.choosing import reached
+from nabladp.mechanisms.learners.halfspaces.finite_classes import SignOrbits
+from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, distance_to_flip
+from nabladp.mechanisms.learners.thresholds.search import reached
 from nabladp.mechanisms.synthesis.inference.junction_tree import Graph
 from nabladp.noise import NoiseSource
 from nabladp.noise.packings import AnyPackings, Packings, largest_packing
@@ -78,10 +78,10 @@ def hinge_sums() -> Any:
 USERS: dict[Callable[[], Any], str] = {
     packings: "noise.packings",
     any_packings: "noise.packings",
-    sign_orbits: "mechanisms.learners.halfspaces.halfspace_classes",
-    distances: "mechanisms.learners.halfspaces.halfspace",
+    sign_orbits: "mechanisms.learners.halfspaces.finite_classes",
+    distances: "mechanisms.learners.halfspaces.robust_distance",
     selected: "noise.choices",
-    ranks: "mechanisms.learners.thresholds.choosing",
+    ranks: "mechanisms.learners.thresholds.search",
     clusters: "mechanisms.synthesis.inference.junction_tree",
     hinge_sums: "mechanisms.learners.halfspaces.descent",
 }

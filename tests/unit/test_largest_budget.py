@@ -16,7 +16,7 @@ from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Budget, Pure, Rho
 from nabladp.privacy.values import as_value
-from nabladp.release import Plan, Session, largest
+from nabladp.release import Plan, Session, other_budgets
 from nabladp.schema import Attribute, Schema
 
 SCHEMA = Schema((Attribute("a", "integer", low=0, high=3), Attribute("b", "boolean")))
@@ -103,12 +103,12 @@ def test_a_slow_mechanism_is_tried_once(tmp_path: Path, monkeypatch: pytest.Monk
     s = session(tmp_path, Budget(per_attribute=Rho(0.02)))
     assert s.cost(marginals(CDP(0.7))).largest is None and len(tried) <= 1 + 12
     tried.clear()
-    monkeypatch.setattr(largest, "_MOST_SECONDS", -1.0)
+    monkeypatch.setattr(other_budgets, "_MOST_SECONDS", -1.0)
     assert s.cost(marginals(CDP(0.7))).largest is None and len(tried) == 2
 
 
 def test_a_suggestion_never_hides_the_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(largest, "largest_budget", lambda *_: 1 / 0)
+    monkeypatch.setattr(other_budgets, "largest_budget", lambda *_: 1 / 0)
     with pytest.raises(BudgetExceeded, match="would break the limit"):
         session(tmp_path, Budget(per_attribute=Rho(0.02))).release(marginals(CDP(0.7)))
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from nabladp.audit import Audit, audit, law_audit
-from nabladp.audit.against_law import DIVISORS, ScaledNoise
 from nabladp.audit.bets import POWERS, Bets, PublishedLaw, merge_outcomes, temper
+from nabladp.audit.law_audit import DIVISORS, ScaledNoise
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Auditable, Law, Scenario, ValueLaw
 from nabladp.mechanisms.mwem import MWEM

@@ -12,8 +12,8 @@ import pytest
 from nabladp import CDP, MWEM, NoiseSource, Pure, Schema, Session
 from nabladp.errors import BudgetError, DomainTooLarge, MechanismError, NablaDPError, PlanError
 from nabladp.mechanisms.mwem.mechanism import MOST_ROUNDS, Bound
-from nabladp.mechanisms.mwem.model import FittedDistribution
-from nabladp.mechanisms.mwem.setup import EntropicFit, PaperUpdate, gibbs
+from nabladp.mechanisms.mwem.output import FittedDistribution
+from nabladp.mechanisms.mwem.round_run import EntropicFit, PaperUpdate, gibbs
 from nabladp.noise import Packings
 from nabladp.privacy import Budget, Rho
 from nabladp.schema import Attribute

@@ -8,7 +8,7 @@ import pytest
 
 from nabladp.privacy import Guarantee, Pure, Rho
 from nabladp.privacy.conversion import epsilon_from_rho
-from nabladp.privacy.index import scan_total
+from nabladp.privacy.cost_index import scan_total
 
 NAMES = ("v", "w", "x")
 LONELY = Guarantee.from_graph(NAMES, [("0", "1", Pure(1))], on="v", values={"v": "012"})

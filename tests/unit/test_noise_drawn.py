@@ -12,8 +12,8 @@ import pytest
 from nabladp.errors import MechanismError
 from nabladp.noise import NoiseSource, Packings, samplers
 from nabladp.noise.draws import Draws, SeededBits
-from nabladp.noise.laws import Trials, gaussian_beyond, laplace_tail, subset
 from nabladp.noise.samplers import discrete_gaussian, discrete_laplace, geometric
+from nabladp.noise.tails import Trials, gaussian_beyond, laplace_tail, subset
 
 ONES = 2**64 - 1
 

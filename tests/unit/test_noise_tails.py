@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from nabladp.noise.draws import Draws, HalfWords, SeededBits, rational_bounds
-from nabladp.noise.laws import Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
+from nabladp.noise.tails import Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
 
 mpmath.mp.dps = 120
 

@@ -134,7 +134,7 @@ def test_blocks_of_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = np.random.default_rng(1)
     first = draws.integers(0, 2, 2000)
     rows = CodedTable(schema, {f"b{i}": first ^ (draws.random(2000) < 0.1 * i) for i in range(9)})
-    monkeypatch.setattr("nabladp.mechanisms.synthesis.choosing.WIDEST_BLOCK", 4)
+    monkeypatch.setattr("nabladp.mechanisms.synthesis.strategy.WIDEST_BLOCK", 4)
     mechanism = Synthesis(CDP(1), strategy="packed", rounds=6, rows=1)
     design = mechanism.design(schema, 2000)
     assert {len(blocks) for blocks in design.rounds} == {3}
@@ -146,7 +146,7 @@ def test_blocks_of_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sets_that_rarely_share_a_block_have_rounds_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nabladp.mechanisms.synthesis.choosing.WIDEST_BLOCK", 2)
+    monkeypatch.setattr("nabladp.mechanisms.synthesis.strategy.WIDEST_BLOCK", 2)
     schema = Schema(tuple(Attribute(f"b{i}", "boolean") for i in range(60)))
     design = Synthesis(CDP(1), [(f"b{i}", f"b{i + 1}") for i in range(59)], strategy="packed", rounds=4).design(
         schema, 100

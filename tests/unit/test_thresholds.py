@@ -14,12 +14,11 @@ from scipy.stats import binom
 
 from nabladp.errors import BudgetError, DataError, DomainTooLarge, MechanismError, NablaDPError, PlanError
 from nabladp.mechanisms.heavy_hitters import Tree
-from nabladp.mechanisms.heavy_hitters.finding import find
-from nabladp.mechanisms.learners.thresholds import ThresholdLearner, ThresholdModel, searching
-from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered, reached
+from nabladp.mechanisms.heavy_hitters.search import find
+from nabladp.mechanisms.learners.thresholds import ThresholdLearner, ThresholdModel, search
 from nabladp.mechanisms.learners.thresholds.design import Design, prefix_tree
 from nabladp.mechanisms.learners.thresholds.planning import promised_error, rows_for
-from nabladp.mechanisms.learners.thresholds.searching import polarization
+from nabladp.mechanisms.learners.thresholds.search import mistakes, offered, polarization, reached
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Pure, Rho
 from nabladp.schema import Attribute, Schema
@@ -138,7 +137,7 @@ def test_thresholds_offered_are_strings_in_order() -> None:
 @pytest.mark.parametrize("at_once", [1, 64, 1 << 19])
 @pytest.mark.parametrize("target", [1, 8, 30])
 def test_polarization_is_exact_above_the_floor(at_once: int, target: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "AT_ONCE", at_once)
+    monkeypatch.setattr(search, "AT_ONCE", at_once)
     draws, sizes = np.random.default_rng(2), (2, 3, 2, 2, 4, 2, 2)
     rows = deep(draws, sizes, 600, np.array([1, 2, 0, 1, 3, 0, 1]))
     labels = draws.integers(0, 2, 600)  # nothing like a threshold

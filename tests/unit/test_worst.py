@@ -8,8 +8,8 @@ import math
 import pytest
 
 from nabladp.errors import GuaranteeError
-from nabladp.privacy import CDP, Guarantee, Pure, Rho, index
-from nabladp.privacy.index import WorstSubset, _upper_bound
+from nabladp.privacy import CDP, Guarantee, Pure, Rho, cost_index
+from nabladp.privacy.cost_index import WorstSubset, _upper_bound
 
 NAMES = ("a", "b", "c", "d", "e")
 TOUCHES = [Guarantee.touch(NAMES, s, Rho((i % 3 + 1) / 8)) for i, s in enumerate(itertools.combinations(NAMES, 2))]
@@ -36,7 +36,7 @@ def test_greedy_never_claims_more_nor_bounds_less_than_there_is(
     g = Guarantee.compose(NAMES, SHAPES[shape])
     true = max(g.rho(chosen) for chosen in itertools.combinations(NAMES, size))
     assert g.worst_subset(size) == WorstSubset(g.worst_subset(size).attributes, true, true, True)
-    monkeypatch.setattr(index, "MOST_SUBSETS", 0)
+    monkeypatch.setattr(cost_index, "MOST_SUBSETS", 0)
     found = g.worst_subset(size)
     assert len(set(found.attributes)) == size and found.attributes == tuple(sorted(found.attributes))
     assert g.rho(found.attributes) == found.rho <= true <= found.at_most
@@ -58,13 +58,13 @@ def test_greedy_never_claims_more_nor_bounds_less_than_there_is(
 def test_the_bound_is_the_smallest_that_is_known(
     monkeypatch: pytest.MonkeyPatch, shape: str, size: int, bound: float
 ) -> None:
-    monkeypatch.setattr(index, "MOST_SUBSETS", 0)
+    monkeypatch.setattr(cost_index, "MOST_SUBSETS", 0)
     assert Guarantee.compose(NAMES, SHAPES[shape]).worst_subset(size).at_most == pytest.approx(bound)
 
 
 def test_without_a_bound_nothing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lonely = Guarantee.from_graph(NAMES, [], on="c", values={"c": "01"}) + Guarantee.touch(NAMES, "a", Rho(1))
-    monkeypatch.setattr(index, "MOST_SUBSETS", 0)
+    monkeypatch.setattr(cost_index, "MOST_SUBSETS", 0)
     found = lonely.worst_subset(2)
     assert "c" in found.attributes and math.isinf(found.rho) and math.isinf(found.at_most) and found.exact
 

@@ -6,9 +6,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from nabladp.audit.against_law import law_audit
 from nabladp.audit.combined import Audit, SetVerdict, audit
 from nabladp.audit.exact import AuditRow, ExactAudit, exact_audit
+from nabladp.audit.law_audit import law_audit
 from nabladp.audit.results import LawAudit, LawRow, StatisticalAudit, StatisticalRow
 from nabladp.audit.statistical import statistical_audit
 from nabladp.audit.tape import tape_audit

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nabladp.audit.against_law import LAW_ROWS, Candidate, compare_runs
 from nabladp.audit.deadline import Deadline, OutOfTime
 from nabladp.audit.exact import AuditRow, ExactAudit, compare_laws
 from nabladp.audit.features import Features
-from nabladp.audit.pairs import Derive, Pairs, tiny_schema
+from nabladp.audit.law_audit import LAW_ROWS, Candidate, compare_runs
+from nabladp.audit.neighbouring_tables import Derive, Pairs, tiny_schema
 from nabladp.audit.results import LawAudit, StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Tell
 from nabladp.audit.statistical import check_options, statistical_audit

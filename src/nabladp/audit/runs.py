@@ -17,8 +17,8 @@ import numpy as np
 from nabladp.arrays import Integers
 from nabladp.audit.deadline import FOREVER, Deadline, WatchedTable
 from nabladp.audit.features import Features, Layout
-from nabladp.audit.pairs import CodedRows
-from nabladp.audit.scores import Sample
+from nabladp.audit.neighbouring_tables import CodedRows
+from nabladp.audit.scores_and_bounds import Sample
 from nabladp.noise import NoiseSource
 from nabladp.noise.parameters import Real, Size
 from nabladp.noise.tape import ForwardingNoise

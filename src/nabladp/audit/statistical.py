@@ -16,10 +16,10 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.audit.deadline import FOREVER, Deadline, OutOfTime
 from nabladp.audit.features import Features
-from nabladp.audit.pairs import Derive, Pair, PairMaker, Pairs, default_sets
+from nabladp.audit.neighbouring_tables import Derive, Pair, PairMaker, Pairs, default_sets
 from nabladp.audit.results import StatisticalAudit, StatisticalRow, check_asked
 from nabladp.audit.runs import Runs, Tell
-from nabladp.audit.scores import (
+from nabladp.audit.scores_and_bounds import (
     Binned,
     Sample,
     Score,

@@ -19,7 +19,7 @@ import numpy as np
 
 from nabladp.arrays import Integers
 from nabladp.audit.exact import MOST_RECORDS, ExactAudit, exact_audit
-from nabladp.audit.pairs import Derive, derived_code
+from nabladp.audit.neighbouring_tables import Derive, derived_code
 from nabladp.audit.results import above, check_asked
 from nabladp.audit.tape_comparison import (
     TapeAudit,

@@ -96,7 +96,7 @@ def compare(
         from nabladp.release.comparison import NOTICE, comparison_path
         from nabladp.release.comparison import compare as compare_releases
         from nabladp.report import ledger_order
-        from nabladp.report.comparison_page import write_comparison
+        from nabladp.report.owner_pages import write_comparison
 
         comparison_path(folder, to)  # refuses before anything is read
         with working("comparing with the table"):
@@ -255,7 +255,7 @@ def cost(
             priced, recorded = loaded.cost(), loaded.has_ledger()
             answer = priced.to_json() | priced.explain_sets(sets or [], worst, prior) | {"ledger_exists": recorded}
         if page is not None:
-            from nabladp.report.cost_page import write_cost_page
+            from nabladp.report.owner_pages import write_cost_page
 
             with working("computing the cost at other budgets") as tell:
                 answer["page"] = str(write_cost_page(Plan.load(plan), page, plan.stem, tell))

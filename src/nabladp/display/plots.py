@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nabladp.audit import Audit, SetVerdict
 from nabladp.errors import MissingPart
-from nabladp.mechanisms.distribution_estimate.estimate import Distribution
+from nabladp.mechanisms.distribution_estimate.output import Distribution
 from nabladp.mechanisms.heavy_hitters.output import HeavyList
 from nabladp.schema import Schema
 

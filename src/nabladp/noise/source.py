@@ -18,7 +18,7 @@ from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
 from nabladp.noise.draws import Draws, HalfWords, SeededBits, SystemBits, Words
-from nabladp.noise.laws import Kind, Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
+from nabladp.noise.laws import Kind
 from nabladp.noise.packings import AnyPackings, Packings
 from nabladp.noise.parameters import (
     MOST_DRAWN,
@@ -35,6 +35,7 @@ from nabladp.noise.parameters import (
     shape,
     whole_number,
 )
+from nabladp.noise.tails import Trials, gaussian_beyond, gaussian_tail, laplace_beyond, laplace_tail, subset
 
 # ---- randomized response for the rows of a table ---------------------------------------------------------------------
 # A row's answer follows from a secret key and the row's index alone. So a part of the table can be read twice, as a

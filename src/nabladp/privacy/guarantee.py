@@ -26,7 +26,7 @@ from nabladp.privacy.universe import Attributes, Universe
 from nabladp.privacy.values import BudgetValue, capped_term, curve_term, weighted_term
 
 if TYPE_CHECKING:
-    from nabladp.privacy.index import CostIndex, Total, WorstSubset
+    from nabladp.privacy.cost_index import CostIndex, Total, WorstSubset
 
 Names = Iterable[str] | str
 FORMAT = 1
@@ -224,7 +224,7 @@ class Guarantee(Displayed):
 
     @cached_property
     def _index(self) -> CostIndex:
-        from nabladp.privacy.index import CostIndex  # numpy only when a question is asked
+        from nabladp.privacy.cost_index import CostIndex  # numpy only when a question is asked
 
         return CostIndex(self.universe, self.terms)
 
@@ -265,7 +265,7 @@ class Guarantee(Displayed):
         if sources is None:
             return math.inf
         if conversion == "discrete_gaussian":
-            from nabladp.privacy.discrete_gaussian import epsilon_of_terms
+            from nabladp.privacy.conversion import epsilon_of_terms
 
             return epsilon_of_terms(self.terms, sources, delta)
         total = self._index.total(sources)

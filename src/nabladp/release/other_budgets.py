@@ -1,17 +1,150 @@
-"""What a plan would cost and how exact it would be at other budgets than its own. Reads no table, spends nothing."""
+"""Requests at other budgets: what a plan would cost at them and how exact it would be, and the largest budget that the
+ledger would accept. Reads no table, spends nothing."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from decimal import ROUND_DOWN, Decimal
+from typing import Any, Protocol
 
-from nabladp.errors import NablaDPError
+from nabladp.errors import BudgetExceeded, NablaDPError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
-from nabladp.release.cost import as_toml, error_json, is_budget, scale_budgets
-from nabladp.release.plan import Plan
+from nabladp.privacy.ledger import Spending
+from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
+from nabladp.release.cost import (
+    Cost,
+    Largest,
+    as_toml,
+    budgets_of,
+    error_json,
+    is_budget,
+    price,
+    scale_budgets,
+    without_rows,
+)
+from nabladp.schema import Schema
+
+_DIGITS, _MOST_TRIES, _MOST_SECONDS = 3, 12, 2.0
+_NOTHING = 30  # less than 2⁻³⁰ of a limit is left over from rounding
+Named = Sequence[tuple[str, Mechanism]]
+Options = tuple[dict[str, Any], ...]
+
+
+def largest_budget(
+    named: Named, schema: Schema, n: int, rows_per_person: int, lines: Sequence[LimitRequest]
+) -> Largest | None:
+    """For a request whose ``lines`` break a limit. None where no factor helps, or finding one takes too long."""
+    if any(line.requested is None for line in lines):
+        return None
+    for line in lines:
+        if not line.fits and line.standing.left_units <= line.standing.limit.units >> _NOTHING:
+            return Largest(used_up=line.standing.limit.name)
+    search = _Search(named, schema, n, rows_per_person, [line.standing for line in lines])
+    return search.best(_growth(lines))
+
+
+def request_cost(
+    named: Named, schema: Schema, n: int | None, rows_per_person: int, standing: Sequence[Spending], **more: Any
+) -> Cost:
+    """What a request would cost, how it stands against the limits, and what would fit where it does not."""
+    guarantee, errors = price(named, schema, n or 0, rows_per_person)
+    lines, waiting = limit_requests(standing, guarantee), without_rows(named, n)
+    largest = None
+    if not waiting and not all(line.fits for line in lines):
+        largest = largest_budget(named, schema, n or 0, rows_per_person, lines)
+    return Cost(guarantee, errors, lines, any_rows=waiting, largest=largest, **more)
+
+
+@contextmanager
+def naming_largest(
+    named: Named, schema: Schema, n: int | None, rows_per_person: int, standing: Callable[[], Sequence[Spending]]
+) -> Iterator[None]:
+    """A refusal also names the largest budget that would be accepted, unless costs wait for the number of rows."""
+    try:
+        yield
+    except BudgetExceeded as error:
+        with suppress(Exception):  # a suggestion never hides the refusal
+            largest = request_cost(named, schema, n, rows_per_person, standing()).largest
+            if largest is not None:
+                error.fix = f"{largest.sentence} {_otherwise(error.fix, largest)}"
+                error.fields["largest_budget"] = largest.to_json()
+        raise
+
+
+def _otherwise(fix: str, largest: Largest) -> str:
+    """The ledger's own advice, which knows of no budget."""
+    return fix.replace("Ask for at most what is left, or leave", "Leave" if largest.budgets is None else "Or leave")
+
+
+@dataclass(frozen=True)
+class _Search:
+    named: Named
+    schema: Schema
+    n: int
+    rows_per_person: int
+    standing: Sequence[Spending]
+
+    def best(self, factor: float) -> Largest | None:
+        """Tries factors, each the last one times what its own costs leave room for, between one that fits and one
+        that does not."""
+        low, high, best, end = 0.0, 1.0, None, time.monotonic() + _MOST_SECONDS
+        for _ in range(_MOST_TRIES):
+            if not low < factor < high:
+                factor = math.sqrt(low * high) if low else high / 2
+            options = self._options(factor)
+            growth = self._room(options)
+            if growth is not None and growth >= 1:
+                low, best = factor, self._largest(factor, options)
+            else:
+                high = factor
+            factor *= growth or 0.0
+            if time.monotonic() > end or (low and self._options(min(factor, high)) == self._options(low)):
+                break
+        return best
+
+    def _options(self, factor: float) -> Options:
+        return tuple(scale_budgets(mechanism.to_json(), factor, _down) for _, mechanism in self.named)
+
+    def _room(self, options: Options) -> float | None:
+        """By which factor the budgets could grow; None where a mechanism refuses them."""
+        try:
+            mechanisms = [
+                type(mechanism).from_plan(own) for (_, mechanism), own in zip(self.named, options, strict=True)
+            ]
+            parts = [mechanism.guarantee(self.schema, self.n) for mechanism in mechanisms]
+        except NablaDPError:
+            return None
+        lines = limit_requests(self.standing, Guarantee.compose(self.schema, parts).for_rows(self.rows_per_person))
+        growth = _growth(lines)
+        return max(1.0, growth) if all(line.fits for line in lines) else min(growth, math.nextafter(1.0, 0.0))
+
+    def _largest(self, factor: float, options: Options) -> Largest:
+        names = (name for name, _ in self.named)
+        return Largest(_down(factor), {name: budgets_of(own) for name, own in zip(names, options, strict=True)})
+
+
+def _growth(lines: Sequence[LimitRequest]) -> float:
+    """By which factor every ε could grow until a limit is met, if costs went with ε (pure) or its square (ρ)."""
+    factors = []
+    for line in lines:
+        if line.requested is None:
+            return 0.0
+        if line.requested:
+            share = max(0, line.standing.left_units) / line.requested
+            factors.append(share if line.standing.limit.pure else math.sqrt(share))
+    return min(factors, default=math.inf)
+
+
+def _down(value: float) -> float:
+    """A few significant digits, rounded towards zero."""
+    exact = Decimal(repr(value))
+    return float(exact.quantize(Decimal((0, (1,), exact.adjusted() - _DIGITS + 1)), ROUND_DOWN)) if exact else 0.0
+
 
 FACTORS = tuple(2 ** (step / 2) for step in range(-6, 7))  # of every ε: from an eighth of the plan's to eight times it
 PLANNED = FACTORS.index(1.0)
@@ -19,6 +152,21 @@ MOST_FIGURES = 200  # of one release
 TOGETHER = "all marginals, on average"
 Tell = Callable[[str, int, int], None]
 Totals = tuple[str | None, str | None, str | None]  # exact units of ρ, of pure ε, and of ρ of what is not pure
+
+
+class PlannedReleases(Protocol):
+    """What a plan says of its releases: a :class:`nabladp.release.plan.Plan` is one."""
+
+    @property
+    def releases(self) -> Sequence[tuple[str, Mechanism]]: ...
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def rows(self) -> int | None: ...
+    @property
+    def rows_per_person(self) -> int: ...
+    @property
+    def delta(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +206,7 @@ class Part:
 class Outlook:
     """Every release of a plan at every factor. ``sets`` are those whose costs were worked out."""
 
-    plan: Plan
+    plan: PlannedReleases
     sets: tuple[tuple[str, ...], ...]
     parts: tuple[Part, ...]
 
@@ -71,7 +219,7 @@ class Outlook:
         }
 
 
-def outlook(plan: Plan, sets: Sequence[Sequence[str]], tell: Tell | None = None) -> Outlook:
+def outlook(plan: PlannedReleases, sets: Sequence[Sequence[str]], tell: Tell | None = None) -> Outlook:
     """``sets`` are the sets of attributes whose costs are wanted."""
     wanted = tuple(tuple(chosen) for chosen in sets)
     parts = []
@@ -85,7 +233,7 @@ def outlook(plan: Plan, sets: Sequence[Sequence[str]], tell: Tell | None = None)
     return Outlook(plan, wanted, tuple(parts))
 
 
-def _step(plan: Plan, mechanism: Mechanism, factor: float, sets: Sequence[tuple[str, ...]]) -> Step | None:
+def _step(plan: PlannedReleases, mechanism: Mechanism, factor: float, sets: Sequence[tuple[str, ...]]) -> Step | None:
     options = mechanism.to_json()
     if factor != 1:
         if "settings" in options:  # they fix the noise, whatever the budget

@@ -23,8 +23,8 @@ from nabladp.privacy.ledger.limits import check_limits, check_same_budget, exten
 from nabladp.privacy.values import BudgetValue
 from nabladp.release.cost import DELTA, Cost, price, without_rows
 from nabladp.release.curator_tasks import open_existing
-from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
+from nabladp.release.other_budgets import naming_largest, request_cost
 from nabladp.release.publish import Announce, Published, ignore_progress
 from nabladp.release.record import Release
 from nabladp.release.session import Session

@@ -21,8 +21,8 @@ from nabladp.privacy.ledger import Entry
 from nabladp.privacy.values import CDP, BudgetValue
 from nabladp.release.attempt import Attempt, RowMarks, Watched
 from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
-from nabladp.release.largest import naming_largest, request_cost
 from nabladp.release.names import check_names
+from nabladp.release.other_budgets import naming_largest, request_cost
 from nabladp.release.publish import Announce, Pending, Published, ignore_progress
 from nabladp.release.record import Release, versions
 from nabladp.schema import Schema

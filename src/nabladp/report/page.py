@@ -14,9 +14,8 @@ from nabladp.release.cost import figure, format_cost
 from nabladp.release.record import Release
 from nabladp.report.chapter import Limits, blocks_of, chapter, format_costs, of_schema, set_rows
 from nabladp.report.claims import Certificate
-from nabladp.report.formatting import one_in, power_of_ten
 from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble, pack
-from nabladp.report.sentences import PRIOR, Sentences
+from nabladp.report.sentences import PRIOR, Sentences, one_in, power_of_ten
 from nabladp.views.view import count_of, format_figure
 
 SCRIPTS = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")

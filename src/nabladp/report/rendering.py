@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nabladp.errors import MissingPart, ReleaseError
-from nabladp.report.formatting import power_of_ten
+from nabladp.report.sentences import power_of_ten
 
 if TYPE_CHECKING:
     from jinja2 import Environment

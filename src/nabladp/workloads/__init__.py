@@ -4,7 +4,7 @@ from nabladp.workloads.families import Conjunctions, Marginals, Parities, Union,
 from nabladp.workloads.linear import LinearQueries, LinearQuery, as_workload
 from nabladp.workloads.marginals import marginal_sets
 from nabladp.workloads.queries import GRID, Group, Queries
-from nabladp.workloads.shift import Curve, Shift
+from nabladp.workloads.sensitivity import Curve, Shift
 
 __all__ = [
     "GRID",

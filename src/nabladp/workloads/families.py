@@ -21,7 +21,7 @@ from nabladp.schema import Schema
 from nabladp.workloads.marginals import Sets, marginal_sets
 from nabladp.workloads.options import check_k, check_weight, listing
 from nabladp.workloads.queries import Group, Queries, refuse_too_many
-from nabladp.workloads.shift import Curve, coverage, flips, touch
+from nabladp.workloads.sensitivity import Curve, coverage, flips, touch
 
 # ---- what all families share -----------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from nabladp.workloads.families import Conjunctions, Family, Marginals, Parities
 from nabladp.workloads.marginals import refuse_too_wide
 from nabladp.workloads.options import check_weight, from_options, listing, nearest
 from nabladp.workloads.queries import GRID, Group
-from nabladp.workloads.shift import shift_of_values
+from nabladp.workloads.sensitivity import shift_of_values
 
 _MOST_VALUES = 1 << 24  # of one query, written as lists
 

@@ -21,7 +21,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.checks import is_whole, name_or_names
 from nabladp.errors import DomainTooLarge, MechanismError, OutOfRange
 from nabladp.schema import Schema
-from nabladp.workloads.shift import Curve, Shift
+from nabladp.workloads.sensitivity import Curve, Shift
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

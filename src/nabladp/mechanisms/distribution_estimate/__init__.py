@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nabladp.mechanisms.distribution_estimate.estimate import Distribution
 from nabladp.mechanisms.distribution_estimate.mechanism import DistributionEstimate
+from nabladp.mechanisms.distribution_estimate.output import Distribution
 
 __all__ = ["Distribution", "DistributionEstimate"]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nabladp.mechanisms.distribution_estimate.errors import Chances, EstimateError, smallest_error
-from nabladp.mechanisms.distribution_estimate.estimate import Distribution
+from nabladp.mechanisms.distribution_estimate.output import Distribution
+from nabladp.mechanisms.distribution_estimate.squared_error import Chances, EstimateError, smallest_error
 from nabladp.mechanisms.heavy_hitters.mechanism import HeavyHitters, root_counts
 from nabladp.mechanisms.heavy_hitters.output_distribution import above_cut, root_scenarios
 from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Settings, check_notion

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import least_scale, source_units
-from nabladp.mechanisms.gram_matrix.columns import INTERCEPT, SignedColumns
+from nabladp.mechanisms.gram_matrix.signed_columns import INTERCEPT, SignedColumns
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT

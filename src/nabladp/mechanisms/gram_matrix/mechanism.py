@@ -12,9 +12,9 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.calibration import Calibration, calibrate, moved
-from nabladp.mechanisms.gram_matrix.columns import ENCODE, Disagreements, Encoding, SignedColumns
 from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
+from nabladp.mechanisms.gram_matrix.signed_columns import ENCODE, Disagreements, Encoding, SignedColumns
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Name, Names
 from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
@@ -67,7 +67,7 @@ class GramMatrix(Mechanism):
 
     ``budget`` (CDP, Rho or Approx) is the budget of every source attribute, ``budgets`` names exceptions. ``over`` are
     the attributes (default: all that are not derived), ``encode`` what they become (see
-    :class:`~nabladp.mechanisms.gram_matrix.columns.SignedColumns`). ``label`` names a two-valued attribute whose
+    :class:`~nabladp.mechanisms.gram_matrix.signed_columns.SignedColumns`). ``label`` names a two-valued attribute whose
     products get less noise if its budget is larger than the others', or if it is public.
 
     Guarantee: a sum of ``curve`` terms. A set of attributes that can flip K of a layer's P columns costs it

@@ -12,8 +12,8 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, stored_rows
 from nabladp.errors import MechanismError, NablaDPError
-from nabladp.mechanisms.gram_matrix.columns import Disagreements, SignedColumns
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
+from nabladp.mechanisms.gram_matrix.signed_columns import Disagreements, SignedColumns
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.noise import half_width
 from nabladp.schema import Schema

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.gram_matrix.columns import SignedColumns
+from nabladp.mechanisms.gram_matrix.signed_columns import SignedColumns
 from nabladp.noise.parameters import confidence
 
 LEVEL = 0.95

@@ -16,11 +16,17 @@ from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError, NablaDPError
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.heavy_hitters.certificate import Sieve, certify
-from nabladp.mechanisms.heavy_hitters.finding import check, find
-from nabladp.mechanisms.heavy_hitters.loss import counting_loss, least_path_lambda, losses, path_loss, shared_losses
 from nabladp.mechanisms.heavy_hitters.output import HeavyHittersError, HeavyList
 from nabladp.mechanisms.heavy_hitters.output_distribution import exact_law, list_scenarios, root_scenarios
 from nabladp.mechanisms.heavy_hitters.planner import plan
+from nabladp.mechanisms.heavy_hitters.privacy_loss import (
+    counting_loss,
+    least_path_lambda,
+    losses,
+    path_loss,
+    shared_losses,
+)
+from nabladp.mechanisms.heavy_hitters.search import check, find
 from nabladp.mechanisms.heavy_hitters.settings import MEMORY, NOTION, SETTINGS, Notion, Settings, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Flag, Names, Share
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, check_asked

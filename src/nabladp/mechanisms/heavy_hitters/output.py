@@ -16,7 +16,7 @@ from nabladp.checks import damaged, stored_rows
 from nabladp.displayed import draw_plot
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.certificate import gaussian_tails
-from nabladp.mechanisms.heavy_hitters.finding import Found
+from nabladp.mechanisms.heavy_hitters.search import Found
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.view import combination_labels, count_combinations, heavy_views
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext

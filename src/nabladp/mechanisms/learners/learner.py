@@ -1,19 +1,39 @@
-"""What learners share: a label, the features that it is predicted from, and how both are named in a plan."""
+"""What learners share: the mechanism that learns a label from features, and the rule that it returns.
+
+The rule never sees the data.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nabladp.arrays import Integers
 from nabladp.mechanisms.allocation import limited_by, source_units
 from nabladp.mechanisms.kinds import Name, Names
 from nabladp.mechanisms.learners import columns
-from nabladp.mechanisms.mechanism import Mechanism, Records, check_asked
+from nabladp.mechanisms.learners.columns import encoded, label_values
+from nabladp.mechanisms.mechanism import Mechanism, Output, Records, ReleaseContext, check_asked
 from nabladp.mechanisms.parameters import parameter
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
+from nabladp.tables import Kernel
+from nabladp.views.compared import Compared
+from nabladp.views.view import format_percent
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nabladp.tables import Counts
+
 
 # ---- learners --------------------------------------------------------------------------------------------------------
 
@@ -66,3 +86,78 @@ def person_rows(sizes: Sequence[int], units: int, pure: bool, error: float | Non
     log_rules = math.fsum(math.log(size) for size in sizes)
     rows = log_rules * UNIT / units if pure else math.sqrt(log_rules * UNIT / units)
     return math.ceil(rows / error)
+
+
+class LearnedRule(Output):
+    """Predicts ``label`` from ``features``."""
+
+    schema: Schema
+    features: tuple[str, ...]
+    label: str
+
+    @abstractmethod
+    def is_second(self, rows: Integers) -> NDArray[np.bool_]:
+        """Where the label's second value is predicted, for rows of codes with a column for each feature."""
+
+    def predict(self, data: Any) -> NDArray[Any]:
+        """The label of every row of a data frame, an Arrow table or a mapping of columns."""
+        second = self.is_second(encoded(data, self.schema, self.features))
+        predicted: NDArray[Any] = label_values(self.schema, self.label)[second.astype(np.int64)]
+        return predicted
+
+    def released_accuracy(self) -> tuple[float, float, float] | None:
+        """The share of people predicted right, with its interval; None where it was not released."""
+        return None
+
+    def label_names(self) -> tuple[str, str]:
+        """The label's first and second value."""
+        first, second = (self.schema[self.label].label(code) for code in (0, 1))
+        return first, second
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        """The share of rows predicted right, of all and by label; only that of rows held out was released."""
+        table = counts.fold(_Agreement(self.features, self.label, self.is_second))
+        rows = np.append(table.sum(), table.sum(axis=1))
+        shares = np.append(np.trace(table), np.diag(table)) / np.maximum(rows, 1)
+        accuracy, low, high = np.full(3, np.nan), np.zeros(3), np.ones(3)
+        released = self.released_accuracy()
+        if released is not None:
+            accuracy[0], low[0], high[0] = released
+        yield Compared(
+            title="share of rows predicted right",
+            format="share",
+            released=accuracy,
+            truth=shares,
+            interval=(low, high),
+            labels=("all rows", *(f"{self.label} = {name}" for name in self.label_names())),
+            summary=f"{format_percent(shares[0])} of all rows are predicted right",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Agreement(Kernel):
+    """Rows by label and by what a rule predicts for them: a table of two by two."""
+
+    features: tuple[str, ...]
+    label: str
+    is_second: Callable[[Integers], NDArray[np.bool_]]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*self.features, self.label)
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        codes = np.stack([batch.column(name).to_numpy().astype(np.int64) for name in self.features], axis=1)
+        cells = 2 * batch.column(self.label).to_numpy().astype(np.int64) + self.is_second(codes)
+        return np.bincount(cells, minlength=4).astype(np.int64).reshape(2, 2)
+
+
+def promise_fact(error: float | None, failure: float, condition: str) -> tuple[str, str]:
+    """The predicted error of a rule that errs on at most this share of people, except with probability ``failure``."""
+    if error is None:
+        return ("predicted error", "nothing is promised with so few rows at this budget")
+    chance = format_percent(1 - failure)
+    return (
+        "predicted error",
+        f"at most {format_percent(error)} of people, with probability {chance}, if {condition}",
+    )

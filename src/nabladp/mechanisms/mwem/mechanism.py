@@ -13,13 +13,13 @@ import numpy as np
 from nabladp.arrays import Integers
 from nabladp.errors import AuditError, BudgetError, DomainTooLarge
 from nabladp.mechanisms.allocation import source_units
-from nabladp.mechanisms.bin_positions import draw_bin_positions
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Share, Whole, WorkloadKind
 from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, check_asked
-from nabladp.mechanisms.mwem.model import FittedDistribution, Measured, Step, draw_rows, model_distribution
-from nabladp.mechanisms.mwem.rounds import Block, Prices, Rounds, Scope, blocks_of_rounds
-from nabladp.mechanisms.mwem.setup import UPDATES, RunSetup, answer_scale, update_named
+from nabladp.mechanisms.mwem.output import FittedDistribution, Measured, Step, draw_rows, model_distribution
+from nabladp.mechanisms.mwem.round_plan import Block, Prices, Rounds, Scope, blocks_of_rounds
+from nabladp.mechanisms.mwem.round_run import UPDATES, RunSetup, answer_scale, update_named
 from nabladp.mechanisms.noise_uses import NoiseUse
+from nabladp.mechanisms.output_tables import draw_bin_positions
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee

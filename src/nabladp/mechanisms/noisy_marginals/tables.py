@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.checks import damaged, stored
 from nabladp.errors import MechanismError
-from nabladp.mechanisms.cells import told_cells
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
+from nabladp.mechanisms.output_tables import told_cells
 from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared

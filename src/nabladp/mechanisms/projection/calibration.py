@@ -23,7 +23,7 @@ from nabladp.privacy.units import exact
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, Rho
 from nabladp.workloads import Group, Queries
-from nabladp.workloads.shift import Curve
+from nabladp.workloads.sensitivity import Curve
 
 # ---- calibration -----------------------------------------------------------------------------------------------------
 

@@ -19,8 +19,8 @@ from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, WorkloadKind
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
-from nabladp.mechanisms.projection.answers import HullNote, ProjectedAnswers
 from nabladp.mechanisms.projection.calibration import Calibration, ProjectionError, calibrate, expected_error
+from nabladp.mechanisms.projection.output import HullNote, ProjectedAnswers
 from nabladp.mechanisms.projection.relaxation import HULLS, Pieces, pieces_of, project
 from nabladp.noise import NoiseSource, gaussian_log_pmf
 from nabladp.privacy.guarantee import Guarantee

@@ -18,7 +18,7 @@ from functools import cached_property
 
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate
-from nabladp.mechanisms.synthesis import choosing
+from nabladp.mechanisms.synthesis import strategy
 from nabladp.noise import largest_packing
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Guarantee
@@ -231,7 +231,7 @@ def blocks_of_rounds(
     everything = (_block(attributes, sources, single=True),)
     if single:
         return (everything,) * rounds
-    widest = choosing.WIDEST_BLOCK
+    widest = strategy.WIDEST_BLOCK
     if len(attributes) <= widest:
         return ((_block(attributes, sources, single=False),),) * rounds
     pieces = math.ceil(len(attributes) / widest)

@@ -14,7 +14,12 @@ from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, chec
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.synthesis.accounts import Limits
-from nabladp.mechanisms.synthesis.choosing import (
+from nabladp.mechanisms.synthesis.design import Design, SynthesisError, expect
+from nabladp.mechanisms.synthesis.inference import Zeros, model_bytes
+from nabladp.mechanisms.synthesis.output import MOST_ROWS as MOST_TABLE_ROWS
+from nabladp.mechanisms.synthesis.output import SyntheticModel
+from nabladp.mechanisms.synthesis.rounds import Course, State, Truth
+from nabladp.mechanisms.synthesis.strategy import (
     BACK_ENDS,
     MOST_ROUNDS,
     STRATEGIES,
@@ -26,13 +31,7 @@ from nabladp.mechanisms.synthesis.choosing import (
     check_back_end,
     choose,
 )
-from nabladp.mechanisms.synthesis.choosing import Choice as Chosen
-from nabladp.mechanisms.synthesis.design import Design
-from nabladp.mechanisms.synthesis.expectation import SynthesisError, expect
-from nabladp.mechanisms.synthesis.inference import Zeros, model_bytes
-from nabladp.mechanisms.synthesis.output import MOST_ROWS as MOST_TABLE_ROWS
-from nabladp.mechanisms.synthesis.output import SyntheticModel
-from nabladp.mechanisms.synthesis.rounds import Course, State, Truth
+from nabladp.mechanisms.synthesis.strategy import Choice as Chosen
 from nabladp.mechanisms.synthesis.workload import Wanted, forbidden, wanted
 from nabladp.noise import NoiseSource
 from nabladp.privacy.budget import Budget

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.checks import as_path, damaged, is_whole, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
-from nabladp.mechanisms.bin_positions import BinPositions, draw_bin_positions
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
+from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
 from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.view import (

@@ -11,29 +11,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.synthesis import choosing
+from nabladp.mechanisms.synthesis import strategy
 from nabladp.mechanisms.synthesis.accounts import Accounts
-from nabladp.mechanisms.synthesis.design import LEAST_UNITS, Design, scale_for
+from nabladp.mechanisms.synthesis.design import AT_ONCE, LEAST_UNITS, MOST_BYTES, Design, scale_for, variance_of
 from nabladp.mechanisms.synthesis.inference import Measurement, Model, Zeros, admit, fit, pool
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE, UNABLE, Pick, Selector, distance
 from nabladp.mechanisms.synthesis.workload import Names
-from nabladp.noise import NoiseSource, variance
+from nabladp.noise import NoiseSource
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
 
 
 # ---- true marginals, kept within a limit of bytes --------------------------------------------------------------------
-
-MOST_BYTES = 1 << 30  # of true marginals that are kept
-AT_ONCE = 1 << 24  # cells counted in one pass
 
 
 class Truth:
@@ -77,13 +73,7 @@ class Truth:
 
 # ---- rounds ----------------------------------------------------------------------------------------------------------
 
-_NO_NOISE = 1e-12  # the variance of noise so small that it underflows
 END_CLOSE = 0.1  # the last fit comes so near to its optimum, in deviations of the noise
-
-
-@lru_cache(maxsize=4096)
-def variance_of(scale: float) -> float:
-    return max(variance("gaussian", scale), _NO_NOISE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +204,7 @@ class Course:
             units = grown.affordable(design.keys[c], design.sharing)
             if units >= LEAST_UNITS:
                 noise = ABSOLUTE * scale_for(units) * float(design.cells[c])
-                found[c] = round(noise * choosing.GRID)  # [explained]
+                found[c] = round(noise * strategy.GRID)  # [explained]
         return found
 
     def units(self, grown: Accounts, pick: Pick) -> list[int]:
@@ -243,7 +233,7 @@ class Course:
             self.paid(grown, pick, units),
             worth,
             state.done + self._take(state),
-            state.step if taught else state.step * choosing.FASTER,
+            state.step if taught else state.step * strategy.FASTER,
             state.number + 1,
         )
 
@@ -271,7 +261,7 @@ class Course:
 
     def _claim(self, worth: Mapping[Names, float]) -> Callable[[Names], float]:
         """Which set enters the model first: large tables take the room of several others."""
-        return lambda names: -worth[names] / self.design.wanted.cells(names) ** choosing.ROOM
+        return lambda names: -worth[names] / self.design.wanted.cells(names) ** strategy.ROOM
 
     def _fit(
         self, noisy: Sequence[Noisy], worth: Mapping[Names, float], warm: Model | None, *, last: bool = False
@@ -289,5 +279,5 @@ class Course:
             warm=warm,
             zeros=self.zeros,
             back_end=self.back_end if last else "own",
-            close=END_CLOSE if last else choosing.CLOSE,
+            close=END_CLOSE if last else strategy.CLOSE,
         )

@@ -12,7 +12,7 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.synthesis.accounts import Block, Limits
-from nabladp.mechanisms.synthesis.choosing import GRID
+from nabladp.mechanisms.synthesis.strategy import GRID
 from nabladp.noise import NoiseSource
 from nabladp.noise.packings import AnyPackings, any_slack, fineness, largest_value, log_softmax, on_grid
 from nabladp.privacy.guarantee import Guarantee

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.cells import told_cells
+from nabladp.mechanisms.output_tables import told_cells
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema

@@ -85,7 +85,7 @@
     return String(Number(value.toPrecision(6)));
   }
 
-  /** A share, rounded up: one digit, or as many as tell it from certainty (nabladp/report/formatting.py). */
+  /** A share, rounded up: one digit, or as many as tell it from certainty (nabladp/report/sentences.py). */
   function percentUp(share) {
     for (let digits = 1; digits <= 6; digits++) {
       const percent = Math.ceil(share * 10 ** (digits + 2)) / 10 ** digits;

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from nabladp.mechanisms.learners.halfspaces.halfspace import (
+from nabladp.mechanisms.learners.halfspaces.mechanism import HalfspaceLearner
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
+from nabladp.mechanisms.learners.halfspaces.robust_distance import (
     NEVER,
     Halfspace,
     distance_to_flip,
     integer_weights,
     robust_error,
 )
-from nabladp.mechanisms.learners.halfspaces.mechanism import HalfspaceLearner
-from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 
 __all__ = [
     "NEVER",

@@ -20,7 +20,7 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel, name_whole
-from nabladp.mechanisms.learners.halfspaces.response import Response, answered, respond
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import Response, answered, respond
 from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, NoisySums, Task, curve
 from nabladp.mechanisms.mechanism import Law, Scenario, ValueLaw
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse

@@ -16,18 +16,17 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError, DomainTooLarge, MechanismError
 from nabladp.mechanisms.gram_matrix import NoisyGram
-from nabladp.mechanisms.learners.halfspaces.erm import Promise
-from nabladp.mechanisms.learners.halfspaces.gram import GramFit
-from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, Halfspace, integer_weights
-from nabladp.mechanisms.learners.halfspaces.halfspace_classes import (
+from nabladp.mechanisms.learners.halfspaces.finite_classes import (
     SignOrbits,
     lattice_net,
     threshold_functions,
     within_memory,
 )
+from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.model import HoldoutPlan, RightAnswers, halfspace_of
-from nabladp.mechanisms.learners.halfspaces.response import unbiased
-from nabladp.mechanisms.learners.halfspaces.selection import Pick, RowScores, log_law
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import unbiased
+from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, Halfspace, integer_weights
+from nabladp.mechanisms.learners.halfspaces.selection import Pick, Promise, RowScores, log_law
 from nabladp.mechanisms.learners.halfspaces.task import AUDIT_ORDER, Fitted, Task
 from nabladp.mechanisms.mechanism import Auditable, Law
 from nabladp.mechanisms.noise_uses import NoiseUse, with_steps

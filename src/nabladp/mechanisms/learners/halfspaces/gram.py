@@ -19,7 +19,7 @@ from nabladp.mechanisms.gram_matrix.calibration import Calibration
 from nabladp.mechanisms.gram_matrix.mechanism import lowest_count
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
-from nabladp.mechanisms.learners.halfspaces.response import Response, answered, respond
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import Response, answered, respond
 from nabladp.mechanisms.learners.halfspaces.task import Fitted, Task
 from nabladp.mechanisms.mechanism import Law, Scenario, ValueLaw
 from nabladp.mechanisms.noise_uses import NoiseUse

@@ -14,7 +14,7 @@ import numpy as np
 from nabladp.errors import AuditError, BudgetError, MechanismError
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.gram_matrix import SignedColumns
-from nabladp.mechanisms.gram_matrix.columns import ENCODE, Encoding
+from nabladp.mechanisms.gram_matrix.signed_columns import ENCODE, Encoding
 from nabladp.mechanisms.kinds import MOST_MEGABYTES, BudgetKind, Budgets, Choice, Flag, Number, Share, Whole
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.halfspaces.average import Average
@@ -22,9 +22,9 @@ from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
 from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn, Robust
 from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
-from nabladp.mechanisms.learners.halfspaces.halfspace import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel, HoldoutPlan, RightAnswers
-from nabladp.mechanisms.learners.halfspaces.response import Response, answered
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import Response, answered
+from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.selection import Pick
 from nabladp.mechanisms.learners.halfspaces.task import (
     AUDIT_ORDER,

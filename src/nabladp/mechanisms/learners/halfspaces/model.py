@@ -20,9 +20,9 @@ from nabladp.errors import DataError, MechanismError
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.columns import as_arrow, encoded
-from nabladp.mechanisms.learners.halfspaces.halfspace import Distances, Halfspace, robust_error
+from nabladp.mechanisms.learners.halfspaces.robust_distance import Distances, Halfspace, robust_error
 from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, share
-from nabladp.mechanisms.learners.rule import LearnedRule
+from nabladp.mechanisms.learners.learner import LearnedRule
 from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.noise import NoiseSource

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.distribution_estimate.errors import Chances
+from nabladp.mechanisms.distribution_estimate.squared_error import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.learners.learner import PERSON_LABEL
 from nabladp.mechanisms.mechanism import ExpectedError

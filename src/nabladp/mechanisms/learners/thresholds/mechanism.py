@@ -13,18 +13,17 @@ import numpy as np
 
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
-from nabladp.mechanisms.heavy_hitters.finding import find
 from nabladp.mechanisms.heavy_hitters.mechanism import ListCharge, list_charges, list_uses, lists_cost
+from nabladp.mechanisms.heavy_hitters.search import find
 from nabladp.mechanisms.heavy_hitters.settings import NOTION, Notion, check_notion
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Share
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.learner import LABEL, PERSON_LABEL, Learner, least_units, person_rows
-from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, DesignKind
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
 from nabladp.mechanisms.learners.thresholds.output_distribution import RunLaw, ones_window, published_scenarios
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
-from nabladp.mechanisms.learners.thresholds.searching import polarization, search, search_steps
+from nabladp.mechanisms.learners.thresholds.search import mistakes, offered, polarization, search, search_steps
 from nabladp.mechanisms.mechanism import ExpectedError, Law, Scenario, check_asked
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.parameters import parameter

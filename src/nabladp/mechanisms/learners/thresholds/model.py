@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from nabladp.arrays import Integers
 from nabladp.checks import damaged, is_number, is_share, is_whole, stored, stored_rows
 from nabladp.mechanisms.learners.columns import codes_of
-from nabladp.mechanisms.learners.rule import LearnedRule, promise_fact
-from nabladp.mechanisms.learners.thresholds.choosing import reached
+from nabladp.mechanisms.learners.learner import LearnedRule, promise_fact
+from nabladp.mechanisms.learners.thresholds.search import reached
 from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.schema import Schema
 from nabladp.views.view import View, count_of, value_column

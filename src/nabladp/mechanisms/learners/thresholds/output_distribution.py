@@ -19,9 +19,15 @@ from nabladp.mechanisms.heavy_hitters.output_distribution import (
     lists_below,
     subsets,
 )
-from nabladp.mechanisms.learners.thresholds.choosing import mistakes, offered
 from nabladp.mechanisms.learners.thresholds.design import Design
-from nabladp.mechanisms.learners.thresholds.searching import log_tails, polarization, search_law, selection_law
+from nabladp.mechanisms.learners.thresholds.search import (
+    log_tails,
+    mistakes,
+    offered,
+    polarization,
+    search_law,
+    selection_law,
+)
 from nabladp.mechanisms.mechanism import Branch, Law, Scenario, ValueLaw
 from nabladp.noise import gaussian_log_pmf, laplace_log_pmf
 

@@ -1,0 +1,347 @@
+"""What MWEM returns: answers, the distribution they come from, what was measured, and a table drawn from it.
+
+Everything here is made from published numbers: it never sees the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, is_number, stored, stored_rows
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.mechanism import Output, ReleaseContext
+from nabladp.mechanisms.mwem.round_run import gibbs
+from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
+from nabladp.mechanisms.query_views import QueryRun, QueryViews, Shares, compare_queries, query_runs, shares_of
+from nabladp.noise import NoiseSource
+from nabladp.schema import Schema
+from nabladp.views.compared import Compared
+from nabladp.views.tables import synthetic_preview
+from nabladp.views.view import View, count_of, format_percent, format_range, round_digits
+from nabladp.workloads import Queries, as_workload
+from nabladp.workloads.cube import Cube
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nabladp.tables import Counts
+
+LEVEL = 0.95
+_MIX = 0.25
+_FINE = 1 << 44  # probabilities become whole weights for drawing rows
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The noisy answers: each one's round, query, numerator (in units of 1/grid rows) and scale of the noise."""
+
+    round: Integers
+    query: Integers
+    count: Integers
+    scale: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What one round changed in the model's coefficients."""
+
+    query: Integers
+    change: Floats
+
+    @classmethod
+    def together(cls, steps: Sequence[Step], queries: int) -> Step:
+        """Several steps as one, where what lies between them is not needed."""
+        theta = np.zeros(queries)
+        for step in steps:
+            theta[step.query] += step.change
+        known = np.flatnonzero(theta)
+        return cls(known, theta[known])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedDistribution(Output):
+    """A distribution over all records, fitted to noisy answers; ``answers`` are the workload's, as shares of rows."""
+
+    workload: Any  # in its plan-file form
+    schema: Schema
+    n: int
+    average: bool  # the mean of the distributions before each round, or the one after the last
+    steps: tuple[Step, ...]
+    measured: Measured
+    answers: Floats
+    bound: float | None  # of the expected error; see ``MWEM.expected_error``
+    rows: tuple[Integers, Integers] | None = None  # of the synthetic table: record numbers and how often each occurs
+    within: BinPositions | None = None  # where in their bins its numbers lie; not part of the record
+
+    def __repr__(self) -> str:
+        drawn = "" if self.rows is None else f", {int(self.rows[1].sum()):,} synthetic rows"
+        return f"FittedDistribution({len(self.answers):,} answers, {len(self.measured.query):,} measurements{drawn})"
+
+    @cached_property
+    def queries(self) -> Queries:
+        return as_workload(self.workload).bind(self.schema)
+
+    @cached_property
+    def cube(self) -> Cube:
+        return Cube(self.queries)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The columns of the distribution and of the synthetic table."""
+        return self.queries.names
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """The probability of every record, the last column fastest."""
+        return model_distribution(self.cube, self.steps, self.average)
+
+    @property
+    def distribution(self) -> Floats:
+        """The same, with one axis for each of ``attributes``."""
+        return self.probabilities.reshape(self.cube.sizes)
+
+    def marginal(self, *names: str) -> Floats:
+        """The model's share of rows in every cell of these columns, asked for or not."""
+        missing = [name for name in names if name not in self.attributes]
+        if missing:
+            self.schema[missing[0]]  # an unknown name says so
+            held = ", ".join(self.attributes)
+            raise MechanismError(f"The model does not hold {missing[0]!r}.", fix=f"It holds {held}.")
+        kept = [name for name in self.attributes if name in names]
+        summed = self.distribution.sum(axis=tuple(i for i, name in enumerate(self.attributes) if name not in names))
+        return np.asarray(summed.transpose([kept.index(name) for name in names]))
+
+    def __getitem__(self, names: str | tuple[str, ...]) -> dict[str, float]:
+        """The answers to the queries on exactly these columns, by what they ask."""
+        wanted = {names} if isinstance(names, str) else set(names)
+        found = {
+            self.queries.text(q): float(self.answers[q])
+            for start, group in zip(self.queries.starts, self.queries.groups, strict=False)
+            if set(group.attributes) == wanted
+            for q in range(int(start), int(start) + group.count)
+        }
+        if not found:
+            raise MechanismError(f"No query was asked on {'+'.join(sorted(wanted))}.", fix="Use marginal(…).")
+        return found
+
+    # ---- what was measured directly -------------------------------------------------------------------------------
+
+    @cached_property
+    def direct(self) -> tuple[Floats, Floats, Integers]:
+        """For every query its measured share (NaN where it never was), the interval's half-width, and how often.
+
+        How often a round came back to a query depends on what was measured before. The sum of t noises of scale s stays
+        within s·√(2(t+r)·ln(√((t+r)/r)/0.05)) for all t at once with probability 95%, whatever r is (a martingale of
+        sub-Gaussian steps, mixed over N(0, 1/(r·s²)); r is chosen for small t).
+        """
+        m = self.measured
+        times = np.bincount(m.query, minlength=len(self.answers))
+        total = np.bincount(m.query, weights=m.count.astype(np.float64), minlength=len(self.answers))
+        scale = np.full(len(self.answers), np.nan)
+        scale[m.query] = m.scale
+        rows = np.maximum(times, 1) * self.queries.grids * float(self.n)
+        mixed = times + _MIX
+        reach = scale * np.sqrt(2 * mixed * np.log(np.sqrt(mixed / _MIX) / (1 - LEVEL)))
+        return np.where(times > 0, total / rows, np.nan), reach / rows, times
+
+    # ---- synthetic rows -------------------------------------------------------------------------------------------
+
+    def sample(self, rows: int, noise: NoiseSource | None = None) -> pa.Table:
+        """A new table of so many rows drawn from the distribution. Costs nothing: it uses published numbers only."""
+        source = noise or NoiseSource()
+        drawn = draw_rows(self.probabilities, rows, source)
+        return self._table(drawn, draw_bin_positions(self.schema, self.attributes, rows, source))
+
+    @property
+    def synthetic(self) -> pa.Table:
+        """The table that was drawn when the release was made. Read from its record, numbers that were drawn anywhere in
+        their bin (``decode = "uniform"``) lie in the middle of it; synthetic.parquet has them as drawn."""
+        if self.rows is None:
+            raise MechanismError("No synthetic table was asked for.", fix="Draw one with sample(rows).")
+        return self._table(self.rows, self.within or {})
+
+    def _table(self, drawn: tuple[Integers, Integers], within: BinPositions) -> pa.Table:
+        from nabladp.tables import decode
+
+        records, times = drawn
+        if not within:
+            return decode(self.schema, self.cube.records(records)).take(np.repeat(np.arange(len(records)), times))
+        return decode(self.schema, self.cube.records(np.repeat(records, times)), within)
+
+    # ---- keeping --------------------------------------------------------------------------------------------------
+
+    def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
+        from nabladp.tables import decode
+
+        records = np.arange(self.cube.cells, dtype=np.int64)
+        whole = decode(self.schema, self.cube.records(records))
+        column = "probability" if "probability" not in self.attributes else "probability of the record"
+        whole = whole.append_column(column, [self.probabilities])
+        return {"distribution": whole} | ({} if self.rows is None else {"synthetic": self.synthetic})
+
+    def to_arrow(self, schema: Schema) -> pa.Table:
+        """One row a query: what it asks, the model's answer, and where it was measured, that and its interval."""
+        import pyarrow as pa
+
+        share, width, times = self.direct
+        queries = self.queries
+        numbers = range(len(queries))
+        return pa.table(
+            {
+                "attributes": pa.array([queries.attributes(q) for q in numbers], type=pa.list_(pa.string())),
+                "query": pa.array([queries.text(q) for q in numbers], type=pa.string()),
+                "answer": pa.array(self.answers),
+                "measured": pa.array(share, from_pandas=True),
+                "low": pa.array(np.clip(share - width, 0, 1), from_pandas=True),
+                "high": pa.array(np.clip(share + width, 0, 1), from_pandas=True),
+                "times_measured": pa.array(times),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        m = self.measured
+        body: dict[str, Any] = {
+            "n": self.n,
+            "workload": self.workload,
+            "bound": self.bound,
+            "average": self.average,
+            "answers": self.answers.tolist(),
+            "measured": {
+                "round": m.round.tolist(),
+                "query": m.query.tolist(),
+                "count": m.count.tolist(),
+                "scale": m.scale.tolist(),
+            },
+            "model": [{"query": s.query.tolist(), "change": s.change.tolist()} for s in self.steps],
+        }
+        if self.rows is not None:
+            body["synthetic"] = {"record": self.rows[0].tolist(), "times": self.rows[1].tolist()}
+        return body
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], schema: Schema) -> FittedDistribution:
+        rows = data.get("synthetic")
+        model = cls(
+            workload=data["workload"],
+            schema=schema,
+            n=stored_rows(data),
+            average=bool(data["average"]),
+            steps=tuple(Step(_whole(s["query"]), np.array(s["change"], float)) for s in data["model"]),
+            measured=Measured(
+                round=_whole(data["measured"]["round"]),
+                query=_whole(data["measured"]["query"]),
+                count=_whole(data["measured"]["count"]),
+                scale=np.array(data["measured"]["scale"], float),
+            ),
+            answers=np.array(data["answers"], float),
+            bound=stored(data, "bound", is_number, or_none=True),
+            rows=None if rows is None else (_whole(rows["record"]), _whole(rows["times"])),
+        )
+        model._check_fits()
+        return model
+
+    def _check_fits(self) -> None:
+        """The parts of a stored model belong to one workload."""
+        asked, m = len(self.queries), self.measured
+        if self.answers.shape != (asked,) or not np.isfinite(self.answers).all():
+            raise damaged("answers")
+        if len({m.round.shape, m.query.shape, m.count.shape, m.scale.shape}) > 1 or not _numbers_below(m.query, asked):
+            raise damaged("measured")
+        if not np.isfinite(m.scale).all() or not all(np.isfinite(step.change).all() for step in self.steps):
+            raise damaged("model")
+        if not all(s.query.shape == s.change.shape and _numbers_below(s.query, asked) for s in self.steps):
+            raise damaged("model")
+        if self.rows is not None:
+            record, times = self.rows
+            fit = record.shape == times.shape and _numbers_below(record, self.queries.cells) and (times >= 0).all()
+            if not fit:
+                raise damaged("synthetic")
+
+    # ---- showing --------------------------------------------------------------------------------------------------
+
+    def views(self, context: ReleaseContext) -> list[View]:
+        """The model's answers beside what was measured, and beside the synthetic rows."""
+        table = self.to_arrow(context.schema)
+        runs = query_runs(table, context.schema)
+        columns = {"model": shares_of(table, "answer")}
+        columns |= {name: shares_of(table, name) for name in ("measured", "low", "high")}
+        series = [("measured, with its interval", "measured"), ("model", "model")]
+        drawn = None if self.rows is None or not len(self.rows[0]) else self.rows
+        if drawn is not None:
+            columns["synthetic rows"] = self._synthetic_shares(runs, *drawn)
+            series.append(("synthetic rows", "synthetic rows"))
+        scale, level = format_range(self.measured.scale.tolist()), format_percent(LEVEL)
+        measured = f"{len(set(self.measured.query.tolist())):,} of {count_of(table.num_rows, 'query', 'queries')}"
+        bound = "the paper's bound says nothing here"
+        if self.bound is not None and self.bound < 1:
+            bound = f"{format_percent(self.bound)} at most (the paper's)"
+
+        def facts(numbers: Integers) -> list[tuple[str, str]]:
+            return [
+                ("noise of a measured count", f"discrete Gaussian, scale {scale}"),
+                ("measured", f"{measured}, chosen in rounds"),
+                ("interval", f"of the measured answer, {level} each, however often it was measured"),
+                ("predicted mean error", bound),
+            ]
+
+        answers = QueryViews(
+            schema=context.schema,
+            runs=runs,
+            columns=columns,
+            series=series,
+            squares="model",
+            facts=facts,
+            caption="Shares of the rows: the model and the noisy measurements",
+            note="Queries that were not measured have an answer from the model only.",
+        )
+        return [*answers.views(), *([] if drawn is None else [synthetic_preview(self.synthetic)])]
+
+    def _synthetic_shares(self, runs: Sequence[QueryRun], records: Integers, times: Integers) -> Shares:
+        """The share of the synthetic rows in each cell of the whole marginals; null for other queries."""
+        sizes, codes = self.schema.sizes, self.cube.records(records)
+        shares: Shares = []
+        for run in runs:
+            if run.whole:
+                cells = np.ravel_multi_index([codes[name] for name in run.attributes], sizes(run.attributes))
+                counts = np.bincount(cells, weights=times, minlength=len(run.texts))
+                shares += map(round_digits, counts / times.sum())
+            else:
+                shares += [None] * len(run.texts)
+        return shares
+
+    def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
+        truth = self.queries.counts(counts) / (self.queries.grids * max(self.n, 1))
+        yield from compare_queries(self.queries, self.answers, truth)
+
+
+def model_distribution(cube: Cube, steps: Sequence[Step], average: bool) -> Floats:
+    """From the rounds' changes: the mean of the distributions before each round, or the one after the last."""
+    theta = np.zeros(len(cube.queries))
+    total = np.zeros(cube.cells)
+    for step in steps:
+        if average:
+            total += gibbs(cube, theta)[0]
+        theta[step.query] += step.change
+    return total / len(steps) if average else gibbs(cube, theta)[0]
+
+
+def draw_rows(probabilities: Floats, rows: int, noise: NoiseSource) -> tuple[Integers, Integers]:
+    """Record numbers, and how often each was drawn."""
+    weights = np.rint(probabilities * _FINE).astype(np.int64)
+    drawn = noise.select(weights, rows)
+    records, times = np.unique(drawn, return_counts=True)
+    return records, times
+
+
+def _whole(values: Sequence[int]) -> Integers:
+    return np.array(values, dtype=np.int64)
+
+
+def _numbers_below(numbers: Integers, end: int) -> bool:
+    return numbers.ndim == 1 and bool(((numbers >= 0) & (numbers < end)).all())
