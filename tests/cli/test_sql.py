@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nabladp.cli.app import app
+from nabladp.release import Release
 
 PLAN = """
 [table]
@@ -80,6 +81,32 @@ def test_the_dry_run_spends_and_creates_nothing(folder: Path) -> None:
     assert beyond.exit_code == 1 and json.loads(beyond.stdout)["fits"] is False
 
 
+def test_groups_are_listed(folder: Path) -> None:
+    done = run(QUERY, "--budget", "cdp=0.5", "--groups", "region=north", "--new-ledger", "--json")
+    assert [row["region"] for row in json.loads(done.stdout)["answers"][0]] == ["north", "OTHER"]
+
+
+def test_a_plan_gives_a_query_by_its_parts(folder: Path) -> None:
+    text = (folder / "plan.toml").read_text()
+    start = text.index("[[release]]")
+    parts = """[[release]]
+name = "ages"
+mechanism = "Statistics"
+by = "region"
+where = "age >= 18"
+count = true
+mean = ["age"]
+budget = { cdp = 0.5 }
+"""
+    (folder / "parts.toml").write_text(text[:start] + parts)
+    assert CliRunner().invoke(app, ["release", "parts.toml", "--new-ledger", "--to", "out"]).exit_code == 0
+    (row, _) = Release.load(folder / "out" / "ages").output.answer.rows
+    assert list(row)[:2] == ["region", "count"] and "mean_age" in row
+    (folder / "parts.toml").write_text(text[:start] + parts.replace('mean = ["age"]', 'mean = ["agee"]'))
+    done = CliRunner().invoke(app, ["cost", "parts.toml"])
+    assert done.exit_code != 0 and "mean = 'agee': There is no column 'agee'." in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -89,6 +116,8 @@ def test_the_dry_run_spends_and_creates_nothing(folder: Path) -> None:
         ((QUERY, "--budget", "cdp=1", "--budget", "cdp=2"), "given twice"),
         ((QUERY, "--budget", "age:cdp=1"), "is missing"),
         ((QUERY, "--budget", "cdp=1", "--quantiles", "all"), "quantiles"),
+        ((QUERY, "--budget", "cdp=1", "--groups", "region"), "is not a list of groups"),
+        ((QUERY, "--budget", "cdp=1", "--groups", "region=nort"), "Did you mean 'north'?"),
         ((QUERY, "--budget", "cdp=1"), "no ledger"),
         (("SELECT * FROM people", "--budget", "cdp=1"), "never released"),
         ((QUERY.replace("age", "agee"), "--budget", "cdp=1", "--new-ledger"), "no column 'agee'"),

@@ -39,11 +39,19 @@ TIGHT = {  # no attribute has two roles, and extremes are reached
     "product": (schema(1), "SELECT SUM(v * f) FROM t"),
     "public groups": (schema(public="g"), "SELECT g, AVG(v), COUNT(*) FROM t WHERE f = 1 GROUP BY g"),
 }
+WIDE = Schema((Attribute("g", "integer", low=0, high=3), *schema().attributes[1:]))
+NARROWED = {  # groups that are listed, or that WHERE leaves; also exact
+    "listed groups": (WIDE, "SELECT g, AVG(v), COUNT(*) FROM t WHERE f = 1 GROUP BY g", {"g": [1]}),
+    "two of four groups": (WIDE, "SELECT g, SUM(v) FROM t WHERE f = 1 GROUP BY g", {"g": [0, 3]}),
+    "one group is left": (WIDE, "SELECT g, COUNT(*) FROM t WHERE g = 2 GROUP BY g", {}),
+    "one of few is listed": (WIDE, "SELECT g, SUM(v) FROM t WHERE f = 1 AND v > 0 GROUP BY g", {"g": [2]}),
+}
 LOOSE = {  # an attribute with two roles pays the larger, which may be more than it loses
     "the filter names the key": (schema(), "SELECT g, COUNT(*) FROM t WHERE g = f GROUP BY g"),
     "the key is the value": (schema(), "SELECT v, AVG(v), COUNT(*) FROM t GROUP BY v"),
     "one value in two sums": (schema(), "SELECT SUM(v), SUM(v * f) FROM t"),
     "rollup": (schema(1), "SELECT g, f, SUM(v), COUNT(DISTINCT v) FROM t GROUP BY ROLLUP(g, f)"),
+    "the filter narrows the key": (WIDE, "SELECT g, SUM(v), COUNT(*) FROM t WHERE g > 1 GROUP BY g"),
     "quantile": (schema(1, null=True), "SELECT g, MEDIAN(v) FROM t GROUP BY g"),
 }
 
@@ -53,6 +61,15 @@ LOOSE = {  # an attribute with two roles pays the larger, which may be more than
 def test_every_set_loses_just_what_is_claimed(case: str, budget: Any) -> None:
     own, query = TIGHT[case]
     audit = exact_audit(Statistics(budget, query), own, 2)
+    assert audit.passed
+    assert min(row.tightness for row in audit.rows if row.claimed_rho > 0) > 1 - 1e-6
+
+
+@pytest.mark.parametrize("budget", [CDP(1), Pure(1)], ids=["cdp", "pure"])
+@pytest.mark.parametrize("case", NARROWED)
+def test_listed_and_narrowed_groups_lose_just_what_is_claimed(case: str, budget: Any) -> None:
+    own, query, groups = NARROWED[case]
+    audit = exact_audit(Statistics(budget, query, groups=groups), own, 2)
     assert audit.passed
     assert min(row.tightness for row in audit.rows if row.claimed_rho > 0) > 1 - 1e-6
 

@@ -768,13 +768,16 @@ REFUSED = [
     Refused(
         "SELECT income / 3 AS third, COUNT(*) FROM people GROUP BY third",
         "The values of this key cannot be listed (line 1, column 8).",
-        "Group them: write FLOOR(income / 3 / 1000), or use CASE.",
+        "Bin them: write FLOOR(income / 3 / 1000), or use CASE.",
         "SELECT FLOOR(income / 3 / 1000) AS third, COUNT(*) FROM people GROUP BY third",
     ),
     Refused(
         "SELECT steps, age, score, COUNT(*) FROM people GROUP BY steps, age, score",
         ("Grouping by steps, age, score gives 129,008,600 groups, each of which is answered (line 1, column 57)."),
-        "Group coarser, for example by FLOOR(steps / 100); at most 16,777,216 groups.",
+        (
+            "Bin steps, for example FLOOR(steps / 100), or list the groups that you want in 'groups'; "
+            "at most 16,777,216 groups."
+        ),
         ("SELECT FLOOR(steps / 10000) AS s, FLOOR(age / 10) AS a, score, COUNT(*) FROM people GROUP BY s, a, score"),
     ),
     Refused(

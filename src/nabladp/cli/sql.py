@@ -24,6 +24,10 @@ def sql(
         bool, typer.Option("--dry-run", help="Show the bill and the error to expect; spend nothing.")
     ] = False,
     quantiles: Annotated[str, typer.Option(help='How quantiles are found: "cdf" or "point".')] = "cdf",
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("--groups", help="Groups to answer, as key=one,two; all others count as OTHER."),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
     to: Annotated[Path | None, typer.Option("--to", help="Also publish the release in this new folder.")] = None,
     new_ledger: Annotated[
@@ -40,7 +44,7 @@ def sql(
         from nabladp.release import Plan, queries
 
         own, budgets = queries.read_budgets(budget)
-        options: dict[str, Any] = {"budgets": budgets, "quantiles": quantiles}
+        options: dict[str, Any] = {"budgets": budgets, "quantiles": quantiles, "groups": queries.read_groups(groups)}
         loaded = Plan.load(plan)
         if dry_run:
             _show_cost(loaded.query_cost(query, own, **options), json)

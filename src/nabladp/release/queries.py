@@ -83,7 +83,7 @@ class QueryCost:
 
 
 def statistics(query: str | Sequence[str], budget: BudgetValue, **options: Any) -> Statistics:
-    return Statistics(budget, query, **options)  # type: ignore[arg-type]  # one text is made a list of one
+    return Statistics(budget, query, **options)
 
 
 def query_cost(
@@ -141,7 +141,7 @@ def _is_enough(mechanism: Statistics, wanted: Mapping[str, float], schema: Schem
     return all(widths[name] is not None and widths[name] <= limit for name, limit in wanted.items())  # type: ignore[operator]
 
 
-# ---- budgets as they are written on a command line -------------------------------------------------------------------
+# ---- budgets and groups as they are written on a command line --------------------------------------------------------
 
 _BUDGET_FIX = (
     "Write --budget cdp=0.2, --budget rho=0.02 or --budget pure=0.5; for one attribute --budget income:cdp=0.1."
@@ -173,3 +173,15 @@ def _budget(text: str) -> BudgetValue:
         if isinstance(error, BudgetError):
             raise
         raise BudgetError(f"{text!r} is not a budget.", fix=_BUDGET_FIX) from None
+
+
+def read_groups(texts: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
+    """Public lists of groups, by key; a key may be given several times."""
+    listed: dict[str, tuple[str, ...]] = {}
+    for text in texts or ():
+        name, _, values = text.partition("=")
+        found = tuple(value.strip() for value in values.split(",") if value.strip())
+        if not name.strip() or not found:
+            raise QueryError(f"{text!r} is not a list of groups.", fix="Write --groups region=north,south.")
+        listed[name.strip()] = (*listed.get(name.strip(), ()), *found)
+    return listed

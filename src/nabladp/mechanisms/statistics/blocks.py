@@ -44,7 +44,11 @@ class Part:
 
 
 def linear_parts(kinds: Iterable[str], pure: bool, bins: int) -> list[Part]:
-    """Costs by role, as fractions of the part's own: see the table in PROOF.md."""
+    """Costs by role, as fractions of the part's own: see the table in PROOF.md.
+
+    Shares let a sum and its count cost a key of groups alike: then a mean at either end of its range has the least
+    error. The error of Laplace noise falls with the cost itself, not with its root, so squares take less of it.
+    """
     wanted = set(kinds)  # [roles]
     parts = []
     if "count" in wanted:
@@ -52,9 +56,9 @@ def linear_parts(kinds: Iterable[str], pure: bool, bins: int) -> list[Part]:
     if "values" in wanted:
         parts.append(Part("values", 1, Fraction(1, 2), Fraction(0)))
     if "squares" in wanted:  # with its sum: b = 2a/K² (Gaussian) or a/(4K) keeps the change at that of the sum
-        parts.append(Part("squares", 4, Fraction(5, 8) if pure else Fraction(3, 8), Fraction(1)))
+        parts.append(Part("squares", 2 if pure else 4, Fraction(5, 8) if pure else Fraction(3, 8), Fraction(1)))
     elif "sum" in wanted:
-        parts.append(Part("sum", 2, Fraction(1, 2) if pure else Fraction(1, 4), Fraction(1)))
+        parts.append(Part("sum", 1 if pure else 2, Fraction(1, 2) if pure else Fraction(1, 4), Fraction(1)))
     if "cdf" in wanted:
         chosen = strategy(bins, pure)
         most = max(chosen.change, 2 * chosen.member)
@@ -71,11 +75,12 @@ def total_part(grid: Grid, pure: bool) -> Part:
 
 
 def point_part(q: Fraction, pure: bool) -> Part:
-    """A quantile by the exponential mechanism with the rank score."""
+    """A quantile by the exponential mechanism with the rank score. Beside a sum it takes half as much again of a
+    Gaussian budget: of what it costs, a row that changes its group takes half."""
     larger = max(q, 1 - q)
     member = larger if pure else larger * larger
     most = max(2 * member, Fraction(1))
-    return Part("point", 1, member / most, 1 / most, q)
+    return Part("point", 2 if pure else 3, member / most, 1 / most, q)
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,8 @@ class Block:
         return NULL if self.value is None else self.value.domain
 
     def columns(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Of the group keys, of the filter, of the value."""
-        groups = {name for key in self.keys for name in key.expression.columns}
+        """Of the group keys, of the filter, of the value. A key of a single group moves no row to another."""
+        groups = {name for key in self.keys if key.size > 1 for name in key.expression.columns}
         filters = {name for condition in self.filters for name in condition.columns}
         values = self.value.columns if self.value is not None else ()
         return tuple(sorted(groups)), tuple(sorted(filters)), tuple(values)

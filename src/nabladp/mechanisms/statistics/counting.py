@@ -43,6 +43,18 @@ class BatchRows:
 
 
 def key_codes(key: Key, rows: Any) -> NDArray[np.integer]:
+    """The group of every row, by one key."""
+    codes = _all_codes(key, rows)
+    if key.codes is None:
+        return codes
+    if not key.codes:
+        return np.zeros(len(codes), np.int64)
+    kept, rest = np.asarray(key.codes), len(key.codes) if key.others else 0  # without others: rows that do not pass
+    position = np.minimum(np.searchsorted(kept, codes), len(kept) - 1)
+    return np.where(kept[position] == codes, position, rest)
+
+
+def _all_codes(key: Key, rows: Any) -> NDArray[np.integer]:
     """The code of a key on every row: of the column itself, or by the position among the expression's values."""
     column = key.column
     if column is not None:

@@ -11,18 +11,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.errors import AuditError, BudgetError, MechanismError
+from nabladp.errors import AuditError, BudgetError, MechanismError, QueryError, quote, suggestion
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, check_all_support
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
-from nabladp.mechanisms.parameters import Kind, Parameter, parameter
+from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.statistics.bill import Bill
 from nabladp.mechanisms.statistics.blocks import Plan, part_size, plan_blocks
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.counting import exact_numbers
 from nabladp.mechanisms.statistics.grids import strategy
-from nabladp.mechanisms.statistics.output import StatisticsError, StatisticsOutput
+from nabladp.mechanisms.statistics.options import (
+    Condition,
+    Counted,
+    Expressions,
+    GroupLists,
+    Levels,
+    Queries,
+    SetLimits,
+)
+from nabladp.mechanisms.statistics.output import Options, StatisticsError, StatisticsOutput
 from nabladp.mechanisms.statistics.selection import rank_scores, selection_law
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.budget import Budget
@@ -30,6 +39,7 @@ from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
+from nabladp.sql.compose import WrittenQuery
 from nabladp.sql.query import Query, parse_query
 from nabladp.tables.encode import grid_column
 
@@ -38,37 +48,6 @@ if TYPE_CHECKING:
 
 _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
 _MOST_OUTCOMES = 1 << 22
-
-
-class Queries(Kind):
-    """One query, or several that share what they measure."""
-
-    takes = "a query, or a list of queries"
-    example = '"SELECT region, COUNT(*) FROM people GROUP BY region"'
-
-    def checked(self, value: Any, declared: Parameter) -> tuple[str, ...]:
-        listed = (value,) if isinstance(value, str) else value
-        if not isinstance(listed, (list, tuple)) or not listed or not all(isinstance(text, str) for text in listed):
-            raise declared.wrong()
-        return tuple(listed)
-
-    def stored(self, value: Any) -> Any:
-        return value[0] if len(value) == 1 else list(value)
-
-
-class SetLimits(Kind):
-    """Limits on several attributes together: "age+sex", or a tuple of names."""
-
-    takes = "a table of budgets by set of attributes"
-    example = '{ "age+sex" = { cdp = 0.1 } }'
-
-    def checked(self, value: Any, declared: Parameter) -> dict[Any, BudgetValue]:
-        if not isinstance(value, Mapping):
-            raise declared.wrong()
-        return dict(Budget(sets=value).sets) if value else {}
-
-    def stored(self, value: Any) -> dict[str, Any]:
-        return {name if isinstance(name, str) else "+".join(name): own.to_json() for name, own in value.items()}
 
 
 @dataclass(frozen=True)
@@ -80,6 +59,9 @@ class Statistics(Mechanism):
     What an attribute pays depends on its role: in GROUP BY, in a condition, or as the value of an aggregate.
     ``quantiles``: "cdf" (all quantiles of a column at one cost, with intervals) or "point" (each by the exponential
     mechanism: better for a single one, without an interval).
+    A query is given in ``sql``, or by its parts: ``by`` and ``where``, and columns under ``count`` (or true, for
+    rows), ``sum``, ``mean``, ``median``, ``quantile``, ``variance``, ``stddev`` and ``count_distinct``.
+    ``groups`` are public lists of groups by key; all other values of the key are then one group, OTHER.
 
     Guarantee: for every block of aggregates with the same groups, filter and value, one ``touch`` with the weights 2M
     for sources of the groups, M for those of the filter, D for those of the value; blocks add. Assumed: the number of
@@ -87,7 +69,9 @@ class Statistics(Mechanism):
     """
 
     budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))
-    sql: tuple[str, ...] = field(metadata=parameter(Queries(), "The query, or several that share measurements."))
+    sql: str | Sequence[str] = field(
+        default=(), metadata=parameter(Queries(), "The query, or several that share measurements.")
+    )
     quantiles: str = field(
         default="cdf",
         metadata=parameter(Choice("cdf", "point"), "How quantiles are found: all at one cost, or one by one."),
@@ -102,8 +86,33 @@ class Statistics(Mechanism):
         default=None, metadata=parameter(BudgetKind(), "The limit of all attributes together.")
     )
 
+    groups: Mapping[str, Sequence[Any]] = field(
+        default_factory=dict, metadata=parameter(GroupLists(), "Groups to answer, by key; all others count as OTHER.")
+    )
+    by: str | Sequence[str] = field(default=(), metadata=parameter(Expressions(), "In place of `sql`: the groups."))
+    where: str | None = field(default=None, metadata=parameter(Condition(), "Likewise: which rows."))
+    count: bool | str | Sequence[str] = field(
+        default=(), metadata=parameter(Counted(), "Likewise: how many rows, or values of a column.")
+    )
+    sum: str | Sequence[str] = field(default=(), metadata=parameter(Expressions(), "Likewise: SUM of columns."))
+    mean: str | Sequence[str] = field(default=(), metadata=parameter(Expressions(), "Likewise: AVG of columns."))
+    median: str | Sequence[str] = field(default=(), metadata=parameter(Expressions(), "Likewise: MEDIAN of columns."))
+    quantile: Mapping[str, float | Sequence[float]] = field(
+        default_factory=dict, metadata=parameter(Levels(), "Likewise: quantiles of columns at these levels.")
+    )
+    variance: str | Sequence[str] = field(
+        default=(), metadata=parameter(Expressions(), "Likewise: VAR_SAMP of columns.")
+    )
+    stddev: str | Sequence[str] = field(
+        default=(), metadata=parameter(Expressions(), "Likewise: STDDEV_SAMP of columns.")
+    )
+    count_distinct: str | Sequence[str] = field(
+        default=(), metadata=parameter(Expressions(), "Likewise: how many different values.")
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_query()
         kind = "Laplace noise" if self.budget.pure else "Gaussian noise"
         check_all_support(self.budget, self.budgets, self.budget.pure, kind)
         further = [*self.sets.values(), *([] if self.person is None else [self.person])]
@@ -112,10 +121,49 @@ class Statistics(Mechanism):
                 "'sets' and 'person' limit what 'budget' spends.", fix="Give all of them as Pure, or none of them."
             )
 
+    def _check_query(self) -> None:
+        written = self._written
+        given = [key for key, parts in written.aggregates.items() if parts] + ["quantile"] * bool(written.quantile)
+        around = ["by"] * bool(written.by) + ["where"] * (written.where is not None)
+        if self.sql and (given or around):
+            raise MechanismError(
+                f"Both 'sql' and {(given or around)[0]!r} are given.", fix=f"Remove 'sql' or {(given or around)[0]!r}."
+            )
+        if not self.sql and not given:
+            text = f"{around[0]!r} is given without an aggregate." if around else "There is no query."
+            example = "count = true" if around else 'sql = "SELECT region, COUNT(*) FROM people GROUP BY region"'
+            raise MechanismError(text, fix=f"Add, for instance, {example}.")
+
     # ---- before data ----------------------------------------------------------------------------------------------
 
+    @property
+    def _written(self) -> WrittenQuery:
+        """The query that is given by its parts."""
+        aggregates = {
+            "count": self.count,
+            "sum": self.sum,
+            "mean": self.mean,
+            "median": self.median,
+            "variance": self.variance,
+            "stddev": self.stddev,
+            "count_distinct": self.count_distinct,
+        }
+        return WrittenQuery(self.by, self.where, aggregates, self.quantile)  # type: ignore[arg-type]  # as checked
+
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        return tuple(_parsed(text, schema) for text in self.sql)
+        written, groups = self._written, tuple(self.groups.items())
+        texts = tuple(self.sql) or (written.text(schema),)
+        try:
+            found = tuple(_parsed(text, schema, groups) for text in texts)
+        except QueryError as error:
+            raise error if self.sql else written.explain(error, schema) from None
+        keys = [key for query in found for key in query.keys]
+        for name in self.groups:
+            if not any(key.is_named(name) for key in keys):
+                known = tuple(dict.fromkeys(key.name for key in keys))
+                fix = suggestion(name, known, f"Keys: {', '.join(known)}." if known else "Remove it, or add GROUP BY.")
+                raise QueryError(f"'groups' names {quote(name)}, by which no query groups.", fix=fix)
+        return found
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
         check_asked(schema)
@@ -167,7 +215,9 @@ class Statistics(Mechanism):
                 else:
                     parts.append(self._with_noise(exact, scales, noise))
             numbers.append(tuple(parts))
-        return StatisticsOutput(counts.schema, self.sql, self.quantiles, calibration, tuple(numbers), counts.n)
+        texts = tuple(query.text for query in calibration.plan.queries)
+        options = Options(self.quantiles, dict(self.groups))
+        return StatisticsOutput(counts.schema, texts, options, calibration, tuple(numbers), counts.n)
 
     def _with_noise(self, exact: Integers, scales: tuple[float, ...] | None, noise: NoiseSource) -> Integers:
         """Fresh noise on every number of every group, empty ones too."""  # [noise]
@@ -282,8 +332,8 @@ class Statistics(Mechanism):
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str, schema: Schema) -> Query:
-    return parse_query(text, schema)
+def _parsed(text: str, schema: Schema, groups: tuple[tuple[str, Sequence[Any]], ...]) -> Query:
+    return parse_query(text, schema, dict(groups))
 
 
 def _possible(calibration: Calibration, number: int, index: int, column: int, n: int) -> tuple[int, int]:

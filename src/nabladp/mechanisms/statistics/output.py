@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -85,13 +85,30 @@ class StatisticsError(ExpectedError):
 # ---- the output ------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Options:
+    """What decides, beside the queries, what is measured for them and how it is read."""
+
+    quantiles: str
+    groups: Mapping[str, Sequence[Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        groups = {name: list(listed) for name, listed in self.groups.items()}
+        return {"quantiles": self.quantiles, **({"groups": groups} if groups else {})}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Options:
+        groups = {str(name): tuple(listed) for name, listed in data.get("groups", {}).items()}
+        return cls(str(data["quantiles"]), groups)
+
+
 @dataclass(frozen=True, eq=False)
 class StatisticsOutput(Output):
     """``numbers``: for every block and part an array with a row for each group. ``answers`` are what people read."""
 
     schema: Schema
     sql: tuple[str, ...]
-    quantiles: str
+    options: Options
     calibration: Calibration
     numbers: tuple[tuple[Any, ...], ...]
     n: int
@@ -122,7 +139,7 @@ class StatisticsOutput(Output):
     def to_json(self) -> dict[str, Any]:
         return {
             "sql": list(self.sql),
-            "quantiles": self.quantiles,
+            **self.options.to_json(),
             "n": self.n,
             "pure": self.calibration.pure,
             "units": [[None if own is None else str(own) for own in block] for block in self.calibration.units],
@@ -134,14 +151,15 @@ class StatisticsOutput(Output):
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> StatisticsOutput:
         try:
             sql, pure, n = tuple(map(str, data["sql"])), bool(data["pure"]), int(data["n"])
-            plan = plan_blocks([parse_query(text, schema) for text in sql], str(data["quantiles"]), pure)
+            options = Options.from_json(data)
+            plan = plan_blocks([parse_query(text, schema, options.groups) for text in sql], options.quantiles, pure)
             units = tuple(tuple(None if own is None else int(own) for own in block) for block in data["units"])
             numbers = tuple(tuple(np.array(part, dtype=np.int64) for part in block) for block in data["numbers"])
             calibration = Calibration(plan, Universe.of(schema), pure, units)
             calibration.check_numbers(numbers, n)
         except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise ReleaseError("The stored answers are damaged.", fix="Restore the release from a copy.") from error
-        return cls(schema, sql, str(data["quantiles"]), calibration, numbers, n)
+        return cls(schema, sql, options, calibration, numbers, n)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
         """The answer; of several queries, a row for each number of each answer."""
@@ -202,7 +220,7 @@ class StatisticsOutput(Output):
         """Every column of every answer, for all declared groups, beside the values without noise."""
         exact = self.calibration.without_noise()
         numbers = tuple(map(tuple, _chosen(exact, exact_numbers(self.calibration, counts))))
-        truth = StatisticsOutput(self.schema, self.sql, self.quantiles, exact, numbers, self.n)
+        truth = StatisticsOutput(self.schema, self.sql, self.options, exact, numbers, self.n)
         for number, (answer, true) in enumerate(zip(self.answers, truth.answers, strict=True)):
             title = f"query {number + 1}: " if len(self.answers) > 1 else ""
             yield from answer.compare(true, title)
