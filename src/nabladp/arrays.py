@@ -15,8 +15,8 @@ Integers = NDArray[np.int64]
 
 @cache
 def compile_loop(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop over rows or cells, compiled when first used (importing nabladp must not load the compiler), and cached on
-    disk where a folder can be written."""
+    """Compile a loop over array rows or cells when it is first used (importing nabladp must not load the compiler),
+    cached on disk where a folder can be written."""
     from numba import njit
 
     try:

@@ -35,28 +35,28 @@ class HasAttributes(ABC):
     @property
     @abstractmethod
     def roots(self) -> tuple[str, ...]:
-        """Source attributes, in order."""
+        """A schema's source attributes, in order."""
 
     @property
     @abstractmethod
     def derived(self) -> Mapping[str, tuple[str, ...]]:
-        """Each derived attribute with its source attributes."""
+        """Each derived attribute of a schema with its source attributes."""
 
     @property
     @abstractmethod
     def public(self) -> frozenset[str]:
-        """Source attributes for which nothing is promised."""
+        """A schema's source attributes for which nothing is promised."""
 
 
 def expect(value: Any, kind: type[T] | tuple[type[T], ...], what: str, fix: str, error: Error = WrongType) -> T:
-    """``what`` begins the sentence: "The schema"."""
+    """Refuse an argument of the wrong kind; ``what`` begins the sentence: "The schema"."""
     if not isinstance(value, kind):
         raise error(f"{what} cannot be {quote(value)}.", fix=fix)
     return value
 
 
 def members(value: Any, what: str, fix: str, most: int = MOST_LISTED, error: Error = WrongType) -> tuple[Any, ...]:
-    """The members of any list, set or generator; a text is not a list of its letters."""
+    """The members of an argument that is any list, set or generator; a text is not a list of its letters."""
     if isinstance(value, (str, bytes, bytearray)):
         raise error(f"{what} must be a list, not a text.", fix=fix)
     try:
@@ -126,7 +126,7 @@ def is_above_zero(value: Any) -> bool:
 
 
 def stored(data: Mapping[str, Any], key: str, fits: Callable[[Any], bool], or_none: bool = False) -> Any:
-    """A field of a stored output; one that does not fit could be neither shown nor computed with."""
+    """A field of a stored output, checked; one that does not fit could be neither shown nor computed with."""
     value = data[key]
     if not (fits(value) or (or_none and value is None)):
         raise damaged(key)
@@ -146,7 +146,8 @@ def damaged(field: str) -> ReleaseError:
 
 
 def as_fraction(value: Any) -> Fraction:
-    """With Python's integers: NumPy's would stay of 64 bits inside a fraction, and products wrap around."""
+    """A number as a fraction of Python's integers: NumPy's would stay of 64 bits inside it, and products wrap
+    around."""
     return Fraction(int(value.numerator), int(value.denominator)) if isinstance(value, Rational) else Fraction(value)
 
 
@@ -154,7 +155,7 @@ def as_fraction(value: Any) -> Fraction:
 
 
 def as_path(value: Any, what: str) -> Path:
-    """``what`` begins the sentence: "The plan"."""
+    """An argument as a path; ``what`` begins the sentence of a refusal: "The plan"."""
     if not isinstance(value, (str, Path)):
         raise WrongType(f"{what} is given by its path, not by {quote(value)}.", fix="Give the path of a file.")
     path = Path(value)

@@ -17,7 +17,7 @@ _REPORT: list[ReportWriter] = []
 
 
 def register(name: str, *, html: Callable[[Any], str] | None = None, plot: Callable[..., Any] | None = None) -> None:
-    """State how everything that is displayed under this name looks."""
+    """Register how values that are displayed under this name look, as HTML and as a plot."""
     if html is not None:
         _HTML[name] = html
     if plot is not None:
@@ -34,12 +34,12 @@ class Displayed:
 
 
 def draw_plot(name: str, *arguments: Any) -> Any:
-    """The plot that is registered under this name. Needs ``nabladp[plot]``."""
+    """Draw the plot that is registered under this name. Needs ``nabladp[plot]``."""
     return _PLOTS[name](*arguments)
 
 
 def register_report(writer: ReportWriter) -> None:
-    """State how the report of published releases is written into their folder."""
+    """Register how the report of published releases is written into their folder."""
     _REPORT[:] = [writer]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nabladp.mechanisms.noisy_marginals import MarginalTables, NoisyMarginal
-from nabladp.mechanisms.noisy_marginals.tables import MarginalError
+from nabladp.mechanisms.noisy_marginals.output import MarginalError
 from nabladp.noise import gaussian_log_pmf
 from nabladp.schema import Attribute, Schema
 

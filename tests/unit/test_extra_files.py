@@ -19,7 +19,7 @@ import pytest
 from nabladp.errors import ReleaseError
 from nabladp.mechanisms import Output
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
-from nabladp.mechanisms.noisy_marginals.tables import MarginalTables
+from nabladp.mechanisms.noisy_marginals.output import MarginalTables
 from nabladp.mechanisms.registry import HOMES
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Ledger

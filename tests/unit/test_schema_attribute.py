@@ -68,6 +68,16 @@ def test_numpy_numbers_are_accepted():
     assert Attribute("x", "real", edges=np.linspace(0, 1, 3).tolist()).edges == (0.0, 0.5, 1.0)
 
 
+def test_a_real_attribute_may_give_its_ends_alone() -> None:
+    """Ten bins of one width stand for it in tables; the same schema with these edges written out is the same."""
+    pay = Attribute("pay", "real", low=0, high=1, unknown="clamp")
+    edges = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    assert pay == Attribute("pay", "real", edges=edges, unknown="clamp") and pay.size == 10
+    assert Attribute("x", "real", low=-2.5, high=np.float64(17.5)).labels[:2] == ("[-2.5, -0.5)", "[-0.5, 1.5)")
+    assert Attribute.from_json(pay.to_json()) == pay and pay.integers is None
+    assert Attribute("age", "integer", low=3, high=5).integers == range(3, 6)
+
+
 def test_a_code_outside_is_an_index_error():
     with pytest.raises(IndexError, match="codes 0 to 1"):
         Attribute("flag", "boolean").label(2)
@@ -106,6 +116,13 @@ CONTRADICTIONS = [
     ({"kind": "integer", "low": 0, "high": 2**40}, "too wide"),
     ({"kind": "integer", "low": 2**53, "high": 2**53 + 1}, "too wide"),
     ({"kind": "real"}, "needs 'edges'"),
+    ({"kind": "real", "low": 0.0}, "needs 'high'"),
+    ({"kind": "real", "high": 0.0}, "needs 'low'"),
+    ({"kind": "real", "low": 0, "high": 1, "edges": [0, 1]}, "both 'edges' and 'low'"),
+    ({"kind": "real", "low": 1, "high": 1}, "must lie below 'high'"),
+    ({"kind": "real", "low": 0, "high": math.inf}, "finite numbers"),
+    ({"kind": "real", "low": "0", "high": "1"}, "finite numbers"),
+    ({"kind": "real", "low": 0, "high": 5e-324}, "too close"),
     ({"kind": "real", "edges": [1]}, "two edges"),
     ({"kind": "real", "edges": [0, 0]}, "must increase"),
     ({"kind": "real", "edges": [1, 0]}, "must increase"),

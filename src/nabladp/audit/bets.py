@@ -58,13 +58,13 @@ class Column:
         return 1 + place if 0 <= place < self.length else self.length + 1
 
     def marginal(self, weights: Floats) -> Floats:
-        """Log-probabilities of all outcomes, over all scenarios."""
+        """Log-probabilities of all outcomes of one published number, over all scenarios."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.bincount(self.row, weights) @ np.exp(self.logs)))
 
     @cached_property
     def powers(self) -> Floats:
-        """All laws as they are, and then raised to each of the powers."""
+        """The law of one published number as it is, and then raised to each of the powers."""
         return np.stack([self.logs, *(temper(self.logs, power) for power in POWERS.tolist())])
 
 
@@ -72,7 +72,7 @@ POWERS = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.
 
 
 def temper(logs: Floats, power: float) -> Floats:
-    """Laws (last axis) raised to a power: being there by itself, and the number given that it is.
+    """Temper laws (last axis) by a power: being published at all by itself, and the number given that it is.
 
     Gaussian noise of scale s becomes noise of scale s/√power, Laplace noise or a selection one of scale s/power.
     """
@@ -85,7 +85,8 @@ def temper(logs: Floats, power: float) -> Floats:
 
 
 def merge_outcomes(logs: Floats, most: int) -> tuple[Integers, Floats]:
-    """Neighbouring outcomes in about equal shares: the cell of each outcome, and the cells' probabilities.
+    """Merge neighbouring outcomes of a law into cells of about equal probability: each outcome's cell, and the cells'
+    probabilities.
 
     Impossible outcomes make up the last cell, of probability 0.
     """
@@ -120,13 +121,15 @@ class PublishedLaw:
         return [column.marginal(self.weights) for column in self.columns]
 
     def outcomes(self, values: Mapping[Hashable, int]) -> list[int] | None:
-        """Of one run, by column; None where it publishes something that the law does not know."""
+        """The outcome of one run in every column of the law; None where it publishes something that the law does not
+        know."""
         if not self.names.issuperset(values):
             return None
         return [column.outcome(values.get(column.name)) for column in self.columns]
 
     def information(self, power: float = 2.0) -> float:
-        """How much one run says, in nats, where all laws are tempered: noise is smaller by 1.4, or by 2 for Laplace."""
+        """The information of one run against the law, in nats, if all laws are tempered: noise smaller by 1.4, or by 2
+        for Laplace."""
         return sum(_divergence(temper(logs, power), logs) for logs in self.marginals)
 
 
@@ -171,7 +174,7 @@ class Bets:
         return np.asarray((merged[0] * self.law.weights[:, None]).T @ merged[1])
 
     def add(self, observed: Sequence[list[int] | None]) -> None:
-        """The outcomes of further runs."""
+        """Bet on the outcomes of further runs."""
         known = [row for row in observed if row is not None]
         self.runs += len(observed)
         self.impossible += len(observed) - len(known)
@@ -199,19 +202,19 @@ class Bets:
 
     @cached_property
     def _log_weights(self) -> Floats:
-        """Of the scenarios: by the law, and by each of its powers."""
+        """The log weights of the scenarios: by the law, and by each of its powers."""
         raised = np.outer(np.append(1.0, POWERS), self.law.log_weights)
         return np.asarray(raised - logsumexp(raised, axis=1, keepdims=True))
 
     def _likelihoods(self, number: int, outcomes: Integers) -> Floats:
-        """Of many runs, by one power of the law."""
+        """Log-likelihoods of many runs, by one power of the law."""
         total = np.tile(self._log_weights[number], (len(outcomes), 1))
         for column, own in zip(self.law.columns, outcomes.T, strict=True):
             total += column.powers[number][column.row[None, :], own[:, None]]
         return total[:, 0] if total.shape[1] == 1 else np.asarray(np.logaddexp.reduce(total, axis=1))
 
     def _likelihoods_of(self, run: Integers) -> Floats:
-        """Of one run, by all powers; of many scenarios only a few can have led to it."""
+        """Log-likelihoods of one run, by all powers of the law; of many scenarios only a few can have led to it."""
         outcomes = list(zip(self.law.columns, run.tolist(), strict=True))
         likely = np.arange(len(self.law.weights))
         for column, own in outcomes:
@@ -222,7 +225,7 @@ class Bets:
         return np.asarray(np.logaddexp.reduce(total, axis=1))
 
     def single_ratios(self, place: int, outcomes: Integers) -> Floats:
-        """The same for one number by itself."""
+        """For every run and power: the log ratio of one published number by itself, tempered law to law."""
         logs = self.law.marginals[place]
         either, given = self._totals[place]
         return np.outer(logs[outcomes], POWERS - 1) - either - np.outer(outcomes > 0, given)
@@ -231,14 +234,15 @@ class Bets:
 
     @property
     def log_capital(self) -> float:
-        """Of a third of the stake each on runs as a whole, on single numbers and on pairs, where there are some."""
+        """The log capital of all bets: a third of the stake each on runs as a whole, on single numbers and on pairs,
+        where there are some."""
         tests = self.tests()
         if self.impossible:
             return math.inf
         return float(np.logaddexp.reduce([won + math.log(share) for _, won, share in tests])) if tests else 0.0
 
     def tests(self) -> list[tuple[str, float, float]]:
-        """Every bet: what it is on, the logarithm of its capital, its share of the stake."""
+        """Every bet against the law: its subject, the logarithm of its capital, its share of the stake."""
         families: list[list[tuple[str, float]]] = [[], [], []]
         if self.compares_whole:
             families[0].append(("all numbers of a run", _mean_of(self._whole)))
@@ -251,7 +255,8 @@ class Bets:
         return [(name, won, 1 / (len(kept) * len(family))) for family in kept for name, won in family]
 
     def _log_single(self, place: int) -> float:
-        """Half on tempered laws, half on any other probabilities of merged cells."""
+        """The log capital of betting on one published number: half on tempered laws, half on any other probabilities of
+        merged cells."""
         tally, logs = self._tallies[place], self.law.marginals[place]
         met = np.flatnonzero(tally)
         if np.any(np.isneginf(logs[met])):
@@ -268,7 +273,7 @@ class Bets:
 
 
 def _log_totals(logs: Floats) -> tuple[Floats, Floats]:
-    """For every power γ: ln Σ pᵞ of being there or not, and of the number given that it is; see :func:`temper`."""
+    """For every power γ: ln Σ pᵞ of being published or not, and of the number given that it is; see :func:`temper`."""
     here = float(logsumexp(logs[1:]))
     given = (logs[1:] - here)[~np.isneginf(logs[1:])]
     either = logsumexp(np.outer(POWERS, np.array([logs[0], here])), axis=1)
@@ -276,7 +281,8 @@ def _log_totals(logs: Floats) -> tuple[Floats, Floats]:
 
 
 def _log_dirichlet(chances: Floats, met: ArrayLike) -> float:
-    """On cell probabilities around the law's: a mean over Dirichlet priors of several strengths."""
+    """The log capital of a bet on cell probabilities around the law's: a mean over Dirichlet priors of several
+    strengths."""
     counts = np.asarray(met, dtype=np.float64)
     possible = chances > 0
     if np.any(counts[~possible]):

@@ -59,7 +59,7 @@ class SetVerdict:
 
     @property
     def pure(self) -> bool:
-        """Whether figures are pure ε; otherwise they are ρ."""
+        """Whether this set's audit figures are pure ε; otherwise they are ρ."""
         row = self.statistical or self.exact
         return row is not None and not math.isinf(row.claimed_pure)
 
@@ -72,7 +72,7 @@ class SetVerdict:
 
     @property
     def lower(self) -> float | None:
-        """What the statistical audit says it is at least."""
+        """The statistical audit's lower bound for this set."""
         if self.statistical is None:
             return None
         return self.statistical.lower_pure if self.pure else self.statistical.lower_rho
@@ -130,7 +130,7 @@ class Audit:
         return " ".join(str(self.tape).splitlines())
 
     def describe_law(self) -> str:
-        """In a sentence or two: whether runs follow the law, and what would not have been noticed."""
+        """The law audit in a sentence or two: whether runs follow the law, and what would not have been noticed."""
         law = self.law
         if law is None:
             return f"Runs are not compared with the exact law: {self.law_note}."
@@ -145,7 +145,8 @@ class Audit:
 
     @property
     def rows(self) -> tuple[SetVerdict, ...]:
-        """Every set that runs were made for or had no time for, all that the exact audit refutes, and its tightest."""
+        """The audit's verdicts: every set with runs or no time for them, all that the exact audit refutes, and its
+        tightest."""
         exact = {} if self.exact is None else {frozenset(row.attributes): row for row in self.exact.rows}
         found = {} if self.statistical is None else {frozenset(row.attributes): row for row in self.statistical.rows}
         late = () if self.statistical is None else map(frozenset, self.statistical.left_out)
@@ -178,7 +179,7 @@ class Audit:
         return {name: finite(value) for name, value in body.items()}
 
     def plot(self) -> altair.LayerChart:
-        """Claimed against found, a line for each set. Needs ``nabladp[plot]``."""
+        """The audit as a plot: claimed against measured, a line for each set. Needs ``nabladp[plot]``."""
         chart: altair.LayerChart = draw_plot("audit", self)
         return chart
 
@@ -202,7 +203,7 @@ def audit(
     noise: NoiseSource | None = None,
     progress: Tell | None = None,
 ) -> Audit:
-    """Check what a mechanism claims on tiny instances of the schema: by its exact law, and by many runs.
+    """Audit a mechanism's claim on tiny instances of the schema: by its exact law, by its tape, and by many runs.
 
     Takes about ``seconds``. The exact audit is certain on its instance, and so is ``tape``, of what some runs draw
     (:func:`tape_audit`). ``law`` compares runs with the exact law; its verdict and those of the statistical audit hold
@@ -280,7 +281,7 @@ def _against_law(
     progress: Tell | None,
     left_out: list[str],
 ) -> tuple[LawAudit | None, str]:
-    """Runs compared with the exact law on the tables that say most; or why they cannot be."""
+    """The law audit on the tables that say most; or why there is none."""
     reasons: list[NablaDPError | None] = []
     if progress is not None:
         progress("tables with a law", 0, 0)
@@ -312,7 +313,8 @@ def _exactly(
     progress: Tell | None,
     left_out: list[str],
 ) -> tuple[ExactAudit | None, str]:
-    """The largest instance that the time allows, or why there is none; what it does not allow is added to a list.
+    """The exact audit of the largest instance that time allows, or why there is none; sets without time are added to a
+    list.
 
     Until when one instance must be audited, and all of them: the smallest says most in a second.
     """
@@ -353,7 +355,7 @@ def _said(tiny: NablaDPError | None, whole: NablaDPError | None) -> str:
 
 
 def _binding(mechanism: Auditable, schema: Schema, also: Iterable[str]) -> tuple[Schema, Any]:
-    """The smallest schema on which the mechanism's parameters make sense."""
+    """The smallest schema on which the mechanism's parameters make sense, for an audit."""
     for whole in (False, True):
         small, derive = tiny_schema(mechanism, schema, also=also, whole=whole)
         try:
@@ -366,7 +368,7 @@ def _binding(mechanism: Auditable, schema: Schema, also: Iterable[str]) -> tuple
 
 
 def finite(value: Any) -> Any:
-    """JSON has no infinity: "no bound" is null."""
+    """An audit figure for JSON, which has no infinity: "no bound" is null."""
     if isinstance(value, Mapping):
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -32,7 +32,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """In seconds; 0 once it is over."""
+        """The time left until the deadline, in seconds; 0 once it is over."""
         return max(0.0, self.ends - self.clock())
 
     @property
@@ -40,21 +40,22 @@ class Deadline:
         return self.clock() >= self.ends
 
     def part(self, share: float) -> Deadline:
-        """The deadline of something that may take this share of the time that is left."""
+        """The deadline of a part of an audit that may take this share of the time that is left."""
         return Deadline(min(self.ends, self.clock() + share * self.left), self.clock)
 
     def parts(self, weights: Sequence[float]) -> Iterator[Deadline]:
-        """One for each of several things, one after the other: its share, by weight, of what those before have left."""
+        """Deadlines of several parts of an audit, one after the other: each its share, by weight, of what those before
+        have left."""
         for number, weight in enumerate(weights):
             yield self.part(weight / sum(weights[number:]) if weight else 0.0)
 
     def check(self, what: str) -> None:
-        """Give up where it is over. ``what`` begins a sentence."""
+        """Give up once the deadline is over. ``what`` begins a sentence."""
         if self.is_over:
             raise OutOfTime(f"{what} took too long.", fix="Give it more time, or a smaller schema.")
 
     def refuse_longer(self, what: str, seconds: float) -> None:
-        """Give up before something is begun that would take so long."""
+        """Give up before the deadline on something that would take longer."""
         if seconds > self.left:
             raise OutOfTime(
                 f"{what} would take about {_rounded(seconds)} s; time left: {_rounded(self.left)} s.",

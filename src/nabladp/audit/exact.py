@@ -52,7 +52,7 @@ class Divergences:
         self._curves: dict[tuple[int, int, float], Floats] = {}
 
     def learn(self, law: Law) -> Numbers:
-        """Numbers for the law's parts; equal parts get equal numbers."""
+        """Numbers for the parts of an exact law; equal parts get equal numbers."""
         return tuple(self._number(part) for part in law.parts)
 
     def _number(self, given: Floats | Branch) -> int:
@@ -69,7 +69,7 @@ class Divergences:
         return self._numbers[key]
 
     def between(self, one: Numbers, other: Numbers, largest_order: float) -> tuple[float, float]:
-        """(D_*, D_∞) of two laws, given as numbers of their parts."""
+        """The divergences (D_*, D_∞) between two exact laws, given as numbers of their parts."""
         total = self._total(one, other, largest_order)
         return float(np.max(total[:-1] / _orders(largest_order))), float(total[-1])
 
@@ -120,7 +120,8 @@ def _orders(largest: float) -> Floats:
 def divergence_curve(
     p: Floats, q: Floats, orders: Floats, which: Integers | None = None, after: Floats | None = None
 ) -> Floats:
-    """D_a for each order (1 means Kullback–Leibler), then D_∞, from log-probabilities over the same outcomes.
+    """Rényi divergences D_a for each order (1 means Kullback–Leibler), then D_∞, from log-probabilities over the same
+    outcomes.
 
     Where more follows, ``after`` holds a curve for each law that may (zeros for one that cannot), and ``which`` says
     for each outcome which it is. Then D_a = log Σ p^a q^(1−a) exp((a−1)·after) / (a−1), which is the divergence of the
@@ -134,7 +135,7 @@ def divergence_curve(
     which = None if which is None else which[possible]
 
     def losses(start: int, end: int) -> Floats:
-        """The loss of every outcome with what comes after it, a row for each of these columns of the curve."""
+        """The privacy loss of every outcome with what comes after it, a row for each of these columns of the curve."""
         if which is None or after is None:
             return loss[None]
         return np.take(after.T[start:end], which, axis=1) + loss
@@ -151,7 +152,7 @@ def divergence_curve(
 
 
 def _log_means(p: Floats, exponents: Floats) -> Floats:
-    """log Σ exp(p + exponent) for each row of exponents, of which the first are the smallest. Overwrites them.
+    """log Σ exp(p + exponent) for each row of exponents, smallest first, as Rényi divergences need it. Overwrites them.
 
     Near order 1 the sum is nearly 1 and what matters is by how much it is not. There it is measured from 1, to which
     probabilities add up but for rounding.
@@ -193,7 +194,8 @@ class AuditRow:
 
     @property
     def tightness(self) -> float:
-        """True over claimed: 1 is as good as it gets, above 1 the claim is false. Pure where claimed, otherwise ρ."""
+        """True divergence over claimed: 1 is as good as it gets, above 1 the claim is false. Pure where claimed,
+        otherwise ρ."""
         true, claimed = (self.true_rho, self.claimed_rho)
         if not math.isinf(self.claimed_pure):
             true, claimed = self.true_pure, self.claimed_pure
@@ -218,7 +220,7 @@ class ExactAudit:
 
     @property
     def tightest(self) -> AuditRow:
-        """The set whose claim comes closest to the truth, or falls farthest below it."""
+        """The set whose claim comes closest to its exact divergence, or falls farthest below it."""
         kept = [row for row in self.rows if row.attributes]
         return max([row for row in kept if row.claimed_rho or row.refuted] or kept, key=lambda row: row.tightness)
 
@@ -241,7 +243,8 @@ def exact_audit(
     seconds: float = math.inf,
     progress: Tell | None = None,
 ) -> ExactAudit:
-    """Compare the mechanism's claim with its exact output law on all tables of ``n`` rows over a tiny schema.
+    """The exact audit: compare a mechanism's claim with its exact output law on all tables of ``n`` rows over a tiny
+    schema.
 
     Derived columns need a function of the record's codes each, in ``derive``. ``guarantee`` replaces the mechanism's
     own claim. What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in all.
@@ -263,7 +266,8 @@ def compare_laws(
     deadline: Deadline,
     progress: Tell | None,
 ) -> ExactAudit:
-    """The same until a deadline, after which :class:`OutOfTime` is raised: all pairs are compared, or none counts."""
+    """The exact audit until a deadline, after which :class:`OutOfTime` is raised: all pairs are compared, or none
+    counts."""
     claim = guarantee if guarantee is not None else mechanism.guarantee(schema, n)
     universe = Universe.of(schema)
     records = _records(schema, derive)
@@ -306,7 +310,7 @@ def compare_laws(
 
 
 def _changeable(universe: Universe, schema: Schema) -> Sequence[str]:
-    """Protected attributes with two values or more. With one of the others a set claims more and loses the same."""
+    """Protected attributes with two values or more; with another one a set claims more and loses the same."""
     return [name for name in universe.protected if schema[name].size > 1] or universe.protected[:1]
 
 
@@ -325,7 +329,7 @@ def _rows(
 
 
 def _records(schema: Schema, derive: Derive) -> list[Record]:
-    """Every legal record: all values of the source attributes, derived columns computed."""
+    """Every legal record of a tiny schema: all values of the source attributes, derived columns computed."""
     missing = [name for name in schema.derived if name not in derive]
     if missing:
         raise AuditError(f"{missing[0]!r} is derived; the audit must know how.", fix="Pass derive={name: function}.")

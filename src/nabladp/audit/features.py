@@ -66,7 +66,7 @@ class Flat:
         return int.from_bytes(digest.digest(), "little", signed=True)
 
     def entries(self, paths: Iterable[str]) -> dict[str, float]:
-        """Lists as what they hold: each entry of a list, or each row of a table with the numbers beside it."""
+        """The entries of lists in an output: each entry, or each row of a table with the numbers beside it."""
         found: dict[str, float] = {}
         wanted = {path: self.arrays[path] for path in paths if path in self.arrays}
         for path, array in wanted.items():
@@ -82,7 +82,8 @@ class Flat:
 
 
 def published(output: Any) -> Any:
-    """``to_json()`` where there is one, the fields of a dataclass, or the thing itself."""
+    """The published form of an output: ``to_json()`` where there is one, the fields of a dataclass, or the thing
+    itself."""
     if isinstance(output, Output):
         return output.to_json()
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
@@ -91,7 +92,8 @@ def published(output: Any) -> Any:
 
 
 def _as_numbers(value: Any) -> Floats | None:
-    """One axis, or two: tables of rows. Anything else goes entry by entry."""
+    """Part of an output as an array of one or two axes (tables of rows); None for anything else, which goes entry by
+    entry."""
     if not isinstance(value, list | tuple | np.ndarray):
         return None
     try:
@@ -135,7 +137,7 @@ class Layout:
         return cls(tuple(moving[:_MOST_COLUMNS]), arrays, varying, keys, features)
 
     def row(self, output: Any) -> tuple[Floats, int]:
-        """The columns and the symbol of one output."""
+        """One output as a row of feature columns, and its symbol."""
         flat = Flat.of(output if self.features is None else self.features(output))
         parts, new = [], 0
         for path, shape in self.arrays:

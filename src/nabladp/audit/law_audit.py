@@ -94,7 +94,8 @@ class ScaledNoise(ForwardingNoise):
 
 
 def refutes(bets: Bets, replays: Sequence[list[int] | None], runs: int, log_needed: float) -> bool:
-    """Whether so many runs like the replays would, by some single bet, refute the law with probability 0.9.
+    """Whether so many runs like the replays would, by some single bet, refute the mechanism's exact law with
+    probability 0.9.
 
     Winnings of independent runs add up, so their mean and deviation in the replays say enough.
     """
@@ -151,7 +152,7 @@ class Instance:
 
     @property
     def says_enough(self) -> bool:
-        """Whether even noise that is 5% too small should have been noticed."""
+        """Whether the bets on this table should notice noise that is only 5% too small."""
         return self.bets.runs * self._least_information >= _ENOUGH
 
     @cached_property
@@ -159,7 +160,7 @@ class Instance:
         return self.law.information(_SMALLEST)
 
     def observe(self, noise: NoiseSource, count: int) -> list[list[int] | None]:
-        """The outcomes of so many runs."""
+        """The published outcomes of so many runs on this instance's table."""
         started, found = self.clock(), []
         for _ in range(count):
             output = self.mechanism.run(self.table, noise)
@@ -171,7 +172,7 @@ class Instance:
 def find_instances(
     mechanism: Auditable, candidates: Iterable[Candidate], noise: NoiseSource, deadline: Deadline, timed: bool
 ) -> list[Instance]:
-    """A small table and a larger one, whose laws say that runs tell most of the noise: in a second, or in a run."""
+    """Tables for the law audit, a small and a larger one, whose laws say that runs tell most about the noise."""
     search = deadline.part(_SEARCH)
     found = sorted(_laws(mechanism, candidates, search, deadline), key=lambda one: -one.information)
     chosen: list[Instance] = []
@@ -193,7 +194,7 @@ def find_instances(
 def _laws(
     mechanism: Auditable, candidates: Iterable[Candidate], search: Deadline, deadline: Deadline
 ) -> list[Instance]:
-    """Tables of the candidates that have a law: of as many as time allows, and without a limit of the first few.
+    """The candidate tables that have an exact law: as many as time allows, and the first few without a limit.
 
     While none is found the search goes on, up to the deadline of the whole audit.
     """
@@ -254,7 +255,7 @@ def law_audit(
     noise: NoiseSource | None = None,
     progress: Tell | None = None,
 ) -> LawAudit:
-    """Compare what ``run`` publishes with the exact law, on tables of a tiny schema.
+    """The law audit: compare what ``run`` publishes with the mechanism's exact law, on tables of a tiny schema.
 
     A mechanism whose ``run`` follows its law is refuted with probability ``beta`` at most. ``rows``: of the tables,
     otherwise a few are tried. ``runs``: of each table; otherwise as many as ``seconds`` allow. The mechanism
@@ -280,7 +281,8 @@ def compare_runs(
     noise: NoiseSource | None,
     progress: Tell | None,
 ) -> LawAudit:
-    """The same on the candidates whose laws say most. With a given number of runs nothing depends on time."""
+    """The law audit on the candidate tables whose laws say most. With a given number of runs nothing depends on
+    time."""
     deadline = Deadline.after(seconds) if runs is None else FOREVER
     source = PooledNoise(noise if noise is not None else NoiseSource())
     chosen = find_instances(mechanism, candidates, source, deadline, runs is None)
@@ -306,7 +308,7 @@ def compare_runs(
 
 
 def _rounds(chosen: Sequence[Instance], runs: int | None, deadline: Deadline) -> Iterator[tuple[Instance, int]]:
-    """Whose turn it is, and for how many runs."""
+    """Which table's turn it is in the law audit, and for how many runs."""
     if runs is not None:
         for instance in chosen:
             for start in range(0, runs, _BATCH):
@@ -342,6 +344,6 @@ def _detectable(chosen: Sequence[Instance], source: NoiseSource, log_needed: flo
 
 
 def _spread(values: Sequence[float], looks: int) -> Sequence[float]:
-    """As many of them, evenly spread, as so many looks can find one among by halving."""
+    """Evenly spread values, as many as bisection with so many looks can find one among."""
     count = 2**looks - 1
     return [values[(number + 1) * len(values) // (count + 1)] for number in range(min(count, len(values) - 1))]

@@ -32,7 +32,7 @@ MOST_PAIRS = 24
 
 
 def derived_code(schema: Schema, name: str) -> Callable[[Mapping[str, int]], int]:
-    """The code of a derived column: the sum of its sources' codes, modulo how many values it has."""
+    """The code of a made-up derived column: the sum of its sources' codes, modulo how many values it has."""
     sources, size = schema.derived[name], schema[name].size
     return lambda record: sum(record[source] for source in sources) % size
 
@@ -47,7 +47,7 @@ class PairMaker:
         self.derive = {name: derived_code(schema, name) for name in schema.derived} | dict(derive or {})
 
     def pairs(self, attributes: Sequence[str]) -> list[Pair]:
-        """Different pairs for this set, the likeliest to show something first."""
+        """Pairs of neighbouring tables that differ on this set of attributes, the likeliest to show a loss first."""
         changeable = [name for name in attributes if self.schema[name].size > 1]
         found: dict[Pair, None] = {}
         for one, other in self._records(changeable):
@@ -58,7 +58,7 @@ class PairMaker:
         return list(found)[:MOST_PAIRS]
 
     def given(self, pairs: Iterable[tuple[Rows, Rows]], attributes: Sequence[str]) -> list[Pair]:
-        """Those of a user's pairs of tables that differ within the set."""
+        """Those of a user's pairs of neighbouring tables that differ within the set."""
         found = []
         for one, other in pairs:
             pair = self._table([self._whole(row) for row in one]), self._table([self._whole(row) for row in other])
@@ -96,7 +96,7 @@ class PairMaker:
         yield [self._whole({n: self._drawn(self.schema[n].size) for n in self.schema.roots}) for _ in range(left)]
 
     def _whole(self, record: Record) -> dict[str, int]:
-        """All codes, 0 where unnamed, cut to the values there are; derived columns follow."""
+        """A whole record: all codes, 0 where unnamed, cut to the values there are; derived columns follow."""
         codes = {name: min(int(record.get(name, 0)), self.schema[name].size - 1) for name in self.schema.roots}
         return codes | {name: self.derive[name](codes) for name in self.schema.derived}
 
@@ -107,7 +107,7 @@ class PairMaker:
         return int(self.noise.uniform_integers(bound, 1)[0]) if bound > 1 else 0
 
     def _differing(self, one: CodedRows, other: CodedRows) -> set[str]:
-        """On which source attributes the one row differs."""
+        """The source attributes on which the one differing row of two tables differs."""
         if len(one) != len(other):
             raise AuditError("A pair's tables have different numbers of rows.", fix="Change one row, add none.")
         apart = _without(one, other), _without(other, one)
@@ -126,7 +126,8 @@ def _without(one: Sequence[tuple[int, ...]], other: Sequence[tuple[int, ...]]) -
 
 
 def default_sets(claim: Any, reads: Sequence[str], schema: Schema, most: int = 7) -> list[tuple[str, ...]]:
-    """The whole person, one attribute that is not read, the costliest that are, the costliest pairs."""
+    """The sets of attributes to audit: the whole person, one that is not read, the costliest that are, the costliest
+    pairs."""
     universe = claim.universe
     sources = universe.sources(reads)
     read = [name for name in universe.protected if name in sources]
@@ -151,7 +152,7 @@ ONLY = "only"
 def tiny_schema(
     mechanism: Auditable, schema: Schema, most: int = 64, *, also: Iterable[str] = (), whole: bool = False
 ) -> tuple[Schema, Derive]:
-    """The schema, of at most about ``most`` records, and a function for each derived column.
+    """A tiny schema for audits, of at most about ``most`` records, and a function for each derived column.
 
     ``also``: attributes to be kept as if they were read. ``whole``: what is read keeps all its values, for a mechanism
     whose parameters speak of each of them, such as a weight for every value.
@@ -186,7 +187,7 @@ def _sizes(labels: Sequence[str], read: Iterable[str], schema: Schema, most: int
 
 
 def shrink_attribute(attribute: Attribute, size: int) -> Attribute:
-    """The same attribute with its first so many values, and no others."""
+    """An attribute cut to its first ``size`` values, for a tiny schema."""
     if size >= attribute.size:
         return attribute
     plain = replace(attribute, null="refuse", null_values=(), unknown="refuse")

@@ -17,7 +17,7 @@ _ROUNDING = 1e-9  # relative: floating-point error of divergences, far below any
 
 
 def above(found: float, claimed: float) -> bool:
-    """Beyond the claim by more than rounding could explain."""
+    """Whether an audit's figure exceeds the claim by more than rounding could explain."""
     return found > claimed * (1 + _ROUNDING) + 1e-12
 
 
@@ -44,7 +44,7 @@ class StatisticalRow:
 
     @property
     def claimed_mu(self) -> float:
-        """What Gaussian noise of this ρ has: √(2ρ)."""
+        """The μ of Gaussian noise at the claimed ρ: √(2ρ)."""
         return math.sqrt(2 * self.claimed_rho)
 
     @property
@@ -53,7 +53,7 @@ class StatisticalRow:
 
     @property
     def tightness(self) -> float:
-        """The lower bound over the claim, of pure ε where claimed, otherwise of μ = √(2ρ)."""
+        """The statistical lower bound over the claim, of pure ε where claimed, otherwise of μ = √(2ρ)."""
         found, claimed = (self.lower_mu, self.claimed_mu)
         if not math.isinf(self.claimed_pure):
             found, claimed = self.lower_pure, self.claimed_pure
@@ -128,7 +128,7 @@ class LawAudit:
 
     @property
     def p_value(self) -> float:
-        """At most this is the probability of as much capital if ``run`` follows its law."""
+        """The p-value of the law audit: a bound on the probability of as much capital if ``run`` follows its law."""
         return min(1.0, math.exp(-min(max(self.log_capital, 0.0), 700.0)))
 
     @property
@@ -164,12 +164,12 @@ class LawAudit:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: "no bound" is null."""
+    """An audit figure for JSON, which has no infinity: "no bound" is null."""
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def check_asked(mechanism: Any, schema: Any, guarantee: Any, rows: Any = None) -> None:
-    """What every audit is given."""
+    """Refuse wrong arguments of any audit: mechanism, schema, guarantee, rows."""
     if not isinstance(mechanism, Auditable):
         raise AuditError(
             f"An audit is of a mechanism, not of {quote(mechanism)}.",

@@ -98,7 +98,7 @@ class PooledNoise(ForwardingNoise):
 
 
 def _sampler(kind: type[NoiseSource], name: str) -> Any:
-    """The method of this class, as it or one of its bases defines it."""
+    """The sampling method of a noise source class, as it or one of its bases defines it."""
     return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
 
 
@@ -148,7 +148,7 @@ class Runs:
         self.done, self.expected = 0, 0
 
     def begin(self, tables: list[CodedRows], runs: int | None = None, least: int = 0) -> None:
-        """Fix the columns by a few outputs, and see how long a run takes.
+        """Fix the feature columns by a few outputs, and measure how long a run takes.
 
         Where there is no time for ``least`` runs none of them would say anything: it is given up. With a given number
         of runs, nothing may depend on time: a seeded audit then repeats.
@@ -188,7 +188,7 @@ class Runs:
         return self.measured[table].part(0, count)
 
     def missing(self, table: CodedRows, count: int) -> int:
-        """How many runs are still to be made for so many to learn from and as many to measure."""
+        """The runs of the table still to be made for ``count`` to learn from and as many to measure."""
         held = (sample.get(table) for sample in (self.learned, self.measured))
         return sum(count if sample is None else max(0, count - len(sample)) for sample in held)
 

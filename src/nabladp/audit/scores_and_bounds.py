@@ -42,7 +42,8 @@ class Score(Protocol):
 
 
 def learn(one: Sample, other: Sample) -> list[Score]:
-    """Several kinds of score; which of them is best is for other runs to say."""
+    """Learn several kinds of scores that distinguish outputs on two neighbouring tables; other runs say which is
+    best."""
     apart = separation(one, other)
     order = np.argsort(-apart)
     order = order[apart[order] > 0]
@@ -59,7 +60,7 @@ def learn(one: Sample, other: Sample) -> list[Score]:
 
 
 def separation(one: Sample, other: Sample) -> Floats:
-    """How far apart the two samples of each column are on average, in standard errors."""
+    """How far apart the two samples of each feature column are on average, in standard errors."""
     p, q = one.columns, other.columns
     middle = (p.mean(axis=0) + q.mean(axis=0)) / 2
     return np.maximum(_apart(p, q), 0.5 * _apart(np.abs(p - middle), np.abs(q - middle)))  # or how far they spread
@@ -161,7 +162,7 @@ _MOST_BET = 0.9  # of what would lose everything
 
 
 def at_least(successes: ArrayLike, trials: int, failure: float) -> Floats:
-    """Clopper–Pearson: below the true probability but for a chance of at most ``failure``.
+    """A Clopper–Pearson lower bound on a probability, wrong with probability at most ``failure``.
 
     The bound after k successes is the p at which k or more have probability ``failure``. It exceeds the true p only if
     so many succeeded that P_p(k or more) < ``failure``, and that happens with a chance of at most ``failure``.
@@ -174,12 +175,12 @@ def at_least(successes: ArrayLike, trials: int, failure: float) -> Floats:
 
 
 def at_most(successes: ArrayLike, trials: int, failure: float) -> Floats:
-    """Clopper–Pearson from above: the failures' lower bound, turned round."""
+    """A Clopper–Pearson upper bound on a probability: the failures' lower bound, turned round."""
     return 1.0 - at_least(trials - np.asarray(successes, dtype=np.float64), trials, failure)
 
 
 def pure_epsilon(p: ArrayLike, q: ArrayLike) -> Floats:
-    """ln(p/q), not below 0: no smaller pure ε allows an event of P at least p and Q at most q.
+    """A lower bound on pure ε: ln(p/q), not below 0, for an event of P at least p and Q at most q.
 
     P(E) ≤ e^ε·Q(E) gives ε ≥ ln(P(E)/Q(E)) ≥ ln(p/q).
     """
@@ -190,7 +191,7 @@ def pure_epsilon(p: ArrayLike, q: ArrayLike) -> Floats:
 
 
 def concentrated_rho(p: ArrayLike, q: ArrayLike) -> Floats:
-    """The largest D_a(Bern(p)‖Bern(q))/a over orders a: no smaller ρ allows an event of P at least p, Q at most q.
+    """A lower bound on ρ: the largest D_a(Bern(p)‖Bern(q))/a over orders a, for an event of P at least p, Q at most q.
 
     Seen through the event alone, P and Q are Bernoulli laws, and D_a cannot grow by looking at less (data processing).
     For p ≥ q, D_a of two Bernoulli laws grows with the first probability and falls with the second, so the corner
@@ -207,12 +208,13 @@ def concentrated_rho(p: ArrayLike, q: ArrayLike) -> Floats:
 
 
 def beyond(p: float, q: float, epsilon: float, delta: float) -> bool:
-    """Whether P(E) ≥ p and Q(E) ≤ q contradict (ε, δ)."""
+    """Whether an event with P(E) ≥ p and Q(E) ≤ q contradicts (ε, δ)."""
     return epsilon < 700 and p > math.exp(epsilon) * q + delta
 
 
 def mean_at_least(values: Floats, low: float, high: float, bet: float, failure: float) -> float:
-    """Below the true mean of independent values within [low, high] but for a chance of at most ``failure``.
+    """A lower bound on the mean of independent values within [low, high], by betting; wrong with probability at most
+    ``failure``.
 
     Suppose the mean were at most m. Whoever bets λ on each value has, of one unit, K(m) = Π (1 + λ·(xᵢ − m)) in the
     end: never negative where λ ≤ 1/(high − low), and of expectation at most 1. So K(m) ≥ 1/failure has a chance of at
@@ -238,12 +240,13 @@ def mean_at_least(values: Floats, low: float, high: float, bet: float, failure: 
 
 
 def best_bet(deviation: float, trials: int, failure: float) -> float:
-    """With it the bound is about mean − deviation·√(2·ln(1/failure)/trials), the best there is."""
+    """The bet for :func:`mean_at_least` that gives about mean − deviation·√(2·ln(1/failure)/trials), the best bound
+    there is."""
     return math.sqrt(-2 * math.log(failure) / max(trials, 1)) / max(deviation, 1e-12)
 
 
 def divergence_terms(of_p: Floats, of_q: Floats) -> Floats:
-    """g(xᵢ) − (e^g(yᵢ) − 1) for xᵢ ~ P, yᵢ ~ Q: independent, and of mean at most KL(P‖Q), whatever the function g.
+    """Terms whose mean is a lower bound on KL(P‖Q), whatever the function g: g(xᵢ) − (e^g(yᵢ) − 1) for xᵢ ~ P, yᵢ ~ Q.
 
     KL(P‖Q) ≥ E_P g − ln E_Q e^g (Donsker and Varadhan), and ln u ≤ u − 1. With g = ln dP/dQ both are equalities, so
     nothing is lost where g is learned well. KL is at most ρ: a lower bound on this mean is one on ρ.

@@ -59,7 +59,8 @@ class Event:
     turned: bool
 
     def seen(self, one: Sample, other: Sample, failure: float) -> tuple[float, float]:
-        """At least p on one table, at most q on the other; each but for a chance of ``failure``."""
+        """Bounds on the event's probabilities: at least p on one table, at most q on the other; each fails with
+        probability ``failure``."""
         if self.turned:
             one, other = other, one
         k, m = (int(np.sum((self.score(x) >= self.threshold) != self.turned)) for x in (one, other))
@@ -81,7 +82,7 @@ class LogRatio:
         return _capped(self.shape(self.score(sample)), self.cap, self.turned) - self.shift
 
     def seen(self, one: Sample, other: Sample, failure: float) -> float:
-        """A lower bound on KL, and so on ρ, but for a chance of ``failure``."""
+        """A lower bound on KL, and so on ρ, from samples of a log ratio; fails with probability ``failure``."""
         if self.turned:
             one, other = other, one
         terms = divergence_terms(self(one), self(other))
@@ -107,7 +108,8 @@ class Attack:
 
     @classmethod
     def choose(cls, one: Sample, other: Sample, failure: float, trials: int) -> Attack:
-        """Learn on the first two thirds, choose by the rest. ``trials`` runs of each table will measure."""
+        """Choose an attack on one pair of tables: learn on the first two thirds of runs, choose by the rest; ``trials``
+        runs will measure."""
         cut = 2 * min(len(one), len(other)) // 3
         scores = learn(one.part(0, cut), other.part(0, cut))
         left = one.part(cut), other.part(cut)
@@ -116,7 +118,8 @@ class Attack:
         return cls(events, _best_ratio(ratios, *left, failure, trials))
 
     def measure(self, one: Sample, other: Sample, failure: float, claim: Guarantee, attributes: Sequence[str]) -> Found:
-        """All :data:`BOUNDS` bounds hold together but for a chance of ``BOUNDS * failure``."""
+        """Measure the chosen attack on fresh runs: all :data:`BOUNDS` bounds hold together but for ``BOUNDS *
+        failure``."""
         seen = [event.seen(one, other, failure) for event in self.events]
         return Found(
             pure=max(float(pure_epsilon(p, q)) for p, q in seen),
@@ -145,7 +148,8 @@ def _best_event(
 
 
 def _ratios(score: Score, one: Sample, other: Sample) -> Iterator[LogRatio]:
-    """Two shapes for each score: a bin at a time, and a straight line, as two laws of one spread would have it."""
+    """Two log-ratio shapes for each score: a bin at a time, and a straight line, as two laws of one spread would have
+    it."""
     p, q = score(one), score(other)
     bins = int(np.clip(min(len(p), len(q)) ** 0.4, 4, 64))
     spread = (p.var() + q.var()) / 2
@@ -189,7 +193,7 @@ def _best_ratio(ratios: Iterator[LogRatio], one: Sample, other: Sample, failure:
 
 
 def _beyond_curve(claim: Guarantee, attributes: Sequence[str], p: float, q: float) -> bool:
-    """Whether some (ε, δ) that the guarantee states itself is broken; for Gaussian noise, by the noise's own curve."""
+    """Whether the measured (p, q) break some (ε, δ) of the claim; for Gaussian noise, of the noise's own curve."""
     if p <= q:
         return False
     for share in _DELTAS:
@@ -231,7 +235,8 @@ def statistical_audit(
     guarantee: Guarantee | None = None,
     progress: Tell | None = None,
 ) -> StatisticalAudit:
-    """Look for a set of attributes whose claim is too small, with confidence 1 − ``beta`` in all verdicts together.
+    """The statistical audit: run a mechanism many times to find a set whose claim is too small, with confidence 1 −
+    ``beta`` overall.
 
     The mechanism needs ``run(counts, noise)`` and ``guarantee(schema, n)``, or hand in a ``guarantee``.
 
@@ -288,7 +293,7 @@ def check_options(beta: float, runs: int | None, seconds: float) -> None:
 def _claimed(
     mechanism: Auditable, schema: Schema, rows: int | None, guarantee: Guarantee | None
 ) -> tuple[int, Guarantee]:
-    """The claim, for the smallest usual number of rows that the mechanism promises something for."""
+    """The claimed guarantee, for the smallest usual number of rows that the mechanism promises something for."""
     if guarantee is not None:
         return rows or _ROWS[0], guarantee
     for n in (rows,) if rows is not None else _ROWS:
@@ -316,7 +321,8 @@ def _usual(mechanism: Auditable, claim: Guarantee, schema: Schema) -> list[tuple
 
 
 def _how_many(runs: int) -> int:
-    """So many sets, where about so many runs can be made in all: the whole person, a few if all get the fewest runs."""
+    """The number of sets to audit where about so many runs can be made in all: the whole person, a few if all get the
+    fewest runs."""
     return max(1, min(_FEW_SETS, runs // (4 * _FEWEST)), runs // _ENOUGH)
 
 
@@ -353,7 +359,7 @@ def _audited(
 
 
 def _half(made: Runs, pair: Pair, deadline: Deadline, runs: int | None) -> int:
-    """Runs of each table to learn from, and as many again to measure: told, or by the time left."""
+    """The number of runs of each table to learn from, and again to measure: as asked, or by the time left."""
     if runs is not None:
         return max(_PILOT, runs // 4)
     fitting = (1 - _LEARNING) * deadline.left / max(made.each, 1e-6)
@@ -366,7 +372,8 @@ def _half(made: Runs, pair: Pair, deadline: Deadline, runs: int | None) -> int:
 
 
 def _likeliest(made: Runs, pairs: Sequence[Pair], runs: int) -> Pair:
-    """Some runs of every pair, then more of the better half, until one is left or about so many runs are made."""
+    """The pair of tables likeliest to show a loss: some runs of every pair, then more of the better half, until one is
+    left."""
     last = made.done + runs
     left, count = list(pairs[: max(2, runs // (2 * _PILOT))]), _PILOT
     while len(left) > 1:
@@ -379,7 +386,8 @@ def _likeliest(made: Runs, pairs: Sequence[Pair], runs: int) -> Pair:
 
 
 def _apart(one: Sample, other: Sample) -> float:
-    """How far apart the few columns are that are farthest apart; where none is, how often whole outputs differ."""
+    """How far apart two tables' outputs are, in their few farthest feature columns; where none is, how often whole
+    outputs differ."""
     short = min(len(one), len(other))
     one, other = one.part(0, short), other.part(0, short)
     best = np.sort(separation(one, other))[-8:]

@@ -61,7 +61,8 @@ class ShiftedNoise(ForwardingNoise):
 
 
 def first_selection(tape: Sequence[Draw], tables: Sequence[int]) -> Selection | None:
-    """The first one, if no noise was drawn before but for tables of so many cells: others depend on the data."""
+    """The first selection on the tape, if no noise was drawn before it but for tables of so many cells: others depend
+    on the data."""
     before: list[int] = []
     for draw in tape:
         if draw.selection is not None:
@@ -73,12 +74,13 @@ def first_selection(tape: Sequence[Draw], tables: Sequence[int]) -> Selection | 
 
 
 def farthest_between(one: Selection, other: Selection) -> float:
-    """Half the range is charged for, so that each log weight may move by so much, up or down."""
+    """The sensitivity seen between two selections: how far each log weight moved, up or down; half the range is charged
+    for."""
     return float(np.abs(one.log_weights - other.log_weights).max())
 
 
 def range_between(one: Selection, other: Selection) -> float:
-    """How far apart the log ratios of two possible outcomes lie, at least."""
+    """A lower bound on how far apart the log ratios of two possible outcomes of a selection lie."""
     apart = one.log_weights - other.log_weights
     if one.masks is None:
         return float(apart.max() - apart.min())
@@ -119,7 +121,8 @@ def tape_audit(
     steps: bool = True,
     seconds: float = math.inf,
 ) -> TapeAudit:
-    """Compare what some runs draw, on made-up tables of n rows, with what the guarantee says must be drawn.
+    """The tape audit: compare what some runs draw, on made-up tables of n rows, with what the guarantee says must be
+    drawn.
 
     Takes no number of runs: what is drawn hardly depends on chance. The tape does not tell what a number is added to.
     ``steps``: where a mechanism has no exact law, also audit its single steps, exactly, if the schema is tiny. After
@@ -144,7 +147,7 @@ def tape_audit(
 def first_tape_audit(
     mechanism: Auditable, instances: Iterable[Callable[[], tuple[Schema, Derive]]], **options: Any
 ) -> tuple[TapeAudit | None, str]:
-    """On the first of some schemas where the mechanism can be run; or why there is none."""
+    """The tape audit on the first of some schemas where the mechanism can be run; or why there is none."""
     reason = ""
     for instance in instances:
         try:
@@ -163,14 +166,14 @@ class _People:
         self.derive = {name: derived_code(schema, name) for name in schema.derived} | dict(derive or {})
 
     def alike(self, code: int) -> Columns:
-        """All rows have this code, or the last there is."""
+        """A made-up table whose rows all have this code, or the last there is."""
         return {name: np.full(self.n, min(code, self.schema[name].size - 1)) for name in self.schema.roots}
 
     def random(self) -> Columns:
         return {name: self.noise.uniform_integers(self.schema[name].size, self.n) for name in self.schema.roots}
 
     def changed(self, columns: Columns, record: Mapping[str, int]) -> Columns:
-        """With other codes in the first row, 0 where unnamed."""
+        """A made-up table with other codes in the first row, 0 where unnamed."""
         found = {name: column.copy() for name, column in columns.items()}
         for name, column in found.items():
             column[0] = min(record.get(name, 0), self.schema[name].size - 1)
@@ -207,7 +210,8 @@ class _Watched:
             self._add([TapeFinding("unknown draws", "no part of the guarantee", fault, 0, recorded.outside)])
 
     def compare_selections(self, ends: float) -> None:
-        """For single attributes and for all together."""
+        """Compare the selections of recorded runs on neighbouring tables, for single attributes and for all
+        together."""
         made = [use for use in self.uses if use.kind.startswith("select") and use.most and use.charges]
         made = [use for use in made if self.comparable and all(charge.moved is None for charge in use.charges)]
         protected = [name for name in self.claim.universe.protected if self.people.schema[name].size > 1]
@@ -218,7 +222,7 @@ class _Watched:
                     self._compare_pair(made[0], held, pair)
 
     def _marginals(self) -> list[tuple[str, ...]]:
-        """Measured before anything is selected."""
+        """The marginals measured before anything is selected."""
         return [use.marginal for use in self.uses if use.marginal is not None]
 
     def _cells(self) -> list[int]:
@@ -249,7 +253,7 @@ class _Watched:
 
 
 def _with_steps(found: TapeAudit, uses: Sequence[NoiseUse], schema: Schema, derive: Derive, ends: float) -> TapeAudit:
-    """The exact audits of single steps, each at some public state."""
+    """The tape audit's result with exact audits of single steps, each at some public state."""
     parts = [(use, step) for use in uses for step in use.steps]
     if parts and schema.cells(schema.roots) > MOST_RECORDS:
         return replace(found, note="Single steps were not audited: the schema is not tiny.")

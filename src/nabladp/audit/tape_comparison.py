@@ -24,7 +24,8 @@ _HALVINGS = 200
 
 
 def least_scale(use: NoiseUse) -> float:
-    """The least scale that the use's charges allow; 0 where any would do, infinite where none would."""
+    """The least noise scale that the charges of a declared noise use allow; 0 where any would do, infinite where none
+    would."""
     if use.published is not None:
         return use.published
     losses = [_scale_of_loss(charge) for charge in use.charges if charge.loss is not None]
@@ -50,7 +51,7 @@ def _least(charge: Charge, of: Callable[[Guarantee, frozenset[str], float], floa
 
 
 def _precision(cost: Guarantee, held: frozenset[str], squared: float) -> float:
-    """1/σ²."""
+    """The precision 1/σ² that a charge allows a set that holds so much."""
     return 2 * cost.rho(held) / squared
 
 
@@ -63,14 +64,15 @@ def _selection_rate(cost: Guarantee, held: frozenset[str], moved: float) -> floa
 
 
 def selection_range(cost: Guarantee, held: Iterable[str]) -> float:
-    """How far apart log ratios of a selection may lie that costs so much."""
+    """How far apart the log ratios of a selection may lie that costs so much."""
     names = tuple(held)
     pure = cost.epsilon(names)
     return 2 * math.sqrt(2 * cost.rho(names)) if math.isinf(pure) else pure
 
 
 def _scale_of_loss(charge: Charge) -> float:
-    """The loss falls in the scale: halve the interval, on a logarithmic scale."""
+    """The noise scale at which a charge's loss is allowed, by bisection on a logarithmic scale: the loss falls in the
+    scale."""
     protected = sorted(_support(charge.cost))
     if charge.loss is None or not protected:
         return 0.0
@@ -87,7 +89,7 @@ def _support(cost: Guarantee) -> frozenset[str]:
 
 
 def _response_cost(keep: float) -> tuple[float, float]:
-    """Pure ε, and ρ."""
+    """The pure ε and the ρ of randomized response that keeps with this probability."""
     if keep >= 1:
         return math.inf, math.inf
     epsilon = math.log(keep / (1 - keep))
@@ -155,7 +157,8 @@ SCALED = ("discrete_gaussian", "discrete_laplace", "select_exponential")
 
 
 def compare_tape(tape: Sequence[Draw], uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
-    """Each kind of draw on its own. Within a kind, the scale decides which declared use a number belongs to."""
+    """Compare a tape with the declared noise uses, each kind of draw on its own; the scale decides which use a number
+    belongs to."""
     declared = {use.kind for use in uses}
     for kind in sorted({draw.kind for draw in tape} - declared):
         numbers = sum(draw.numbers for draw in tape if draw.kind == kind)
@@ -184,7 +187,8 @@ class _Level:
 
 
 def _compare_scales(drawn: Sequence[Draw], uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
-    """A number belongs to the uses with the largest scale that it reaches; one that reaches none is too small.
+    """Compare the scales of drawn numbers with declared ones: a number belongs to the uses with the largest scale that
+    it reaches.
 
     What is left over there may be of uses that any scale would do for.
     """
@@ -209,7 +213,7 @@ def _compare_scales(drawn: Sequence[Draw], uses: Sequence[NoiseUse]) -> Iterator
 
 
 def _unlike_tails(drawn: Sequence[Draw], uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
-    """Values beyond a threshold complete noise that was only asked whether it passes: of the same scale."""
+    """Findings about values beyond a threshold, whose scale must be that of the noise they complete."""
     plain = {draw.scale for draw in drawn if not draw.completes}
     for draw in drawn:
         if draw.completes and draw.scale not in plain:
@@ -267,7 +271,7 @@ def finding_of(uses: Sequence[NoiseUse], fault: str, expected: float, found: flo
 
 
 def _term(charges: Sequence[Charge]) -> str:
-    """The first charge, in words."""
+    """The first charge of a noise use, in words."""
     for charge in charges:
         if names := sorted(_support(charge.cost)):
             shape = charge.cost.terms[0][0].to_json()["shape"]
@@ -281,13 +285,14 @@ _MOST_LISTED = 10  # attributes whose subsets are all looked at
 
 
 def subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All of few names; of more, single ones, pairs, and all together."""
+    """The sets of attributes to compare: all of few names; of more, single ones, pairs, and all together."""
     sizes = range(1, len(names) + 1) if len(names) <= _MOST_LISTED else (1, 2, len(names))
     return itertools.chain.from_iterable(itertools.combinations(names, size) for size in sizes)
 
 
 def compare_claim(claim: Guarantee, uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
-    """All charges together must be the claim, or less; and what was spent on the way no more than its charge."""
+    """Compare the claim with all charges together, which must not exceed it; nor may what was spent exceed its
+    charge."""
     costs = {id(charge.cost): charge.cost for use in uses for charge in use.charges}
     total = Guarantee.compose(claim.universe, costs.values())
     if total != claim:
@@ -316,7 +321,7 @@ def _overspent(uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
 
 
 def _spent(use: NoiseUse, held: Iterable[str], *, pure: bool) -> float:
-    """What numbers of the published scale cost a set, in ε or ρ; each of their attributes moves them by itself."""
+    """The cost to a set of numbers of the published scale, in ε or ρ; each of their attributes moves them by itself."""
     moved = use.charges[0].moved or {}
     farthest = max((float(amount) for names, amount in moved.items() if not names.isdisjoint(held)), default=0.0)
     scale = use.published or math.inf

@@ -31,28 +31,28 @@ Tell = Callable[[str, int, int], None]
 
 
 def printable(text: str) -> str:
-    """Control characters, which could move the cursor or colour the terminal, as escapes."""
+    """A command's text with control characters, which could move the cursor or colour the terminal, as escapes."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def _wrap(console: Console, text: str, indent: int = 0) -> str:
-    """By words; a long one, such as a path, is left whole, to be copied."""
+    """Wrap a terminal line by words; a long one, such as a path, is left whole, to be copied."""
     lines = wrap(printable(text), console.width - indent, break_long_words=False, break_on_hyphens=False)
     return ("\n" + " " * indent).join(lines)
 
 
 def say(text: str, style: str = "") -> None:
-    """A line for people."""
+    """Print a line for people."""
     out.print(Text(_wrap(out, text), style), soft_wrap=True)
 
 
 def say_command(text: str) -> None:
-    """A line to be copied: never broken."""
+    """Print a line to be copied: never broken."""
     out.print(Text(f"  {printable(text)}"), soft_wrap=True)
 
 
 def say_tables(*tables: Table) -> None:
-    """Each followed by an empty line."""
+    """Print tables, each followed by an empty line."""
     for table in tables:
         out.print(table)
         out.print()
@@ -65,7 +65,7 @@ def print_json(answer: Any) -> None:
 
 @contextmanager
 def working(text: str) -> Iterator[Tell]:
-    """A spinner on stderr, with a bar while it is known how much there is to do; silent where nobody watches."""
+    """Show a spinner on stderr, with a bar while it is known how much there is to do; silent where nobody watches."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -80,7 +80,8 @@ def working(text: str) -> Iterator[Tell]:
         bar = progress.tasks[0]
 
         def tell(what: str, done: int = 0, total: int = 0) -> None:
-            """``what`` is shown before the figures, so its last word is their unit: "round", then "3 of 40"."""
+            """Update the spinner: ``what`` is shown before the figures, so its last word is their unit: "round", then
+            "3 of 40"."""
             share = f"{done:,} of {total:,}" if total else ""
             bar.total, bar.finished_time = total or None, None  # an update alone takes no total back, nor restarts
             progress.update(task, description=printable(what), completed=done, share=share)
@@ -90,7 +91,7 @@ def working(text: str) -> Iterator[Tell]:
 
 @contextmanager
 def answering(as_json: bool, afterwards: str = "") -> Iterator[None]:
-    """Turn errors into a clear message and a non-zero exit.
+    """Turn a command's errors into a clear message and a non-zero exit.
 
     ``afterwards`` says how things stand when a command was stopped at a point that it cannot name.
     """
@@ -114,7 +115,8 @@ def answering(as_json: bool, afterwards: str = "") -> Iterator[None]:
 
 
 def _unexpected_error(error: Exception, afterwards: str) -> dict[str, Any]:
-    """The text of a foreign error may hold a data value, so only its type is shown, or the system's own words."""
+    """A foreign error as a command's message: its text may hold a data value, so only its type is shown, or the
+    system's own words."""
     if isinstance(error, OSError) and error.errno is not None:
         message = f"The system refused: {os.strerror(error.errno)}."
     else:
@@ -125,7 +127,8 @@ def _unexpected_error(error: Exception, afterwards: str) -> dict[str, Any]:
 
 
 def _ledger_facts(error: BaseException, afterwards: str) -> dict[str, Any]:
-    """How the ledger's entries stand where the session knows it, otherwise the words of the command."""
+    """How the ledger's entries stand after a command failed, where the session knows it; otherwise the words of the
+    command."""
     facts = attached_facts(error)
     return {"fix": "", **facts} if facts else {"fix": afterwards}
 
@@ -153,7 +156,7 @@ def _complain(label: str, text: str, style: str = "bold") -> None:
 
 
 def say_published(releases: Sequence[Release], folder: Path) -> None:
-    """Before the report is written: the releases are public already."""
+    """Tell which releases are published, before the report is written: they are public already."""
     if releases[0].stamp:
         say(f" {releases[0].stamp} ", "bold white on red")
     for release in releases:
@@ -162,7 +165,7 @@ def say_published(releases: Sequence[Release], folder: Path) -> None:
 
 
 def say_report(published: Published, folder: Path) -> None:
-    """Where the report is, or why there is none."""
+    """Tell where the report is, or why there is none."""
     if published.problem is not None:
         say(str(published.problem), "yellow")
     else:
@@ -175,5 +178,5 @@ def report_json(published: Published, folder: Path) -> dict[str, Any]:
 
 
 def report_path(published: Published, folder: Path) -> str | None:
-    """In the folder as the user named it."""
+    """The report's path in the folder as the user named it."""
     return None if published.report is None else str(folder / published.report.name)

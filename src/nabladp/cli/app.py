@@ -149,7 +149,8 @@ PlanFile = Annotated[Path, typer.Argument(help="The plan.toml.")]
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code. With ``--json`` a wrong use of the command line, too, is answered in JSON."""
+    """Run the command line; returns the exit code. With ``--json`` a wrong use of the command line, too, is answered in
+    JSON."""
     if "--json" not in arguments:
         app(arguments, prog_name="nabladp")  # exits by itself
     try:

@@ -73,7 +73,7 @@ def show_ledger(
 
 
 def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> None:
-    """Reservations of one plan share a folder, from which all of them are recovered at once."""
+    """Print unfinished reservations; those of one plan share a folder, from which all of them are recovered at once."""
     folders: set[str] = set()
     for entry in unfinished:
         say(f"Unfinished: {entry['name']}. It was reserved but not released, and stays spent.", "yellow")

@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str] = ()) -> Table:
-    """Columns of text break long names instead of cutting them off; numbers never break."""
+    """A terminal table: columns of text break long names instead of cutting them off; numbers never break."""
     table = Table(
         title=title,
         title_justify="left",
@@ -36,7 +36,7 @@ def plain_table(title: str, texts: Sequence[str], numbers: Sequence[str] = ()) -
 
 
 def most(rows: int) -> int:
-    """How many rows are shown: a line that says "1 more" would take the place of that one."""
+    """The number of rows that a terminal table shows: a line that says "1 more" would take the place of that one."""
     return rows if rows <= MOST_ROWS + 1 else MOST_ROWS
 
 
@@ -46,7 +46,8 @@ def _more(table: Table, hidden: int, what: str) -> None:
 
 
 def privacy_table(figures: Row) -> Table:
-    """Each attribute, each named adversary, the person: never one without the other."""
+    """The terminal table of privacy figures: each attribute, each named adversary, the person; never one without the
+    other."""
     title = f"What can be learned (ε at δ = {figures['delta']:g})"
     table = plain_table(title, ["attributes"], ["ε tight", "ε paper", "ρ"])
 
@@ -70,7 +71,7 @@ def privacy_table(figures: Row) -> Table:
 
 
 def limits_plot(lines: Sequence[Row]) -> Table:
-    """A bar per limit, broken limits first."""
+    """Limits in the terminal: a bar per limit, broken limits first."""
     table = plain_table("Limits: █ spent  ▓ this plan  · left", ["limit", ""], ["this plan", "left after"])
     for line in sorted(lines, key=lambda line: line["fits"])[: most(len(lines))]:
         fits, requested = line["fits"], f"{line['measure']} {format_cost(line['requested'])}"
@@ -86,7 +87,7 @@ def limits_plot(lines: Sequence[Row]) -> Table:
 
 
 def _bar(line: Row) -> str:
-    """A limit of which something without a bound was booked, or asked for, is full."""
+    """The bar of one limit in the terminal; full where something without a bound was booked, or asked for."""
     spent, left, requested = line["spent"], line["left"], line["requested"]
     if spent is None:
         return "█" * BAR
@@ -97,7 +98,8 @@ def _bar(line: Row) -> str:
 
 
 def error_tables(expected: Mapping[str, Sequence[Row] | Row]) -> list[Table]:
-    """One table for all lists of marginals, then one for each release that sums its error up in its own words."""
+    """Terminal tables of expected errors: one for all lists of marginals, then one for each release with a summary of
+    its own."""
     marginals = {name: error for name, error in expected.items() if not isinstance(error, Mapping)}
     summaries = [_summary(name, error) for name, error in expected.items() if isinstance(error, Mapping)]
     return [*([_marginal_errors(marginals)] if marginals else []), *summaries]
@@ -114,7 +116,7 @@ def _summary(name: str, error: Row) -> Table:
 
 
 def _format_value(value: Any) -> str:
-    """Numbers with four digits, but whole ones in full; what JSON has no number for is no bound."""
+    """A number in the terminal: four digits, but whole ones in full; what JSON has no number for is no bound."""
     if value is None:
         return format_cost(None)
     if isinstance(value, bool | str):
@@ -145,7 +147,7 @@ def findings_table(findings: Iterable[Row]) -> Table:
 
 
 def spending_table(lines: Sequence[Row]) -> Table:
-    """Every limit; where there are very many, those of which least is left."""
+    """The terminal table of what limits have left; where there are very many, those of which least is left."""
     table = plain_table("Spent and left", ["limit"], ["measure", "allowed", "spent", "left"])
     listed = lines if len(lines) <= most(len(lines)) else sorted(lines, key=lambda line: line["left"] / line["allowed"])
     for line in listed[: most(len(lines))]:
@@ -183,7 +185,7 @@ def demo_errors(rows: Sequence[Row]) -> Table:
 
 
 def explanation(facts: Row) -> Table:
-    """One set of attributes: its figures, and what they mean with what that assumes."""
+    """One set of attributes explained in the terminal: its figures, and what they mean with what that assumes."""
     table = plain_table(f"What can be learned about {printable(' + '.join(facts['attributes']))}", ["", ""])
     table.show_header = False
     if facts["public"]:
@@ -216,7 +218,7 @@ def any_rows_sentence(names: Sequence[str]) -> str:
 
 
 def excess_sentence(limits: Sequence[Row], any_rows: bool) -> str:
-    """Names the limit that is exceeded by the largest factor, and by how much."""
+    """The sentence that names the limit exceeded by the largest factor, and by how much."""
     broken = [line for line in limits if not line["fits"]]
     start = "Without the number of rows, this" if any_rows else "This"
     unbounded = [line for line in broken if line["spent"] is None or line["requested"] is None]

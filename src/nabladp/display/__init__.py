@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def show(source: Release | Sequence[Release] | str | Path, height: int = 720) -> Frame:
-    """The report of a release, of several, or of a published folder, as a notebook shows it."""
+    """Show the report of a release, of several, or of a published folder in a notebook."""
     from nabladp.display.notebook import frame_report
 
     return frame_report(source, height)

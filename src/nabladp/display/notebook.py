@@ -24,7 +24,7 @@ MOST_ROWS = 40
 
 
 def fragment(*parts: str) -> str:
-    """Pieces together, in an element that notebooks do not look for formulas in."""
+    """HTML pieces together, in an element that notebooks do not look for formulas in."""
     return f'<div class="nabladp tex2jax_ignore mathjax_ignore">{"".join(parts)}</div>'
 
 
@@ -37,7 +37,7 @@ def line(text: str) -> str:
 
 
 def stamp(text: str | None) -> str:
-    """What must not be missed."""
+    """A warning in a notebook that must not be missed."""
     if not text:
         return ""
     return f'<p style="background:#b3261e;color:#fff;padding:.4em .8em;font-weight:bold">{_escape(text)}</p>'
@@ -46,7 +46,8 @@ def stamp(text: str | None) -> str:
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1, last: Sequence[str] | None = None
 ) -> str:
-    """The first ``texts`` columns hold names, the others figures. ``last`` is a row that is never left out."""
+    """An HTML table for a notebook: the first ``texts`` columns hold names, the others figures; the row ``last`` is
+    never left out."""
     listed = list(rows)
     body = [_row(row, texts) for row in listed[:MOST_ROWS]]
     if len(listed) > MOST_ROWS:
@@ -94,7 +95,7 @@ def guarantee_html(guarantee: Guarantee) -> str:
 
 
 def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: float = DELTA) -> str:
-    """Every attribute, named adversaries, and always the whole person."""
+    """A guarantee as a notebook table: every attribute, named adversaries, and always the whole person."""
 
     def row(label: str, names: Sequence[str]) -> list[str]:
         figure = guarantee.figure(names)
@@ -136,7 +137,7 @@ def schema_html(schema: Schema) -> str:
 
 
 def _values(attribute: Attribute) -> str:
-    """The first few labels, and the last; ranges are not listed in full."""
+    """An attribute's values in a notebook: the first few labels, and the last; ranges are not listed in full."""
     if attribute.size <= _SHOWN:
         return ", ".join(attribute.label(code) for code in range(attribute.size))
     first = ", ".join(attribute.label(code) for code in range(_SHOWN - 2))

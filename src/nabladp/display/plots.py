@@ -33,7 +33,8 @@ Row = dict[str, Any]
 
 
 def audit_plot(audits: Sequence[tuple[str, Audit]]) -> alt.LayerChart:
-    """A bar up to the statistical lower bound and a diamond at the exact figure; the claim is the line at 1."""
+    """The plot of audits: a bar up to the statistical lower bound and a diamond at the exact figure; the claim is the
+    line at 1."""
     altair = _altair()
     lines = [_line(name, row, len(audits) > 1) for name, audit in audits for row in audit.rows]
     colour = altair.Color(
@@ -83,7 +84,8 @@ def _number(value: float | None) -> float | None:
 
 
 def combination_bars(output: HeavyList, schema: Schema) -> alt.LayerChart:
-    """Most frequent first. The line is the certified count; a combination's values are in its tooltip."""
+    """The bar plot of frequent combinations. The line is the certified count; a combination's values are in its
+    tooltip."""
     altair, heaviest = _altair(), output.heaviest(_BARS)
     low, high = heaviest.interval()
     numbers = {"count": heaviest.counts.tolist(), "low": low.tolist(), "high": high.tolist()}
@@ -101,7 +103,7 @@ def combination_bars(output: HeavyList, schema: Schema) -> alt.LayerChart:
 
 
 def probability_bars(output: Distribution, schema: Schema) -> alt.Chart:
-    """Most probable first."""
+    """The bar plot of a distribution's most probable combinations."""
     numbers = {"probability": output.probabilities[:_BARS].tolist()}
     _, bar = _bars(_rows(output.names, output.codes[:_BARS], schema, numbers), "probability", "probability")
     chart: alt.Chart = bar.properties(title=_title("Probable combinations", output.names))
@@ -117,7 +119,7 @@ def _altair() -> ModuleType:
 
 
 def _bars(rows: list[Row], measure: str, axis: str) -> tuple[alt.Chart, alt.Chart]:
-    """What all marks share, and the bars."""
+    """The bars of a plot, and what all its marks share."""
     altair = _altair()
     order = [row["combination"] for row in rows]
     tips = [altair.Tooltip("values:N"), *(f"{name}:Q" for name in (rows[0] if rows else ()) if name not in _WORDS)]
@@ -128,7 +130,7 @@ def _bars(rows: list[Row], measure: str, axis: str) -> tuple[alt.Chart, alt.Char
 
 
 def _title(what: str, names: Sequence[str]) -> Any:
-    """With room below it for the label of a line."""
+    """A plot's title, with room below it for the label of a line."""
     return _altair().TitleParams(f"{what} of {len(names):,} attributes", offset=20)
 
 
@@ -150,7 +152,8 @@ def _label(names: Sequence[str], codes: Codes, row: int, schema: Schema) -> str:
 
 
 def _describe_values(names: Sequence[str], codes: Codes, row: int, schema: Schema) -> str:
-    """All values, or where there are many those that are not as in the most frequent combination, the first one."""
+    """A combination's values for a plot: all, or where there are many those that differ from the most frequent
+    combination."""
     if len(names) <= _LISTED:
         return _join_labels(names, codes[row], range(len(names)), schema)
     if row == 0:

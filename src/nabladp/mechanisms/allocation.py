@@ -19,7 +19,7 @@ _FINE = 1 << 32  # amounts rise in this fraction of a unit, always rounded down
 
 
 def source_units(universe: Universe, budget: BudgetValue, budgets: Mapping[str, BudgetValue]) -> dict[str, int]:
-    """What every source attribute may pay; an exception for a derived column holds for all its sources."""
+    """The budget of every source attribute in units; an exception for a derived column holds for all its sources."""
     exceptions: dict[str, int] = {}
     for name, value in budgets.items():
         for source in universe.sources(name):
@@ -28,7 +28,7 @@ def source_units(universe: Universe, budget: BudgetValue, budgets: Mapping[str, 
 
 
 def limited_by(universe: Universe, columns: Iterable[str]) -> frozenset[str]:
-    """The sources whose budgets limit a part that reads these columns.
+    """The sources whose budgets limit a part of a release that reads these columns.
 
     Nothing is promised for public attributes, so they limit no part that also holds a protected one.
     """
@@ -39,7 +39,8 @@ def limited_by(universe: Universe, columns: Iterable[str]) -> frozenset[str]:
 def allocate(
     touched: Sequence[frozenset[str]], weights: Sequence[Fraction], budget_units: Mapping[str, int]
 ) -> list[int]:
-    """Units for each part, given the source attributes it touches and every attribute's budget in units."""
+    """Allocate budget: units for each part of a release, given the source attributes it touches and every attribute's
+    budget."""
     common = lcm(*(weight.denominator for weight in weights))
     shares = [int(weight * common) for weight in weights]
     left = {name: units * _FINE * common for name, units in budget_units.items()}
@@ -68,7 +69,7 @@ def allocate(
 def allocate_by_role(
     costs: Sequence[Mapping[str, Fraction]], shares: Sequence[int], budget_units: Mapping[str, int]
 ) -> list[int]:
-    """Units for each part, where a part of u units costs attribute j ``costs[part][j]``·u. No budget is overdrawn.
+    """Allocate budget where a part of u units costs attribute j ``costs[part][j]``·u. No budget is exceeded.
 
     All parts rise together, in proportion to their shares, until an attribute is used up; those that cost it stop.
     """
@@ -95,7 +96,8 @@ def allocate_by_role(
 
 @lru_cache(maxsize=4096)
 def least_scale(noise: str, units: int, moved: int | Fraction = 2) -> float:
-    """The smallest double whose noise costs at most so many units of 2⁻⁶⁰ (ρ for Gaussian, ε for Laplace noise).
+    """The smallest noise scale, as a double, whose noise costs at most so many units of 2⁻⁶⁰ (ρ for Gaussian, ε for
+    Laplace noise).
 
     ``moved`` is how far one row can move what gets the noise: squared and in L2 for Gaussian noise (ρ = moved/(2s²)),
     in L1 for Laplace noise (ε = moved/s). It is 2 for a table of counts, as one row leaves a cell and enters another.
@@ -109,7 +111,7 @@ def least_scale(noise: str, units: int, moved: int | Fraction = 2) -> float:
 
 
 def _round_up(guess: float, enough: Callable[[Fraction], bool]) -> float:
-    """The guess, moved up until the exact inequality holds: rounding never makes noise too small."""
+    """A noise scale moved up until the exact inequality holds: rounding never makes noise too small."""
     scale = guess
     while enough(Fraction(scale)):  # a guess is right to a few units in the last place
         scale = math.nextafter(scale, 0.0)

@@ -280,7 +280,7 @@ class WorkloadKind(Kind):
 
 
 def typed_budget(value: Any, what: str, noise: Literal["gaussian", "laplace"] | None = None) -> BudgetValue:
-    """A budget, from a plan or not, that supports this noise; ``what`` begins the sentence of an error."""
+    """A budget parameter, from a plan or not, that supports this noise; ``what`` begins the sentence of an error."""
     try:
         budget = as_value(value, what)
     except BudgetError as error:
@@ -293,13 +293,13 @@ def typed_budget(value: Any, what: str, noise: Literal["gaussian", "laplace"] | 
 
 
 def check_supports(budget: BudgetValue, pure: bool, what: str, use: str) -> None:
-    """Refuses a pure budget for a concentrated ``use``, and the other way round."""
+    """Refuse a pure budget for a concentrated ``use``, and a concentrated one for a pure use."""
     if budget.pure != pure:
         raise BudgetError(f"{what} does not support {use}.", fix=f"Use {SUPPORTED_BY[pure]}.")
 
 
 def check_all_support(budget: BudgetValue, budgets: Mapping[str, BudgetValue], pure: bool, use: str) -> None:
-    """The same for the parameters ``budget`` and ``budgets``."""
+    """Refuse the parameters ``budget`` and ``budgets`` of a mechanism if one of them does not support this use."""
     check_supports(budget, pure, "'budget'", use)
     for name, value in budgets.items():
         check_supports(value, pure, f"The budget of {name!r}", use)

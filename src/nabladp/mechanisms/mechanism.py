@@ -49,13 +49,13 @@ class Law:
         object.__setattr__(self, "largest_order", min(self.largest_order, *following, math.inf))
 
     def branch(self) -> Branch:
-        """Its only part, which decides what comes next."""
+        """The only part of the law, whose outcome decides what comes next."""
         if len(self.parts) != 1 or not isinstance(self.parts[0], Branch):
             raise MechanismError("This law does not begin with one branch.", fix="Give the law of distribution().")
         return self.parts[0]
 
     def arrays(self) -> tuple[NDArray[np.float64], ...]:
-        """Its parts, none of which decides what comes next."""
+        """The parts of the law, as log-probabilities; none of them decides what comes next."""
         found = tuple(part for part in self.parts if not isinstance(part, Branch))
         if len(found) < len(self.parts):
             raise MechanismError("This law branches.", fix="Give the law of distribution().")
@@ -81,7 +81,8 @@ class Branch:
             raise MechanismError("A branch names a law that it does not hold.", fix="Count its laws from 0.")
 
     def possible(self) -> Iterator[tuple[int, float, Law]]:
-        """Every outcome of positive probability: its index, its log-probability, the law that follows."""
+        """Every outcome of a branching law with positive probability: its index, its log-probability, the law that
+        follows."""
         for outcome in np.flatnonzero(~np.isneginf(self.outcomes)).tolist():
             yield outcome, float(self.outcomes[outcome]), self.then[int(self.which[outcome])]
 
@@ -138,33 +139,35 @@ class Output(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """All of it, for the record of the release."""
+        """A mechanism's whole output as JSON, for the record of the release."""
 
     @classmethod
     @abstractmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> Self:
-        """From the record of a stored release."""
+        """A mechanism's output from the record of a stored release."""
 
     @abstractmethod
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """A row for each value: the names of what it is about, the value, and where known its interval, ``low`` and
-        ``high``."""
+        """A mechanism's output as a table, one row per value: the names of what it is about, the value, and where known
+        its interval, ``low`` and ``high``."""
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
-        """Further tables, each published as a Parquet file of its name (a plain lowercase word, such as "synthetic")
-        beside the values."""
+        """Further tables of an output, each published as a Parquet file of its name (a plain lowercase word, such as
+        "synthetic") beside the values."""
         return {}
 
     def truth(self, counts: Counts) -> Output | None:
-        """The same values counted without noise, for the owner of the table to compare with; None: there are none."""
+        """The output's values counted without noise, for the owner of the table to compare with; None: there are
+        none."""
         return None
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """What the report shows of it. Default: the table of values, as bars where it holds numbers."""
+        """The views of an output that a report shows. Default: the table of values, as bars where it holds numbers."""
         return generic_views(self.to_arrow(context.schema), context.expected_error)
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
-        """Its values beside the true ones, for the owner of the table. Default: those of :meth:`truth`, row by row."""
+        """The output's values beside the true ones, for the owner of the table. Default: those of :meth:`truth`, row by
+        row."""
         truth = self.truth(counts)
         if truth is not None:
             schema = context.schema
@@ -176,31 +179,33 @@ class Auditable(ABC):
 
     @abstractmethod
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
-        """A bound for every set of attributes. No data, no randomness. n = 0: a bound for any number of rows."""
+        """A mechanism's guarantee, a bound for every set of attributes. No data, no randomness. n = 0: for any number
+        of rows."""
 
     def run(self, counts: Counts, noise: NoiseSource) -> Any:
-        """An output drawn from counts, for the statistical audit."""
+        """Run the mechanism: an output drawn from counts, for the statistical audit."""
         raise AuditError(f"{type(self).__name__} cannot be run.", fix="Define run, or use the exact audit alone.")
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
-        """The columns it reads."""
+        """The columns that the mechanism reads."""
         return schema.names
 
     def distribution(self, counts: Counts) -> Law:
-        """The exact output distribution, for tiny domains."""
+        """The mechanism's exact output distribution, for tiny domains."""
         raise AuditError(
             f"{type(self).__name__} offers no exact output distribution.", fix="Rely on the statistical audit."
         )
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
-        """The law of the numbers in an output, from the output distribution and public facts alone."""
+        """The law of the numbers in a mechanism's output, from the output distribution and public facts alone."""
         raise AuditError(
             f"{type(self).__name__} does not say which outcome of its distribution an output shows.",
             fix="Define published_law and published_values.",
         )
 
     def published_values(self, output: Any, schema: Schema, n: int) -> Mapping[Any, int]:
-        """The numbers in an output that :meth:`published_law` speaks of, by the same names, as they were published."""
+        """The numbers in a mechanism's output that :meth:`published_law` covers, by the same names, as they were
+        published."""
         raise AuditError(
             f"{type(self).__name__} does not say which outcome of its distribution an output shows.",
             fix="Define published_law and published_values.",
@@ -211,7 +216,8 @@ class Auditable(ABC):
         return self
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes, hardest to hide."""
+        """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes that are hardest to
+        hide."""
         return [({}, dict.fromkeys(attributes, 1))]
 
     def two_valued(self) -> tuple[str, ...]:
@@ -219,7 +225,8 @@ class Auditable(ABC):
         return ()
 
     def noise_uses(self, schema: Schema, n: int, output: Any) -> Sequence[NoiseUse]:
-        """What a run with this output draws for each part of the guarantee, in order of selections: for the tape."""
+        """The noise that a run with this output draws for each part of the guarantee, in order of selections: for the
+        tape."""
         raise AuditError(f"{type(self).__name__} declares no noise.", fix="Define noise_uses.")
 
 
@@ -242,16 +249,16 @@ class Mechanism(Auditable):
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
-        """What every parameter takes, for plans, pages and forms."""
+        """The mechanism's declared parameters, for plans, pages and forms."""
         return _parameters(cls)
 
     @classmethod
     def from_plan(cls, options: Mapping[str, Any]) -> Self:
-        """From a ``[[release]]`` of a plan file; refuses unknown options."""
+        """A mechanism from a ``[[release]]`` of a plan file; refuses unknown options."""
         return cls(**plan_options(cls.__name__, cls.parameters(), options))
 
     def to_json(self) -> dict[str, Any]:
-        """The parameters, in the form of a plan file."""
+        """The mechanism's parameters, in the form of a plan file."""
         given = ((declared, getattr(self, declared.name)) for declared in self.parameters())
         return {
             declared.name: declared.to_json(value)
@@ -263,27 +270,29 @@ class Mechanism(Auditable):
 
     @abstractmethod
     def expected_error(self, schema: Schema, n: int) -> Any:
-        """What to expect before anything is spent: a tuple of errors, one for each marginal, or one error.
+        """The mechanism's expected error before anything is spent: a tuple of errors, one for each marginal, or one
+        error.
 
         Each is an :class:`ExpectedError`.
         """
 
     def needs_row_order(self, schema: Schema, n: int) -> bool:
-        """Whether it tells rows apart by their index; a table without a fixed order is then refused beforehand."""
+        """Whether the mechanism distinguishes rows by their index; a table without a fixed order is then refused
+        beforehand."""
         return False
 
     # ---- on data ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def run(self, counts: Counts, noise: NoiseSource) -> Output:
-        """May ask counts many times; sees no row."""
+        """Run the mechanism on counts, which it may ask many times; it sees no row."""
 
     # ---- record -----------------------------------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def read_output(cls, data: Mapping[str, Any], schema: Schema) -> Output:
-        """The output of a stored release."""
+        """The mechanism's output from a stored release."""
 
 
 @cache
@@ -292,7 +301,7 @@ def _parameters(mechanism: type[Any]) -> tuple[Parameter, ...]:
 
 
 def check_asked(schema: Any, n: Any = 0) -> None:
-    """What a mechanism is asked about: a schema, and a number of rows (0: any number)."""
+    """Refuse anything but a schema and a number of rows (0: any number) as arguments of a mechanism's methods."""
     checks.expect(schema, Schema, "The schema", 'Load it with Schema.load("schema.toml").')
     if not checks.is_whole(n, 0, MOST_ROWS):
         raise MechanismError(
@@ -305,10 +314,11 @@ class ExpectedError(ABC):
     """What a mechanism says of its error before anything is spent."""
 
     def values_written(self) -> int:
-        """How many values the release will hold, as far as that is known."""
+        """The number of values that the release will hold, as far as that is known."""
         return 0
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """With a "summary" for people, labels with a text or a number each, beside whatever is for machines; that of a
-        marginal has ``attributes``, ``cells``, ``scale``, ``mean_absolute`` and ``half_width`` instead."""
+        """The expected error as JSON, with a "summary" for people, labels with a text or a number each, beside whatever
+        is for machines; that of a marginal has ``attributes``, ``cells``, ``scale``, ``mean_absolute`` and
+        ``half_width`` instead."""

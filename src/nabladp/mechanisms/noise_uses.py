@@ -33,7 +33,7 @@ class Charge:
 
     @classmethod
     def of_each(cls, cost: Guarantee, columns: Iterable[str], moved: Amount) -> Charge:
-        """Every protected source behind these columns moves it as far."""
+        """A charge to every protected source behind these columns, each of which moves the noisy number as far."""
         universe = cost.universe
         return cls(cost, each_source(universe, columns, moved))
 
@@ -68,10 +68,11 @@ class NoiseUse:
 
     @classmethod
     def free(cls, what: str, kind: str, most: int | None = None) -> NoiseUse:
-        """Randomness of post-processing: it reads no data."""
+        """A noise use without cost: randomness of post-processing, which reads no data."""
         return cls(what, kind, 0, most)
 
 
 def with_steps(uses: list[NoiseUse], *steps: Any) -> list[NoiseUse]:
-    """Mechanisms whose exact laws are those of all these uses together; the first one holds them."""
+    """Noise uses with the single-step mechanisms whose exact laws are those of all these uses together; the first one
+    holds them."""
     return [replace(use, steps=(*use.steps, *(steps if use is uses[0] else ()))) for use in uses]

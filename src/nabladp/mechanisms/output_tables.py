@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def told_cells(schema: Schema, attributes: Sequence[str]) -> dict[str, pa.Array]:
-    """The marginal's name, its attributes and the values of every cell, in the order of the counts."""
+    """The cells of a marginal as Arrow columns, in the order of the counts: its name, its attributes, and their
+    values."""
     import pyarrow as pa
 
     shape = tuple(schema[name].size for name in attributes)
@@ -44,7 +45,8 @@ BinPositions = dict[str, NDArray[np.float32]]
 
 
 def draw_bin_positions(schema: Schema, names: Iterable[str], rows: int, noise: NoiseSource) -> BinPositions:
-    """For each row a share of its bin, from 0 to less than 1; nothing is drawn for other columns."""
+    """For each synthetic row the position inside its bin, from 0 to less than 1; only for columns decoded as
+    "uniform"."""
     return {
         name: np.divide(noise.uniform_integers(_POSITIONS, rows), _POSITIONS, dtype=np.float32)
         for name in names

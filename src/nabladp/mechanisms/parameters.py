@@ -24,7 +24,7 @@ _REQUIRED: Final = object()
 
 
 def parameter(kind: Kind, help: str, *, stored: Literal["always", "changed"] = "always") -> dict[str, Any]:
-    """The metadata of a field.
+    """Declare a mechanism's parameter: the metadata of a dataclass field.
 
     ``stored`` says when a plan file and a record hold the parameter: "always", or only where it is not the default. One
     whose default is None or empty is held only where it is given.
@@ -58,11 +58,11 @@ class Parameter:
         return cls(field.name, kind, help, _REQUIRED if required else default, required, stored)
 
     def checked(self, value: Any) -> Any:
-        """The value in its one form; refuses any other."""
+        """A parameter's value in its normal form; refuses any other."""
         return None if value is None and self.default is None else self.kind.checked(value, self)
 
     def wrong(self, detail: str = "") -> MechanismError:
-        """The error for a value that the kind does not take."""
+        """The error for a parameter value that the kind does not take."""
         text = f"{self.name!r} must be {self.kind.takes}{detail}."
         return MechanismError(text, fix=self.fix, parameter=self.name)
 
@@ -84,19 +84,19 @@ class Kind(ABC):
     @property
     @abstractmethod
     def takes(self) -> str:
-        """In words that follow "must be": "a whole number from 1 to 10"."""
+        """The values a parameter of this kind takes, in words that follow "must be": "a whole number from 1 to 10"."""
 
     @property
     @abstractmethod
     def example(self) -> str:
-        """A value as a plan file has it."""
+        """A parameter value of this kind as a plan file has it."""
 
     @abstractmethod
     def checked(self, value: Any, declared: Parameter) -> Any:
-        """The value in its one form; raises ``declared.wrong()`` for any other."""
+        """A parameter value of this kind in its normal form; raises ``declared.wrong()`` for any other."""
 
     def stored(self, value: Any) -> Any:
-        """A checked value as a plan file has it."""
+        """A checked parameter value as a plan file has it."""
         return value
 
 
@@ -105,7 +105,8 @@ def _toml(value: bool | float | str) -> str:
 
 
 def plan_options(owner: str, declared: Sequence[Parameter], options: Any) -> Mapping[str, Any]:
-    """The options of a ``[[release]]``, where all of them are declared and none that is required is missing."""
+    """The options of a ``[[release]]`` as parameters: all of them are declared, and none that is required is
+    missing."""
     known = [each.name for each in declared]
     for name in checks.expect(options, Mapping, f"The options of {owner}", "Give them as a table.", PlanError):
         if name not in known:

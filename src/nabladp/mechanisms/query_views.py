@@ -101,7 +101,7 @@ class QueryViews:
 
 
 def query_runs(table: pa.Table, schema: Schema) -> list[QueryRun]:
-    """Runs of queries on the same attributes, from a table with the columns "attributes" and "query"."""
+    """Runs of neighbouring queries on the same attributes, from a table with the columns "attributes" and "query"."""
     attributes, texts = table["attributes"].to_pylist(), table["query"].to_pylist()
     runs, start = [], 0
     for end in range(1, len(texts) + 1):
@@ -127,7 +127,7 @@ def shares_of(table: pa.Table, name: str) -> Shares:
 def compare_queries(
     queries: Queries, answers: Floats, truth: Floats, interval: tuple[Floats, Floats] | None = None
 ) -> Iterator[Compared]:
-    """Answers beside the true shares."""
+    """Query answers of MWEM or Projection beside the true shares, for the owner of the table."""
     rest: list[int] = []
     for start, group in zip(queries.starts.tolist(), queries.groups, strict=False):
         numbers = range(start, start + group.count)

@@ -28,7 +28,8 @@ MECHANISMS = tuple(HOMES)
 
 
 def mechanism_class(name: str) -> type[Mechanism]:
-    """The mechanism of this name, nabladp's own or that of an installed package, loaded when first asked for."""
+    """The registered mechanism of this name, nabladp's own or that of an installed package, loaded when first asked
+    for."""
     if isinstance(name, str) and name in HOMES:
         _warn_of_clash(name)
         own: type[Mechanism] = getattr(import_module(HOMES[name]), name)
@@ -45,7 +46,7 @@ def mechanism_class(name: str) -> type[Mechanism]:
 
 
 def plugins() -> dict[str, list[EntryPoint]]:
-    """What installed packages offer, by name, without those whose names are taken by nabladp's own."""
+    """Mechanisms that installed packages register, by name, without those whose names are taken by nabladp's own."""
     return {name: listed for name, listed in _entries().items() if name not in HOMES}
 
 
@@ -60,7 +61,8 @@ def _entries() -> dict[str, list[EntryPoint]]:
 
 
 def _warn_of_clash(name: str) -> None:
-    """A package cannot replace a mechanism of nabladp; whatever is wrong with packages, that one stays usable."""
+    """Warn that a package cannot replace a mechanism of nabladp; whatever is wrong with packages, that one stays
+    usable."""
     for entry in _clashes().get(name, ()):
         warnings.warn(
             f"The package {_package(entry)!r} offers a mechanism {name!r}, a name that nabladp has already. "

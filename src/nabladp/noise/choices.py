@@ -18,7 +18,8 @@ from nabladp.noise.samplers import binomial
 
 
 def randomized_response(draws: Draws, codes: Integers, size: int, keep: Fraction) -> Integers:
-    """Each code stays with probability ``keep`` and otherwise becomes one of the size−1 others, all alike."""
+    """Randomized response: each code stays with probability ``keep``, otherwise becomes one of the size−1 others, all
+    alike."""
     if size == 1:
         return codes.copy()
     answers = np.empty_like(codes)
@@ -45,7 +46,7 @@ def randomized_response_counts(draws: Draws, counts: Integers, keep: Fraction) -
 
 
 def scatter(draws: Draws, balls: Integers, cells: int) -> Integers:
-    """Row i throws ``balls[i]`` balls, each uniformly into one of the cells.
+    """Throw ``balls[i]`` balls for row i, each uniformly into one of the cells.
 
     Balls fall through a binary tree, half to each side; those that land beyond the last cell are thrown again.
     """
@@ -61,7 +62,7 @@ def scatter(draws: Draws, balls: Integers, cells: int) -> Integers:
 
 
 def uniform_subset(draws: Draws, n: int, k: int) -> Integers:
-    """A sorted subset of 0 … n−1, every k-subset alike.
+    """A uniformly random sorted subset of k of the numbers 0 … n−1.
 
     Values are drawn until k distinct ones are there: no step tells one value from another, so no subset is preferred.
     """
@@ -75,7 +76,7 @@ def uniform_subset(draws: Draws, n: int, k: int) -> Integers:
 
 
 def select(draws: Draws, weights: Sequence[int] | Integers, count: int) -> Integers:
-    """Independent indices with probability proportional to the weights."""
+    """Independent indices chosen with probability proportional to integer weights."""
     if isinstance(weights, np.ndarray) and int(weights.max()) * len(weights) < 1 << 63:
         ends = np.cumsum(weights)
     else:
@@ -87,7 +88,7 @@ def select(draws: Draws, weights: Sequence[int] | Integers, count: int) -> Integ
 
 
 def select_exponential(draws: Draws, scores: Integers, scale: Fraction) -> int:
-    """An index with P(i) ∝ exp(scores[i]/scale): uniform ones, kept with probability exp((scores[i] − top)/scale).
+    """The exponential mechanism: an index with P(i) ∝ exp(scores[i]/scale), by exact rejection sampling.
 
     The expected number of tries is len(scores)·P(a best index), hence at most len(scores).
     """
@@ -119,7 +120,8 @@ _FLAT = Fraction(1, 8)  # how much of rate·score a bucket may span, if scores a
 
 
 def select_lowest(draws: Draws, values: NDArray[Any], rate: Fraction) -> int:
-    """An index with P(i) ∝ exp(−rate·values[i]), for int32 or int64 scores within 2⁶³ of each other."""
+    """The exponential mechanism for many scores: an index with P(i) ∝ exp(−rate·values[i]), int32 or int64 within 2⁶³
+    of each other."""
     lowest = int(values.min())
     shift = max(0, math.floor(_FLAT / rate).bit_length() - 1)
     last = min((int(values.max()) - lowest) >> shift, math.ceil(_FAR / (rate * (1 << shift))))
@@ -139,7 +141,7 @@ def select_lowest(draws: Draws, values: NDArray[Any], rate: Fraction) -> int:
 
 
 def _share(weight: Bounds, height: int) -> Bounds:
-    """Bounds of weight·2¹²⁸/height, which is at most 1."""
+    """Integer bounds of weight·2¹²⁸/height, which is at most 1."""
 
     def bounds(n: int) -> tuple[int, int]:
         low, high = weight(n + _PRECISION)
@@ -156,7 +158,7 @@ def _tally(scores: NDArray[Any], lowest: int, shift: int, last: int) -> Integers
 
 
 def _member(scores: NDArray[Any], lowest: int, shift: int, last: int, bucket: int, member: int) -> int:
-    """The index of the bucket's member with this number."""
+    """The index of the score bucket's member with this number."""
     for i in range(len(scores)):
         if min((scores[i] - lowest) >> shift, last) == bucket:
             if member == 0:

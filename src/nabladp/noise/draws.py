@@ -20,7 +20,7 @@ Words = NDArray[np.uint64]
 
 class BitSource(Protocol):
     def words(self, count: int) -> Words:
-        """The next ``count`` words; read-only."""
+        """The next ``count`` random words; read-only."""
         ...
 
 
@@ -108,7 +108,7 @@ def rational_bounds(p: Fraction) -> Bounds:
 
 
 def exp_bounds(gamma: Fraction) -> Bounds:
-    """Bounds of exp(−γ) for a rational γ ≥ 0."""
+    """Bounds of exp(−γ) at any precision, for a rational γ ≥ 0."""
     if gamma == 0:
         return rational_bounds(Fraction(1))
     halvings = max(0, gamma.numerator.bit_length() - gamma.denominator.bit_length() + 2)  # makes γ/2ʰ < 1/2
@@ -174,7 +174,7 @@ class Draws:
         return np.unpackbits(packed, count=count).view(np.bool_)
 
     def heads(self, tosses: Integers) -> Integers:
-        """Per cell, how many of so many fair coins show heads: the set bits among as many random ones."""
+        """Per cell, the number of heads among so many fair coins: the set bits among as many random ones."""
         whole, rest = tosses >> 6, (tosses & 63).astype(np.uint64)
         result = self._ones_per_cell(whole)
         some = np.flatnonzero(rest)
@@ -196,7 +196,8 @@ class Draws:
         return np.diff(ones_up_to_end, prepend=0)
 
     def integers(self, bound: int, count: int) -> Integers:
-        """Uniform on 0 … bound−1 for a bound up to 2⁶³: words beyond the last full multiple of it are redrawn."""
+        """Uniform integers on 0 … bound−1 for a bound up to 2⁶³: words beyond the last full multiple of it are
+        redrawn."""
         last = np.uint64((1 << 64) - (1 << 64) % bound - 1)
 
         def attempt(size: int) -> Integers:
@@ -206,7 +207,7 @@ class Draws:
         return collect(count, attempt)
 
     def integer(self, bound: int) -> int:
-        """Uniform on 0 … bound−1 for a bound of any size."""
+        """One uniform integer on 0 … bound−1 for a bound of any size."""
         length = (bound - 1).bit_length()
         while True:
             value = int.from_bytes(self.words(-(-length // 64)).tobytes(), "little") & ((1 << length) - 1)
@@ -214,12 +215,12 @@ class Draws:
                 return value
 
     def bernoulli(self, p: Fraction, count: int) -> Truths:
-        """True with probability exactly p."""
+        """Biased coins: true with probability exactly p."""
         bounds = rational_bounds(p)
         return self._below(np.full(count, float(p)), lambda _: bounds)
 
     def bernoulli_exp(self, gamma: Floats, exact: Callable[[int], Fraction]) -> Truths:
-        """True with probability exp(−γᵢ), where γᵢ is exactly ``exact(i)`` and ``gamma`` approximates it.
+        """Biased coins: true with probability exp(−γᵢ), where γᵢ is exactly ``exact(i)`` and ``gamma`` approximates it.
 
         The caller sees to it that exp(−gamma[i]) is within SLACK/8 of the truth.
         """
@@ -235,7 +236,8 @@ class Draws:
 
 
 def collect(count: int, attempt: Callable[[int], Integers]) -> Integers:
-    """``count`` accepted values: ``attempt(k)`` makes k independent attempts and returns the accepted ones."""
+    """``count`` accepted values of rejection sampling: ``attempt(k)`` makes k independent attempts and returns the
+    accepted ones."""
     values = np.empty(count, np.int64)
     filled = 0
     while filled < count:

@@ -36,7 +36,8 @@ def laplace_log_pmf(scale: Real, lowest: int, highest: int) -> Floats:
 
 
 def half_width(kind: Kind, scale: Real, level: Real) -> int:
-    """The smallest h with P(|X| ≤ h) ≥ level; where that is too close to call in doubles, the next larger one."""
+    """The half-width h of the noise's interval, the smallest with P(|X| ≤ h) ≥ level; the next larger one where too
+    close to call."""
     s = float(noise_scale(scale))
     _known(kind)
     confidence = exact_number(level, "A confidence level")
@@ -86,7 +87,8 @@ def response_epsilon(size: int, keep: Real) -> float:
 
 
 def _gaussian_log_total(sigma: float) -> float:
-    """ln Σ exp(−k²/(2σ²)): summed as it stands for small σ, by Poisson's formula from 1 on; neither cancels."""
+    """The discrete Gaussian's normaliser ln Σ exp(−k²/(2σ²)): summed directly for small σ, by Poisson's formula from 1
+    on."""
     if sigma < 1:
         return math.log1p(2 * float(np.exp(-((_ALL_TERMS / sigma) ** 2) / 2).sum()))
     dual = 2 * float(np.exp(-2 * (math.pi * sigma * _ALL_TERMS) ** 2).sum())
@@ -94,7 +96,7 @@ def _gaussian_log_total(sigma: float) -> float:
 
 
 def _gaussian_tail(sigma: float, h: int) -> float:
-    """P(|X| > h)."""
+    """P(|X| > h) of the discrete Gaussian."""
     total = math.exp(_gaussian_log_total(sigma))
     if sigma < _SUMMED_SCALE:
         k = np.arange(h + 1, h + 2 + math.ceil(40 * sigma), dtype=np.float64)
@@ -109,7 +111,7 @@ def _gaussian_tail(sigma: float, h: int) -> float:
 
 
 def _laplace_tail(s: float, h: int) -> float:
-    """P(|X| > h)."""
+    """P(|X| > h) of the discrete Laplace."""
     return 2 * math.exp(-(h + 1) / s) / (1 + math.exp(-1 / s))
 
 

@@ -61,7 +61,8 @@ class Packings:
         self._members = [np.flatnonzero(lowest == attribute) for attribute in range(self.width)]
 
     def draw(self, draws: Draws, log_weights: ArrayLike) -> tuple[int, ...]:
-        """The sorted indices of a packing, P ∝ exp(sum of its members' log weights) up to ``slack``."""
+        """A random packing of disjoint sets, as sorted indices, P ∝ exp(sum of its members' log weights) up to
+        ``slack``."""
         weights = self._checked(log_weights)
         grid = self._grid(float(np.abs(weights).max()))
         scale = Fraction(1 << grid)
@@ -72,7 +73,7 @@ class Packings:
         return self._walk(weights, self._table(weights, soft=True), choose)
 
     def log_probability(self, log_weights: ArrayLike, packing: Sequence[int]) -> float:
-        """The log of the probability with which ``draw`` returns this packing: its steps', on the grid, multiplied."""
+        """The log-probability with which ``draw`` returns this packing: its steps', on the grid, multiplied."""
         weights = self._checked(log_weights)
         wanted = self._packing(packing)
         grid = self._grid(float(np.abs(weights).max()))
@@ -125,7 +126,7 @@ class Packings:
         return 4 * (steps * (2.0 ** -self._grid(largest) + 16 * (options + 8) * _ROUNDING) + 5 * _ROUNDING * sizes)
 
     def _grid(self, largest: float) -> int:
-        """G such that every log weight of a step, times 2^G, stays below 2⁶²: as fine as 64 bits allow.
+        """G such that every log weight of a packing step, times 2^G, stays below 2⁶²: as fine as 64 bits allow.
 
         Then γ is at most V·2⁻⁶², far below the rounding of the floats. G may differ between neighbouring tables: the
         law of each is within its own slack of the ideal one.
@@ -133,7 +134,8 @@ class Packings:
         return 62 - math.frexp(self.count * (largest + math.log(len(self.masks))) + 1)[1]
 
     def _table(self, weights: Floats, soft: bool) -> Floats:
-        """Z[mask][c] at [row of mask, c], minus infinity where there is no packing; if not soft, max for log-sum."""
+        """The packing recursion Z[mask][c] at [row of mask, c], minus infinity where there is no packing; if not soft,
+        max for log-sum."""
         per_set = np.full(len(self._sets), -np.inf)
         np.maximum.at(per_set, self._group, weights)
         if soft:
@@ -164,7 +166,7 @@ class Packings:
         return tuple(sorted(chosen))
 
     def _checked(self, weights: ArrayLike) -> Floats:
-        """As float64; says nothing about the values, which come from data."""
+        """Log weights of packings as float64; errors say nothing about the values, which come from data."""
         refuse_long(weights, "Weights")
         try:
             array = np.asarray(weights)
@@ -189,7 +191,7 @@ class Packings:
 
 
 def largest_packing(masks: Sequence[int] | Integers, width: int) -> int:
-    """How many of the sets can be pairwise disjoint at most."""
+    """The largest number of sets that are pairwise disjoint."""
     width, family = _family(masks, width)
     sets, _, first = _by_lowest_attribute(family, width)
     every_count = (2 << width) - 1
@@ -204,13 +206,13 @@ def _family(masks: Sequence[int] | Integers, width: int) -> tuple[int, Integers]
 
 
 def _lowest(masks: Integers) -> Integers:
-    """The lowest attribute of each mask: the bits below its lowest one, counted."""
+    """The lowest attribute of each bit mask: the bits below its lowest one, counted."""
     below: Integers = np.bitwise_count((masks & -masks) - 1).astype(np.int64)
     return below
 
 
 def _by_lowest_attribute(masks: Integers, width: int) -> tuple[Integers, Integers, Integers]:
-    """Distinct sets ordered by lowest attribute, each member's rank among them, where each attribute's begin."""
+    """Distinct sets ordered by lowest attribute, each member's rank among them, and where each attribute's begin."""
     sets, group = np.unique(masks, return_inverse=True)
     lowest = _lowest(sets)
     order = np.argsort(lowest, kind="stable")
@@ -219,12 +221,12 @@ def _by_lowest_attribute(masks: Integers, width: int) -> tuple[Integers, Integer
 
 
 def on_grid(values: Floats, grid: int) -> Integers:
-    """Times 2^grid, rounded to whole numbers."""
+    """Log weights times 2^grid, rounded to whole numbers."""
     return np.rint(np.ldexp(values, grid)).astype(np.int64)
 
 
 def _reach(sets: Integers, first: Integers, width: int, wanted: int) -> NDArray[np.int32]:
-    """Per mask, a bit for each c such that the walk from (all attributes, a wanted count) may pass (mask, c).
+    """Per mask, a bit for each c such that the packing walk from (all attributes, a wanted count) may pass (mask, c).
 
     A step raises the lowest attribute: going up shows which states are asked for, coming back which have a packing.
     They are few: what a mask lacks above its lowest attribute went with sets that began below it.
@@ -260,7 +262,8 @@ def _fill(
     table: Floats,
     soft: bool,
 ) -> None:
-    """Z[mask][c] for all visited masks in increasing order; in logs throughout, because weights span thousands."""
+    """Fill the packing recursion Z[mask][c] for all visited masks in increasing order, in logs, because weights span
+    thousands."""
     target = np.empty(len(sets), np.int64)
     weight = np.empty(len(sets), np.float64)
     values = np.empty(len(sets) + 1, np.float64)
@@ -306,7 +309,7 @@ class AnyPackings:
         compile_loop(_fill_any)(self.masks, self.weights, self._first, self.table)
 
     def draw(self, draws: Draws) -> tuple[int, ...]:
-        """The sorted indices of a packing."""
+        """A random packing of any number of disjoint sets, as sorted indices."""
         scale = Fraction(1 << self.grid)
         mask, chosen = (1 << self.width) - 1, []
         while mask:
@@ -321,7 +324,8 @@ class AnyPackings:
         return tuple(sorted(chosen))
 
     def law(self) -> Iterator[tuple[tuple[int, ...], float]]:
-        """Every packing with the log of the probability with which :meth:`draw` makes it; for tiny cases."""
+        """Every packing of any number of sets with the log-probability with which :meth:`draw` makes it; for tiny
+        cases."""
         yield from self._law((1 << self.width) - 1, (), 0.0)
 
     def _law(self, mask: int, chosen: tuple[int, ...], chance: float) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -338,7 +342,8 @@ class AnyPackings:
                 yield from self._law(rest, (*chosen, int(self._order[member])), chance + log_chance)
 
     def _options(self, mask: int) -> tuple[Integers, Floats]:
-        """The members that may be used at the lowest attribute, then none; and their log weights with what follows."""
+        """The members that a packing may use at the lowest attribute, then none; and their log weights with what
+        follows."""
         lowest = (mask & -mask).bit_length() - 1
         members = np.arange(self._first[lowest], self._first[lowest + 1])
         members = members[self.masks[members] & ~mask == 0]
@@ -347,7 +352,8 @@ class AnyPackings:
 
 
 def largest_value(members: int, most: int, largest: float) -> float:
-    """V: no |Z| is above it, if every |log weight| is at most ``largest`` and a packing has at most ``most`` sets."""
+    """V: no |Z| of the packing recursion is above it, if every |log weight| ≤ ``largest`` and a packing has at most
+    ``most`` sets."""
     return most * (largest + math.log(members + 1))
 
 
@@ -357,7 +363,8 @@ def fineness(value: float) -> int:
 
 
 def any_slack(width: int, members: int, most: int, largest: float) -> float:
-    """η with |log P(packing) − ideal log P| ≤ η for every packing if every |log weight| ≤ ``largest``.
+    """η with |log P(packing) − ideal log P| ≤ η for every packing of any number of sets if every |log weight| ≤
+    ``largest``.
 
     As in ``Packings.slack``: with u = 2⁻⁵³, V as above and N options at a step, the table's log-sum-exp is off by at
     most 16(N + 4)u + uV, adding a weight by uV, and rounding to the grid moves a step's log probability by 2γ, γ =
@@ -370,13 +377,14 @@ def any_slack(width: int, members: int, most: int, largest: float) -> float:
 
 
 def log_softmax(scores: Integers, grid: int) -> Floats:
-    """The logs of probabilities ∝ exp(scores/2^grid)."""
+    """The log-probabilities ∝ exp(scores/2^grid)."""
     gaps = np.ldexp((scores - scores.max()).astype(np.float64), -grid)
     return np.asarray(gaps - math.log(math.fsum(np.exp(gaps))))
 
 
 def _fill_any(masks: Integers, weights: Floats, first: Integers, table: Floats) -> None:
-    """Z of every mask in increasing order; in logs throughout, because weights span thousands."""
+    """Fill Z of every mask in increasing order for packings of any number of sets, in logs, because weights span
+    thousands."""
     values = np.empty(len(masks) + 1, np.float64)
     for mask in range(1, len(table)):
         attribute = 0

@@ -25,7 +25,7 @@ MOST_TRIALS = 1 << 31  # coins of one draw: they are tossed, 64 at a time, which
 
 
 def exact_number(value: Any, what: str) -> Fraction:
-    """Exactly the number given: a float means that very double."""
+    """A sampler's parameter as an exact number: a float means that very double."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, Fraction, np.integer, np.floating)):
         raise MechanismError(f"{what} must be a number, not {type(value).__name__}.", fix="Give a float or a Fraction.")
     if isinstance(value, (float, np.floating)) and not math.isfinite(value):
@@ -92,20 +92,20 @@ def shape(size: Any) -> tuple[int, ...]:
 
 
 def trials(counts: Integers, what: str) -> Integers:
-    """Numbers of coins. What is refused depends on their sum alone, which for the rows of a table is public."""
+    """Checked numbers of coins. What is refused depends on their sum alone, which for the rows of a table is public."""
     if counts.size and float(counts.sum(dtype=np.float64)) > MOST_TRIALS:
         raise MechanismError(f"{what} are at most {MOST_TRIALS:,} together.", fix="Draw in several parts.")
     return counts
 
 
 def refuse_long(values: Any, what: str) -> None:
-    """Ranges, and lists that hold one list many times, take no memory until they become an array."""
+    """Refuse ranges and lists that hold one list many times, which take no memory until they become an array."""
     if holds_more(values, MOST_DRAWN):
         raise MechanismError(f"{what} are at most {MOST_DRAWN:,} at once.", fix="Give them in several parts.")
 
 
 def integer_array(values: ArrayLike, what: str) -> Integers:
-    """As int64; says nothing about the values, which may be data."""
+    """A sampler's argument as int64; errors say nothing about the values, which may be data."""
     refuse_long(values, what)
     try:
         array = np.asarray(values)
@@ -126,7 +126,7 @@ def non_negative(array: Integers, what: str) -> Integers:
 
 
 def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Integers:
-    """An int64 array where the weights came as one, otherwise Python integers of any length."""
+    """Checked selection weights: an int64 array where they came as one, otherwise Python integers of any length."""
     checked: list[int] | Integers
     if isinstance(weights, np.ndarray) and weights.dtype.kind in "iu" and weights.dtype != np.uint64:
         checked = integer_array(weights, "Weights")
@@ -143,7 +143,7 @@ def selection_weights(weights: Iterable[int] | NDArray[Any]) -> list[int] | Inte
 
 
 def selection_scores(scores: ArrayLike) -> NDArray[Any]:
-    """Flat, of 32 or 64 bits, and so near to each other that differences fit into 64."""
+    """Checked selection scores: flat, of 32 or 64 bits, and so near to each other that differences fit into 64."""
     values = np.ascontiguousarray(scores)
     if values.ndim != 1 or not values.size or values.dtype not in (np.int32, np.int64):
         raise MechanismError("Scores must be a list of at least one integer.", fix="Score every candidate.")
@@ -153,7 +153,7 @@ def selection_scores(scores: ArrayLike) -> NDArray[Any]:
 
 
 def confidence(level: float) -> float:
-    """A confidence level: neither never nor always."""
+    """A checked confidence level, strictly between 0 and 1."""
     if not is_share(level):
         raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
     return level

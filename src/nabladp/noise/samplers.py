@@ -17,7 +17,8 @@ _SHORT_WORD = 1 << 44  # words below this say too little about the logarithm of 
 
 
 def discrete_laplace(draws: Draws, scale: Fraction, count: int) -> Integers:
-    """P(x) ∝ exp(−|x|/scale): a geometric size with a random sign, where a negative zero is redrawn."""
+    """Sample the discrete Laplace, P(x) ∝ exp(−|x|/scale): a geometric size with a random sign; a negative zero is
+    redrawn."""
 
     def attempt(size: int) -> Integers:
         magnitude, negative = geometric(draws, scale, size), draws.coins(size)
@@ -28,7 +29,8 @@ def discrete_laplace(draws: Draws, scale: Fraction, count: int) -> Integers:
 
 
 def discrete_gaussian(draws: Draws, scale: Fraction, count: int) -> Integers:
-    """P(x) ∝ exp(−x²/(2 scale²)): discrete Laplace of scale t > scale, kept with exp(−(|x| − scale²/t)²/(2 scale²))."""
+    """Sample the discrete Gaussian by rejection: discrete Laplace of scale t > scale, kept with exp(−(|x| −
+    scale²/t)²/(2 scale²))."""
     wider = scale.numerator // scale.denominator + 1
     centre = scale * scale / wider
     sigma, middle = float(scale), float(centre)
@@ -47,7 +49,7 @@ def discrete_gaussian(draws: Draws, scale: Fraction, count: int) -> Integers:
 
 
 def geometric(draws: Draws, scale: Fraction, count: int) -> Integers:
-    """P(X ≥ k) = exp(−k/scale) for k = 0, 1, 2, …
+    """Sample the geometric law P(X ≥ k) = exp(−k/scale) for k = 0, 1, 2, …
 
     X = low + 2ˢ·high with independent parts, because the weight exp(−X/scale) is a product of theirs. The low s bits
     are uniform ones kept with probability exp(−low/scale), which is nearly one.
@@ -66,7 +68,7 @@ def geometric(draws: Draws, scale: Fraction, count: int) -> Integers:
 
 
 def _geometric_by_inversion(draws: Draws, scale: Fraction, count: int, limit: int) -> Integers:
-    """⌊−scale·ln U⌋ for a uniform real U of which a word gives the first 64 bits."""
+    """Geometric samples ⌊−scale·ln U⌋ for a uniform real U of which a word gives the first 64 bits."""
     words = draws.words(count)
     real = np.log((words + 0.5) * 2.0**-64) * -float(scale)
     # For a word w ≥ 2⁴⁴ the unknown bits of U move ln U by at most 2⁻⁴⁴; ln U is above −14, so that the float errors of
@@ -98,7 +100,7 @@ def _largest_below(uniform: Uniform, scale: Fraction, certain: int, limit: int) 
 
 
 def binomial(draws: Draws, trials: Integers, p: Fraction) -> Integers:
-    """Per cell, successes among so many trials of probability exactly p.
+    """Sample binomials: per cell, successes among so many trials of probability exactly p.
 
     Each trial compares a uniform real with p bit by bit. Half of the undecided trials agree with p's next bit and stay
     undecided; the others are settled, as successes where p's bit is a one. Only how many matters, so coins are counted.

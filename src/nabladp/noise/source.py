@@ -54,7 +54,8 @@ class KeyedBits:
         self._taken = 0
 
     def words(self, count: int) -> Words:
-        """Asked for again, which happens once in 2⁴⁰ words or so, it goes on in a stream of its own."""
+        """The next words of a keyed stream; asked for again, about once in 2⁴⁰ words, it goes on in a stream of its
+        own."""
         name = self._name + self._taken.to_bytes(8, "little")
         self._taken += count
         return np.frombuffer(hashlib.shake_256(name).digest(8 * count), dtype="<u8")
@@ -99,13 +100,13 @@ class NoiseSource:
 
     @classmethod
     def seeded(cls, seed: int) -> NoiseSource:
-        """A reproducible source for tests and examples. Whoever knows the seed can subtract the noise."""
+        """A reproducible noise source for tests and examples. Whoever knows the seed can subtract the noise."""
         source = cls()
         source._draws = Draws(SeededBits(whole_number(seed, "A seed", 0)))
         return source
 
     def reseeded(self, seed: int) -> Self:
-        """The same source, whatever its class, with the bits of a seed: its runs can be repeated."""
+        """The same noise source, whatever its class, with the bits of a seed: its runs can be repeated."""
         source = copy.copy(self)
         source._draws = Draws(SeededBits(whole_number(seed, "A seed", 0)))
         return source
@@ -116,29 +117,29 @@ class NoiseSource:
 
     @property
     def stamp(self) -> str | None:
-        """What every release drawn from this source must carry: a warning if seeded, else nothing."""
+        """The stamp of every release drawn from this noise source: a warning if seeded, else nothing."""
         return TEST_STAMP if self.is_seeded else None
 
     @property
     def draws(self) -> int:
-        """How often random bits were asked for so far. While it stays the same, nothing was drawn."""
+        """The number of times random bits were asked for so far. While it stays the same, nothing was drawn."""
         return self._draws.asked
 
     def __repr__(self) -> str:
         return f"NoiseSource({self.stamp or 'operating system'})"
 
     def discrete_laplace(self, scale: Real, size: Size) -> Integers:
-        """P(x) ∝ exp(−|x|/scale) on the integers."""
+        """Discrete Laplace noise, P(x) ∝ exp(−|x|/scale) on the integers."""
         sizes = shape(size)
         return samplers.discrete_laplace(self._draws, noise_scale(scale), math.prod(sizes)).reshape(sizes)
 
     def discrete_gaussian(self, scale: Real, size: Size) -> Integers:
-        """P(x) ∝ exp(−x²/(2·scale²)) on the integers."""
+        """Discrete Gaussian noise, P(x) ∝ exp(−x²/(2·scale²)) on the integers."""
         sizes = shape(size)
         return samplers.discrete_gaussian(self._draws, noise_scale(scale), math.prod(sizes)).reshape(sizes)
 
     def tail_subsets(self, law: Kind, scale: Real, start: int, sizes: Sequence[int]) -> list[NDArray[Any]]:
-        """For sets of so many members each: which of them get noise of at least ``start`` ≥ 1, as sorted places.
+        """For sets of ``sizes`` members: which members get noise of at least ``start`` ≥ 1, as sorted indices.
 
         Exactly the law of drawing noise for every member by itself, for sets of any size. :meth:`tail_values` then
         draws the noise of those.
@@ -153,7 +154,7 @@ class NoiseSource:
         return beyond(Draws(HalfWords(self._draws)), noise_scale(scale), start, size)
 
     def uniform_integers(self, bound: int, size: Size) -> Integers:
-        """Uniform on 0 … bound−1."""
+        """Uniform random integers on 0 … bound−1."""
         sizes = shape(size)
         bound = whole_number(bound, "A bound", 1, 1 << 63)
         return self._draws.integers(bound, math.prod(sizes)).reshape(sizes)
@@ -163,13 +164,14 @@ class NoiseSource:
     @overload
     def binomial(self, trials: NDArray[Any], p: Real) -> Integers: ...
     def binomial(self, trials: int | NDArray[Any], p: Real) -> int | Integers:
-        """Successes among so many trials of probability p, for one number of trials or for an array of them."""
+        """Binomial draws: successes among so many trials of probability p, for one number of trials or for an array."""
         tosses = non_negative(integer_array(trials, "Trials"), "Trials")
         drawn = samplers.binomial(self._draws, tosses.ravel(), probability(p, "A success probability"))
         return drawn.reshape(tosses.shape) if tosses.ndim else int(drawn[0])
 
     def randomized_response(self, codes: ArrayLike, size: int, keep: Real) -> Integers:
-        """Each code (0 … size−1) stays with probability ``keep``, else becomes one of the others, all alike.
+        """Randomized response: each code (0 … size−1) stays with probability ``keep``, else becomes one of the others,
+        all alike.
 
         Pure ε per code: ``response_epsilon(size, keep)``.
         """
@@ -192,7 +194,7 @@ class NoiseSource:
         return choices.randomized_response_counts(self._draws, table, keep_probability(keep, table.shape[-1]))
 
     def uniform_subset(self, n: int, k: int) -> Integers:
-        """k distinct numbers of 0 … n−1, sorted; every subset alike."""
+        """A random subset: k distinct numbers of 0 … n−1, sorted; every subset alike."""
         n = whole_number(n, "The size of the set", 0, 1 << 62)
         k = whole_number(k, "The size of the subset", 0, min(n, MOST_DRAWN))
         return choices.uniform_subset(self._draws, n, k)
@@ -202,24 +204,25 @@ class NoiseSource:
     @overload
     def select(self, weights: Iterable[int] | NDArray[Any], size: Size) -> Integers: ...
     def select(self, weights: Iterable[int] | NDArray[Any], size: Size | None = None) -> int | Integers:
-        """An index with probability proportional to its weight, a non-negative whole number of any length."""
+        """A random index with probability proportional to its weight, a non-negative whole number of any length."""
         sizes = shape(() if size is None else size)
         drawn = choices.select(self._draws, selection_weights(weights), math.prod(sizes))
         return int(drawn[0]) if size is None else drawn.reshape(sizes)
 
     def select_exponential(self, scores: ArrayLike, scale: Real) -> int:
-        """An index with P(i) ∝ exp(scores[i]/scale), for integer scores."""
+        """The exponential mechanism: an index with P(i) ∝ exp(scores[i]/scale), for integer scores."""
         array = integer_array(scores, "Scores")
         if array.ndim != 1 or array.size == 0:
             raise MechanismError("Scores must be a list of at least one integer.", fix="Score every candidate.")
         return choices.select_exponential(self._draws, array, selection_scale(scale))
 
     def select_lowest(self, scores: ArrayLike, rate: Real) -> int:
-        """An index with P(i) ∝ exp(−rate·scores[i]), for millions of int32 or int64 scores."""
+        """The exponential mechanism for millions of scores: an index with P(i) ∝ exp(−rate·scores[i]), int32 or
+        int64."""
         return choices.select_lowest(self._draws, selection_scores(scores), selection_scale(rate))
 
     def select_packing(self, packings: Packings, log_weights: ArrayLike) -> tuple[int, ...]:
-        """Pairwise disjoint members (indices, sorted), P ∝ exp(sum of their log weights).
+        """A random packing: pairwise disjoint members (indices, sorted), P ∝ exp(sum of their log weights).
 
         Each probability is that one up to a factor exp(±``packings.slack(largest |log weight|)``), and never zero.
         """
@@ -227,7 +230,8 @@ class NoiseSource:
         return packings.draw(self._draws, log_weights)
 
     def select_any_packing(self, packings: AnyPackings) -> tuple[int, ...]:
-        """Any number of pairwise disjoint members, as sorted indices: P ∝ exp(sum of their weights), up to a slack.
+        """A random packing of any number of disjoint members, as sorted indices: P ∝ exp(sum of their weights), up to a
+        slack.
 
         See ``any_slack`` beside :class:`AnyPackings`, which holds the weights.
         """

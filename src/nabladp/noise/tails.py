@@ -34,7 +34,7 @@ WIDEST = 1 << 20  # the largest Gaussian scale: tails are summed term by term, h
 
 
 def laplace_tail(scale: Fraction, start: int) -> Bounds:
-    """Bounds of P(Z ≥ start) for start ≥ 1 and P(Z = x) ∝ exp(−|x|/scale): exp(−start/scale)/(1 + exp(−1/scale))."""
+    """Bounds of the discrete Laplace tail P(Z ≥ start), start ≥ 1: exp(−start/scale)/(1 + exp(−1/scale))."""
     far, near = exp_bounds(start / scale), exp_bounds(1 / scale)
 
     def bounds(n: int) -> tuple[int, int]:
@@ -46,7 +46,7 @@ def laplace_tail(scale: Fraction, start: int) -> Bounds:
 
 
 def gaussian_tail(scale: Fraction, start: int) -> Bounds:
-    """Bounds of P(Z ≥ start) for start ≥ 1 and P(Z = x) ∝ g(x) = exp(−x²/(2·scale²)).
+    """Bounds of the discrete Gaussian tail P(Z ≥ start), start ≥ 1, for P(Z = x) ∝ g(x) = exp(−x²/(2·scale²)).
 
     It is Σ g(x) over x ≥ start, divided by 1 + 2·Σ g(x) over x ≥ 1. A product leads from one term to the next: g(x+1) =
     g(x)·r(x) and r(x+1) = r(x)·s, with r(x) = exp(−(2x+1)/(2·scale²)) and s = exp(−1/scale²). Lower bounds are rounded
@@ -90,7 +90,8 @@ class Trials:
         self._highs = np.array([high for high in highs if high <= _TOP], np.uint64)
 
     def successes(self, draws: Draws, trials: int) -> int:
-        """Steps 1 and 3: full blocks, and what exists of the last one."""
+        """The number of candidates that pass (steps 1 and 3): full blocks, and the existing candidates of the last
+        one."""
         blocks, rest = trials >> self.bits, trials & ((1 << self.bits) - 1)
         full = sum(int(self._block(draws, min(BLOCK, blocks - i)).sum()) for i in range(0, blocks, BLOCK))
         if rest == 0:
@@ -99,7 +100,7 @@ class Trials:
         return full + int(np.count_nonzero(last < rest))
 
     def _block(self, draws: Draws, count: int) -> Integers:
-        """Step 2 for so many blocks.
+        """The number of candidates that pass in each of so many blocks (step 2).
 
         A word w says w/2⁶⁴ ≤ U < (w+1)/2⁶⁴. So U ≥ F(j) for certain if the upper bound of F(j)·2⁶⁴ is at most w, and
         U < F(j) for certain if the lower one is at least w + 1. What lies beyond the table is never certain.
@@ -115,7 +116,8 @@ class Trials:
         return least
 
     def _below(self, j: int) -> Bounds:
-        """Bounds of F(j); where the table at this precision ends before j, F(j) is at least its last entry."""
+        """Bounds of the binomial distribution function F(j); where the table ends before j, F(j) is at least its last
+        entry."""
 
         def bounds(n: int) -> tuple[int, int]:
             lows, highs = self._tables(n)
@@ -124,7 +126,7 @@ class Trials:
         return bounds
 
     def _table(self, n: int) -> tuple[list[int], list[int]]:
-        """Bounds of F(0)·2ⁿ, F(1)·2ⁿ, … until the terms vanish; lower ones rounded down, upper ones up."""
+        """Bounds of the binomial F(0)·2ⁿ, F(1)·2ⁿ, … until the terms vanish; lower ones rounded down, upper ones up."""
         width = n + self.bits + 64  # each of the squarings may double the error
         one, size = 1 << width, 1 << self.bits
         p_low, p_high = self.p(width)
@@ -144,7 +146,8 @@ class Trials:
         return lows, highs
 
     def _block_bits(self, most: int) -> int:
-        """m with 2ᵐ·p ≤ 1; no larger than it takes for ``most`` trials to fit in one block."""
+        """The block size's exponent m with 2ᵐ·p ≤ 1; no larger than it takes for ``most`` trials to fit in one
+        block."""
         wanted, n = most.bit_length(), WORD
         while True:
             high = max(1, self.p(n)[1])
@@ -172,12 +175,12 @@ def subset(draws: Draws, n: int, k: int) -> NDArray[Any]:
 
 
 def laplace_beyond(draws: Draws, scale: Fraction, start: int, count: int) -> Integers:
-    """Discrete Laplace draws given that they are at least start ≥ 1: from there on the law is geometric."""
+    """Discrete Laplace noise given that it is at least start ≥ 1: from there on the law is geometric."""
     return start + geometric(draws, scale, count)
 
 
 def gaussian_beyond(draws: Draws, scale: Fraction, start: int, count: int) -> Integers:
-    """Discrete Gaussian draws given that they are at least start ≥ 1.
+    """Discrete Gaussian noise given that it is at least start ≥ 1.
 
     With x = start + y: x² = start² + 2·start·y + y². So y is geometric, P(y) ∝ exp(−y·start/scale²), kept with
     probability exp(−y²/(2·scale²)). Near the middle that would keep too few, so plain draws are kept if large enough.

@@ -127,7 +127,7 @@ class RecordedNoise(ForwardingNoise):
 
     @property
     def outside(self) -> int:
-        """How often random bits of the source were asked for past its methods: nothing is known of such draws."""
+        """How often random bits were drawn past the recorded source's methods, which leaves no line on the tape."""
         return self.source.draws - self._begun - self._known
 
     def _write(self, before: int, draw: Draw) -> None:

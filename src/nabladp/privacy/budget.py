@@ -41,7 +41,8 @@ class Limit:
         return "pure ε" if self.pure else "ρ"
 
     def to_json(self) -> dict[str, Any]:
-        """With its units, so that a stored limit stays what it was even if a conversion improves one day."""
+        """A limit as JSON, with its units, so that a stored limit stays what it was even if a conversion improves one
+        day."""
         value = self.value.to_json()
         return {"name": self.name, "attributes": sorted(self.attributes), "value": value, "units": str(self.units)}
 
@@ -83,7 +84,7 @@ class Budget:
             )
 
     def limits(self, attributes: Attributes) -> tuple[Limit, ...]:
-        """The limits for these attributes; two that come out over the same set are both kept."""
+        """The budget's limits for these attributes; two that come out over the same set are both kept."""
         universe = Universe.of(attributes)
         named = [
             Limit.of(name, _protected_sources(universe, [name], name), value) for name, value in self.attributes.items()
@@ -103,7 +104,7 @@ class Budget:
         return tuple(named)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan-file form; what is not limited is left out."""
+        """The budget in its plan-file form; what is not limited is left out."""
         names = {key if isinstance(key, str) else "+".join(key): value for key, value in self.sets.items()}
         data = {
             "per_attribute": self.per_attribute and self.per_attribute.to_json(),
@@ -156,7 +157,8 @@ def _set_name(key: Any) -> SetName:
 
 
 def _check_spelled_once(sets: Iterable[SetName]) -> None:
-    """As a text and as a tuple the same set would be one in the plan-file form, and a limit be lost."""
+    """Refuse a budget whose sets hold one set twice: as text and tuple it would be one in the plan file, and a limit be
+    lost."""
     seen: set[str] = set()
     for text in (key if isinstance(key, str) else "+".join(key) for key in sets):
         if text in seen:
@@ -165,7 +167,8 @@ def _check_spelled_once(sets: Iterable[SetName]) -> None:
 
 
 def members(universe: Universe, key: SetName) -> tuple[str, ...]:
-    """The names in a set's key. An attribute may itself hold a '+': the whole string is tried first."""
+    """The attribute names in the key of a budget's set. An attribute may itself hold a '+': the whole string is tried
+    first."""
     known = {*universe.roots, *universe.derived}
     text = key if isinstance(key, str) else "+".join(key)
     read = (text,) if text in known else tuple(part.strip() for part in text.split("+"))

@@ -21,7 +21,7 @@ _SLACK = 1e-12  # relative: covers the rounding of the few floating-point operat
 
 
 def epsilon_from_rho(rho: float, delta: float, conversion: str = "tight") -> float:
-    """ε such that ρ-zCDP implies (ε, δ)-DP, rounded up. ρ = ∞ gives ∞."""
+    """ε such that ρ-zCDP implies (ε, δ)-DP, by the named conversion, rounded up. ρ = ∞ gives ∞."""
     check_conversion(conversion, CONVERSIONS)
     check_delta(delta)
     if isinstance(rho, float) and rho == math.inf:
@@ -52,7 +52,7 @@ def _paper(rho: float, delta: float) -> float:
 
 
 def _tight(rho: float, delta: float) -> float:
-    """min over a > 1 of ρa + ln((a−1)/a) + (ln(1/δ) − ln a)/(a−1), clamped at 0.
+    """The tight conversion to ε: min over a > 1 of ρa + ln((a−1)/a) + (ln(1/δ) − ln a)/(a−1), clamped at 0.
 
     The derivative is ρ − (ln(1/δ) − ln a)/(a−1)², so Newton's method on ρ(a−1)² + ln a = ln(1/δ) finds the minimiser.
     Every a > 1 gives a valid bound: stopping early can only make the figure a little too large.
@@ -87,7 +87,8 @@ _REACH = 9.5  # standard deviations kept on each side
 
 
 def epsilon_of_terms(terms: Iterable[tuple[Term, int]], attributes: frozenset[str], delta: float) -> float:
-    """ε at δ from the privacy-loss distribution; pure terms add their ε. Other terms have no such figure."""
+    """ε at δ of discrete Gaussian terms, from their privacy-loss distribution; pure terms add their ε. Others have
+    none."""
     pure_units = 0
     draws: Counter[float] = Counter()
     for term, count in terms:
@@ -114,7 +115,8 @@ def _epsilon(draws: Counter[float], delta: float) -> float:
 
 
 def _smallest_epsilon(losses: Array, masses: Array, delta: float) -> float:
-    """The smallest ε ≥ 0 with Σ mass·max(0, 1 − e^{ε − loss}) ≤ δ, by bisection, from above."""
+    """The smallest ε ≥ 0 of a privacy-loss distribution with Σ mass·max(0, 1 − e^{ε − loss}) ≤ δ, by bisection, from
+    above."""
 
     def exceeds(epsilon: float) -> bool:
         above = losses > epsilon
@@ -130,7 +132,8 @@ def _smallest_epsilon(losses: Array, masses: Array, delta: float) -> float:
 
 
 def _compose(draws: Counter[float]) -> tuple[Array, Array, float]:
-    """Losses (rising), their masses, and the mass that escaped to an infinite loss."""
+    """The composed privacy-loss distribution: losses (rising), their masses, and the mass that escaped to an infinite
+    loss."""
     groups = [_one_scale(scale, count) for scale, count in sorted(draws.items())]
     if len(groups) == 1:
         return groups[0]
@@ -146,7 +149,8 @@ def _compose(draws: Counter[float]) -> tuple[Array, Array, float]:
 
 
 def _step(groups: list[tuple[Array, Array, float]]) -> float:
-    """Fine enough for the spread of the sum, coarse enough for the widest group; 0 if all are single points."""
+    """The lattice step of a privacy-loss distribution: fine for the spread of the sum, coarse for the widest group; 0
+    if all are single points."""
     deviation = math.sqrt(math.fsum(_variance(losses, masses) for losses, masses, _ in groups))
     widest = max(float(losses[-1] - losses[0]) for losses, *_ in groups)
     return max(2 * _REACH * deviation / _POINTS, widest / _POINTS)
@@ -159,7 +163,7 @@ def _variance(losses: Array, masses: Array) -> float:
 
 
 def _one_scale(scale: float, count: int) -> tuple[Array, Array, float]:
-    """The loss distribution of ``count`` cells at one scale."""
+    """The privacy-loss distribution of ``count`` cells with discrete Gaussian noise of one scale."""
     noise = _noise(scale)
     reach = (len(noise.masses) // 2) * noise.step
     outside = count * 2 * math.exp(-(reach**2) / (2 * scale * scale))
@@ -168,7 +172,8 @@ def _one_scale(scale: float, count: int) -> tuple[Array, Array, float]:
 
 
 def _noise(scale: float) -> Lattice:
-    """One cell's noise, on a window outside which next to nothing lies; never below the true masses."""
+    """One cell's discrete Gaussian noise, on a window outside which next to nothing lies; never below the true
+    masses."""
     step = 1
     while 2 * _REACH * scale / step > 1 << 16:
         step *= 2
@@ -196,7 +201,7 @@ class Lattice:
         return (self.start + np.arange(len(self.masses), dtype=np.float64)) * self.step
 
     def narrow(self) -> Lattice:
-        """Cut the tails; while too wide, double the step, rounding up."""
+        """Narrow a privacy-loss distribution: cut the tails; while too wide, double the step, rounding up."""
         start, masses, lost = _trim(self.start, self.masses)
         kept = Lattice(self.step, start, masses, self.escaped + lost)
         return kept.coarser().narrow() if len(masses) > _POINTS else kept
@@ -207,7 +212,7 @@ class Lattice:
         return Lattice(2 * self.step, (self.start - pad + 1) // 2, padded.reshape(-1, 2).sum(axis=1), self.escaped)
 
     def plus(self, other: Lattice) -> Lattice:
-        """The sum of two independent draws."""
+        """The sum of two independent privacy losses."""
         one, two = self, other
         while one.step < two.step:
             one = one.coarser()
@@ -217,7 +222,7 @@ class Lattice:
         return Lattice(one.step, one.start + two.start, masses, one.escaped + two.escaped).narrow()
 
     def power(self, count: int) -> Lattice:
-        """The sum of ``count`` independent draws, by repeated doubling."""
+        """The sum of ``count`` independent privacy losses, by repeated doubling."""
         total: Lattice | None = None
         doubled = self
         while True:
@@ -230,7 +235,8 @@ class Lattice:
 
 
 def _trim(start: int, masses: Array, tail: float = 1e-18) -> tuple[int, Array, float]:
-    """Drop the far tails: the upper one escapes to an infinite loss, the lower one moves up to the first point kept."""
+    """Drop the far tails of a privacy-loss distribution: the upper one escapes to infinite loss, the lower one moves up
+    to the first point kept."""
     upper = np.cumsum(masses[::-1])[::-1]
     last = int(np.searchsorted(-upper, -tail, side="left"))
     lost = float(upper[last]) if last < len(masses) else 0.0

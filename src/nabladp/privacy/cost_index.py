@@ -63,7 +63,8 @@ class CostIndex:
         return _worst_subset(self, size, most)
 
     def _tabulate(self, position: dict[str, int], supports: list[frozenset[str]]) -> None:
-        """For every group of attributes and every choice within it: the layers that choice touches, as bits."""
+        """For every group of attributes and every choice within it: the cost layers that the choice touches, as
+        bits."""
         member = np.zeros((len(position), -(-self._size // 64) * 64), dtype=bool)
         for column, support in enumerate(supports):
             member[[position[name] for name in support], column] = True
@@ -112,7 +113,7 @@ class CostIndex:
 
 
 def _layers(term: WeightTerm, count: int) -> list[tuple[frozenset[str], int, int, int]]:
-    """Cut max-of-weights into a sum of equal-weight layers: the attributes at or above each distinct weight."""
+    """A max-of-weights term cut into a sum of equal-weight layers: the attributes at or above each distinct weight."""
     layers = []
     below = Cost(0, 0)
     for weight in sorted({weight for _, weight in term.weights}):
@@ -128,7 +129,8 @@ def _layers(term: WeightTerm, count: int) -> list[tuple[frozenset[str], int, int
 
 
 def _limbs(costs: list[list[int]], bits: int) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
-    """The three cost columns as rows of limbs, and for each row its column and the shift that undoes the cut."""
+    """The index's three cost columns as rows of limbs, and for each row its column and the shift that undoes the
+    cut."""
     rows: list[list[int]] = []
     positions: list[tuple[int, int]] = []
     mask = (1 << bits) - 1
@@ -141,7 +143,7 @@ def _limbs(costs: list[list[int]], bits: int) -> tuple[NDArray[np.float64], list
 
 
 def scan_total(terms: Iterable[tuple[Term, int]], attributes: frozenset[str]) -> Cost:
-    """The plain sum over terms, for one-off questions and as the check of :class:`CostIndex`."""
+    """The plain sum of a set's cost over all terms, for one-off questions and as the check of :class:`CostIndex`."""
     rho: int | None = 0
     pure: int | None = 0
     for term, count in terms:
@@ -167,7 +169,8 @@ class WorstSubset:
 
 
 def _worst_subset(index: CostIndex, size: int, most: int | None) -> WorstSubset:
-    """Looks at every set of this size if there are at most ``most``, otherwise searches and says how sure that is."""
+    """The costliest set of this size: looks at every set if there are at most ``most``, otherwise searches and says how
+    sure that is."""
     names = index.universe.protected
     if not is_whole(size, 1, len(names)):
         raise GuaranteeError(
@@ -193,7 +196,7 @@ def _as_float(units: float | int) -> float:
 
 
 def _greedy(index: CostIndex, names: tuple[str, ...], size: int) -> tuple[str, ...]:
-    """Add the attribute that raises the cost most, ``size`` times."""
+    """A costly set by greedy search: add the attribute that raises the cost most, ``size`` times."""
     chosen: tuple[str, ...] = ()
     for _ in range(size):
         rest = [name for name in names if name not in chosen]
@@ -202,7 +205,8 @@ def _greedy(index: CostIndex, names: tuple[str, ...], size: int) -> tuple[str, .
 
 
 def _upper_bound(index: CostIndex, names: tuple[str, ...], size: int) -> float | int:
-    """The smallest of: the whole person, group privacy over the k costliest, every term's own worst."""
+    """An upper bound on the costliest set: the smallest of the whole person, group privacy over the k costliest, every
+    term's own worst."""
     person = _units(index, names)
     single = [_units(index, (name,)) for name in names]
     if any(isinstance(units, float) for units in single):

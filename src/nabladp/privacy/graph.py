@@ -100,7 +100,8 @@ class GraphTerm:
         return self._costs[moving]
 
     def _diameter(self, moving: frozenset[str]) -> int | None:
-        """The largest distance between two combinations that agree outside ``moving``; None where no path leads."""
+        """The largest graph distance between two value combinations that agree outside ``moving``; None where no path
+        leads."""
         widest = 0
         for start in itertools.product(*self.values):
             reached = self._distances(start)
@@ -162,7 +163,7 @@ def graph_term(
     on: Iterable[str] | str,
     values: Mapping[str, Sequence[Any]] | None,
 ) -> GraphTerm:
-    """See ``Guarantee.from_graph``."""
+    """The term of a guarantee given by weighted edges between records; see ``Guarantee.from_graph``."""
     names = checks.name_or_names(on, "'on'")
     if derived := [name for name in names if name not in universe.position]:
         universe.sources(derived)
@@ -185,7 +186,7 @@ def _edges(edges: Any) -> tuple[tuple[Any, Any, Any], ...]:
 
 
 def check_label(value: Any) -> None:
-    """A value of an attribute is a text, a number or the like: what can be compared, and has a short text."""
+    """Refuse a value of an edge that is no text, number or the like: what can be compared, and has a short text."""
     if value is not None and not isinstance(value, (str, int, float, Fraction, date)):
         raise GuaranteeError("A value in a record or graph is a text or a number.", fix="Use the labels of the schema.")
 

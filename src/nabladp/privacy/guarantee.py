@@ -59,7 +59,7 @@ class Figure:
 
     @property
     def eps0(self) -> float:
-        """The paper's concentrated ε0: √(2ρ)."""
+        """The paper's concentrated ε0 of this set: √(2ρ)."""
         units = self.guarantee.rho_units(self.attributes)
         return math.inf if units is None else to_float(root_double(units))
 
@@ -96,7 +96,7 @@ class Guarantee(Displayed):
 
     @classmethod
     def none(cls, attributes: Attributes) -> Guarantee:
-        """Nothing released: zero for every set."""
+        """The guarantee of releasing nothing: zero for every set."""
         return cls(Universe.of(attributes))
 
     @classmethod
@@ -108,7 +108,8 @@ class Guarantee(Displayed):
         *,
         gaussian_scale: float | None = None,
     ) -> Guarantee:
-        """Charged once, at the largest weight, to any T that meets ``on``: a noisy marginal, a randomized response."""
+        """A guarantee charged once, at the largest weight, to any T that meets ``on``: a noisy marginal, a randomized
+        response."""
         universe = Universe.of(attributes)
         return cls._of(universe, weighted_term("touch", universe, on, cost, None, gaussian_scale))
 
@@ -121,7 +122,8 @@ class Guarantee(Displayed):
         *,
         limit: int | None = None,
     ) -> Guarantee:
-        """ε adds up over T's attributes, at most ``limit`` of them: group privacy, or a joint selection."""
+        """A guarantee whose ε adds up over T's attributes, at most ``limit`` of them: group privacy, or a joint
+        selection."""
         universe = Universe.of(attributes)
         return cls._of(universe, weighted_term("linear", universe, on, each, limit))
 
@@ -134,7 +136,8 @@ class Guarantee(Displayed):
         *,
         limit: int | None = None,
     ) -> Guarantee:
-        """ρ adds up over T's attributes, at most ``limit`` of them: Gaussian answers to disjoint queries."""
+        """A guarantee whose ρ adds up over T's attributes, at most ``limit`` of them: Gaussian answers to disjoint
+        queries."""
         universe = Universe.of(attributes)
         return cls._of(universe, weighted_term("squares", universe, on, each, limit))
 
@@ -145,14 +148,17 @@ class Guarantee(Displayed):
         each: Mapping[str, BudgetValue],
         caps: Mapping[str | tuple[str, ...], BudgetValue] | None = None,
     ) -> Guarantee:
-        """Spending decided on the way: all that touches an attribute costs at most its ``each``, all that touches one
-        of a cap's attributes at most that cap. The mechanism enforces both, from past outputs only."""
+        """A guarantee for spending decided on the way: all that touches an attribute costs at most its ``each``, all
+        that touches one of a cap's attributes at most that cap.
+
+        The mechanism enforces both, from past outputs only.
+        """
         universe = Universe.of(attributes)
         return cls._of(universe, capped_term(universe, each, caps))
 
     @classmethod
     def curve(cls, attributes: Attributes, columns: Mapping[str, int], table: Sequence[float | Fraction]) -> Guarantee:
-        """ρ = ``table[c]`` where c counts the columns held by T's attributes."""
+        """A guarantee with ρ = ``table[c]`` where c counts the columns held by T's attributes."""
         universe = Universe.of(attributes)
         return cls(universe, ((curve_term(universe, columns, table), 1),))
 
@@ -165,7 +171,8 @@ class Guarantee(Displayed):
         on: Names,
         values: Mapping[str, Sequence[Any]] | None = None,
     ) -> Guarantee:
-        """`lem:graph`: edges ``(u, v, Pure(e) | CDP(e))`` between values of one attribute or between records.
+        """The guarantee of `lem:graph`: edges ``(u, v, Pure(e) | CDP(e))`` between values of one attribute or between
+        records.
 
         ``on`` names the attributes, ``values`` lists their whole domains (a schema passed as ``attributes`` knows
         them). A value that no edge reaches has no bound against the others.
@@ -181,7 +188,8 @@ class Guarantee(Displayed):
 
     @classmethod
     def compose(cls, attributes: Attributes, parts: Iterable[Guarantee]) -> Guarantee:
-        """Adaptive sequential composition (`lem:composition`): costs add per T. The only place where they do."""
+        """Adaptive sequential composition of guarantees (`lem:composition`): costs add per T. The only place where they
+        do."""
         universe = Universe.of(attributes)
         counted: Counter[Term] = Counter()
         for part in checks.members(parts, "The parts of a guarantee", "Give a list of guarantees."):
@@ -200,7 +208,7 @@ class Guarantee(Displayed):
         return Guarantee.compose(self.universe, (self, other))
 
     def for_rows(self, rows: int) -> Guarantee:
-        """For people with up to ``rows`` rows each: ε·rows, ρ·rows² (group privacy)."""
+        """The guarantee for people with up to ``rows`` rows each: ε·rows, ρ·rows² (group privacy)."""
         if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
             raise GuaranteeError(f"A person has between 1 and {MOST_ROWS:,} rows.", fix="Give a whole number.")
         if rows == 1:
@@ -210,7 +218,7 @@ class Guarantee(Displayed):
         )
 
     def with_public(self, names: Names) -> Guarantee:
-        """The same release with these attributes declared public: nothing is promised for any set that holds one."""
+        """The guarantee with these attributes declared public: nothing is promised for any set that holds one."""
         public = self.universe.public | self.universe.sources(names)
         return Guarantee(Universe(self.universe.roots, self.universe.derived, public), self.terms)
 
@@ -234,17 +242,17 @@ class Guarantee(Displayed):
         return None if sources & self.universe.public else sources
 
     def rho_units(self, attributes: Names) -> int | None:
-        """Exact ρ in units of 2⁻⁶⁰; None when there is no bound."""
+        """The exact ρ of a set in units of 2⁻⁶⁰; None when there is no bound."""
         sources = self._protected_sources(attributes)
         return None if sources is None else self._index.total(sources).rho
 
     def pure_units(self, attributes: Names) -> int | None:
-        """Exact pure ε in units of 2⁻⁶⁰; None when there is no pure bound."""
+        """The exact pure ε of a set in units of 2⁻⁶⁰; None when there is no pure bound."""
         sources = self._protected_sources(attributes)
         return None if sources is None else self._index.total(sources).pure_of_all
 
     def total(self, attributes: Names) -> Total | None:
-        """The exact sums behind every figure of this set; None where nothing is promised."""
+        """The exact sums behind every figure of a set; None where nothing is promised."""
         sources = self._protected_sources(attributes)
         return None if sources is None else self._index.total(sources)
 
@@ -252,7 +260,7 @@ class Guarantee(Displayed):
         return _float(self.rho_units(attributes))
 
     def epsilon(self, attributes: Names, delta: float | None = None, conversion: str = "tight") -> float:
-        """Pure ε when ``delta`` is None, otherwise ε at δ by the named conversion.
+        """The ε of a set: pure when ``delta`` is None, otherwise ε at δ by the named conversion.
 
         With pure and concentrated terms mixed: the smaller of everything through ρ, and the pure sum plus the
         conversion of the rest. ``conversion="discrete_gaussian"`` uses the noise's own privacy-loss distribution.
@@ -281,11 +289,12 @@ class Guarantee(Displayed):
         return Figure(names, self)
 
     def per_attribute(self) -> dict[str, Figure]:
-        """Every protected source attribute's own figure."""
+        """The guarantee's figure for every protected source attribute by itself."""
         return {name: self.figure(name) for name in self.universe.protected}
 
     def per_person(self) -> Figure:
-        """The whole record: all protected attributes at once. This is the usual differential-privacy figure.
+        """The guarantee's figure for the whole record: all protected attributes at once, the usual differential-privacy
+        figure.
 
         Where every attribute is public nobody is protected, and the figure says so: no bound.
         """
@@ -313,8 +322,10 @@ class Guarantee(Displayed):
         return to_float(root_double(total) if notion == "cdp" else total)
 
     def group_bound(self, attributes: Names) -> tuple[float, float]:
-        """What group privacy alone would say of this set: (Σ√ρ_j)² and Σε_j over its attributes. Never below the
-        tight figures; shown beside them."""
+        """What group privacy alone would say of a set: (Σ√ρ_j)² and Σε_j over its attributes.
+
+        Never below the tight figures; shown beside them.
+        """
         sources = sorted(self.universe.sources(attributes))
         if len(sources) == 1:
             return self.rho(sources), self.epsilon(sources)
@@ -323,14 +334,14 @@ class Guarantee(Displayed):
         return _float(together), _float(None if None in pure else sum(units for units in pure if units is not None))
 
     def worst_subset(self, size: int, most: int | None = None) -> WorstSubset:
-        """The costliest ``size`` attributes: exact where there are at most ``most`` such sets (default: 50,000),
-        otherwise the best found and an upper bound."""
+        """The costliest ``size`` attributes of the guarantee: exact where there are at most ``most`` such sets
+        (default: 50,000), otherwise the best one met and an upper bound."""
         return self._index.worst_subset(size, most)
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """Costs are decimal strings, so that no reader rounds them."""
+        """The guarantee as JSON; costs are decimal strings, so that no reader rounds them."""
         listed = [term.to_json() | ({"count": count} if count > 1 else {}) for term, count in self.terms]
         return {"format": FORMAT, "unit": "2^-60", "universe": self.universe.to_json(), "terms": listed}
 

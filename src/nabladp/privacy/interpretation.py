@@ -27,7 +27,7 @@ class Statement:
 
 
 def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta: float | None = None) -> Statement:
-    """The most an adversary can come to believe about these attributes of one person.
+    """The most an adversary can come to believe about these attributes of one person, under a guarantee.
 
     For two statements about the attributes T of a person whose other attributes, and everyone else's, are known to the
     adversary, the odds move by a factor of at most e^ε(T). With ``delta`` the paper's tail bound limits the loss; for
@@ -65,7 +65,7 @@ def total_variation(guarantee: Guarantee, attributes: Names) -> Statement:
 
 
 def mutual_information(guarantee: Guarantee, groups: Iterable[Names]) -> Statement:
-    """The most the release tells about a person, in nats: Σ ρ(s_j) over groups of attributes that are independent."""
+    """The most a release tells about a person, in nats: Σ ρ(s_j) over groups of attributes that are independent."""
     universe = _check(guarantee).universe
     listed = [tuple(sorted(universe.sources(group))) for group in members(groups, "The groups", "Write [['age']].")]
     if sum(map(len, listed)) != len({name for group in listed for name in group}):
@@ -79,7 +79,7 @@ def mutual_information(guarantee: Guarantee, groups: Iterable[Names]) -> Stateme
 
 
 def several_rows(guarantee: Guarantee, attributes: Names, rows: int, delta: float) -> Statement:
-    """ε at δ for a person who has up to ``rows`` rows."""
+    """The ε at δ for a person who has up to ``rows`` rows."""
     check_delta(delta)
     value = _check(guarantee).for_rows(rows).epsilon(attributes, delta)
     return Statement(

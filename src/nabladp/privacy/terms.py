@@ -91,7 +91,7 @@ class WeightTerm:
             )
 
     def _scale_fits(self, scale: float) -> bool:
-        """Whether the weight is the cost of noise of this scale: never below it, and above only by rounding."""
+        """Whether a term's weight is the cost of noise of this scale: never below it, and above only by rounding."""
         if self.shape != "touch" or self.pure or len({weight for _, weight in self.weights}) != 1:
             return False
         if not isinstance(scale, float) or not 0 < scale < math.inf:
@@ -128,7 +128,7 @@ class WeightTerm:
         return self.cost(frozenset(picked[:size]))
 
     def for_rows(self, rows: int) -> WeightTerm:
-        """Group privacy over rows: ε grows by ``rows``, ρ by its square."""
+        """The term for people with ``rows`` rows (group privacy over rows): ε grows by ``rows``, ρ by its square."""
         factor = rows if (self.pure or self.shape == "linear") else rows * rows
         weights = tuple((name, factor * weight) for name, weight in self.weights)
         return WeightTerm(self.shape, weights, self.limit, self.pure)
@@ -175,7 +175,10 @@ class CurveTerm:
             raise GuaranteeError("The curve's square root is not subadditive.", fix="Use its largest value: a touch.")
 
     def _subadditive(self) -> bool:
-        """√c(a+b) ≤ √c(a) + √c(b), checked without roots: c(a+b) − c(a) − c(b) ≤ 2·√(c(a)·c(b))."""
+        """Whether the curve's √ρ is subadditive: √c(a+b) ≤ √c(a) + √c(b), checked without roots.
+
+        That is c(a+b) − c(a) − c(b) ≤ 2·√(c(a)·c(b)).
+        """
         for a in range(1, len(self.table)):
             for b in range(a, len(self.table) - a):
                 gap = self.table[a + b] - self.table[a] - self.table[b]
@@ -223,7 +226,7 @@ def is_whole(value: Any) -> bool:
 
 
 def read_units(text: Any) -> int:
-    """Units as they are written: a decimal string. Anything else might have been rounded on its way."""
+    """A stored term's units, written as a decimal string. Anything else might have been rounded on its way."""
     if not isinstance(text, str) or not re.fullmatch(r"[0-9]+", text):
         raise GuaranteeError("A cost in a guarantee must be a decimal string.", fix="Do not edit stored guarantees.")
     return int(text)

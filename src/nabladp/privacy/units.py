@@ -20,7 +20,7 @@ Number = int | float | Fraction | Decimal
 
 
 def exact(number: Number, what: str = "a number", *, up: bool = False) -> Fraction:
-    """The number as the person wrote it: 0.1 is one tenth, not the nearest double.
+    """A cost as the exact number that a person wrote: 0.1 is one tenth, not the nearest double.
 
     A cost that was computed as a double may lie above its shortest decimal; ``up`` takes the larger of the two.
     """
@@ -49,19 +49,19 @@ def units_down(number: Fraction) -> int:
 
 
 def half_square(eps_units: int) -> int:
-    """ρ-units of a pure or concentrated ε: ε²/2, rounded up."""
+    """The ρ-units of a pure or concentrated ε: ε²/2, rounded up."""
     return -((-eps_units * eps_units) // (2 * UNIT))
 
 
 def root_double(rho_units: int) -> int:
-    """ε-units of a ρ: √(2ρ), rounded up (the paper's eps0 of a concentrated guarantee)."""
+    """The ε-units of a ρ: √(2ρ), rounded up (the paper's eps0 of a concentrated guarantee)."""
     square = 2 * rho_units * UNIT
     root = math.isqrt(square)
     return root if root * root == square else root + 1
 
 
 def to_float(units: int) -> float:
-    """The units as a double that is never below the true value."""
+    """Units as a double that is never below the true value."""
     try:
         value = units / UNIT
     except OverflowError:
@@ -70,7 +70,8 @@ def to_float(units: int) -> float:
 
 
 def format_rounded(value: float, digits: int, *, up: bool) -> str:
-    """So many digits for people. A cost or bound is never shown smaller than it is, what is left never larger.
+    """Units for people, with so many digits. A cost or bound is never shown smaller than it is, what is left never
+    larger.
 
     (A double's own rounding, a part in 10¹², is let pass: 0.005 stays 0.005.)
     """

@@ -40,7 +40,7 @@ class Universe:
 
     @classmethod
     def of(cls, attributes: Attributes) -> Universe:
-        """From a schema, another universe, or a plain list of names."""
+        """The universe of attributes from a schema, another universe, or a plain list of names."""
         if isinstance(attributes, Universe):
             return attributes
         if isinstance(attributes, HasAttributes):

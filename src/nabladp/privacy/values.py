@@ -112,7 +112,7 @@ BudgetValue = Pure | CDP | Rho | Approx
 
 
 def as_value(value: Any, what: str = "a budget") -> BudgetValue:
-    """Accept a typed value or its plan-file form, e.g. ``{"cdp": 0.5}``; refuse a bare number."""
+    """A typed budget value from one or from its plan-file form, e.g. ``{"cdp": 0.5}``; refuses a bare number."""
     if isinstance(value, (Pure, CDP, Rho, Approx)):
         return value
     if isinstance(value, Mapping):
@@ -133,17 +133,17 @@ def as_value(value: Any, what: str = "a budget") -> BudgetValue:
 
 
 def limit_units(value: BudgetValue) -> int:
-    """Units of a limit or request: rounded down."""
+    """The units of a budget value as a limit or request: rounded down."""
     return units_down(value.amount())
 
 
 def cost_units(value: BudgetValue) -> int:
-    """Units of a cost: rounded up. (ε, δ) is a limit or a request, never a cost."""
+    """The units of a budget value as a cost: rounded up. (ε, δ) is a limit or a request, never a cost."""
     return units_up(value.amount(up=True))
 
 
 def eps_units(value: BudgetValue) -> int:
-    """ε-units of a cost: ε itself, or √(2ρ) rounded up."""
+    """The ε-units of a budget value as a cost: ε itself, or √(2ρ) rounded up."""
     return cost_units(value) if value.pure else root_double(cost_units(value))
 
 
@@ -160,7 +160,8 @@ def weighted_term(
     limit: int | None,
     gaussian_scale: float | None = None,
 ) -> WeightTerm | None:
-    """A cost for each attribute, in one of the shapes of :class:`WeightTerm`; None where nothing is charged."""
+    """The term of a cost for each attribute, in one of the shapes of :class:`WeightTerm`; None where nothing is
+    charged."""
     given = _costs(on, cost)
     if len({value.pure for value in given.values()}) > 1:
         raise GuaranteeError("One term cannot mix pure and concentrated costs.", fix="Build two and add them.")
@@ -186,7 +187,7 @@ def capped_term(
     each: Mapping[str, BudgetValue],
     caps: Mapping[str | tuple[str, ...], BudgetValue] | None,
 ) -> CappedTerm | None:
-    """Limits per attribute, and caps on sets; None where nothing is charged."""
+    """The term of limits per attribute, and caps on sets; None where nothing is charged."""
     weights: Counter[str] = Counter()
     for name, value in checks.mapping(each, "'each'", "Write {'age': CDP(0.5)}.").items():
         for source in universe.sources(name):
@@ -199,7 +200,7 @@ def capped_term(
 
 
 def curve_term(universe: Universe, columns: Mapping[str, int], table: Sequence[float | Fraction]) -> CurveTerm:
-    """ρ by how many columns T's attributes hold."""
+    """The term of a ρ by how many columns T's attributes hold."""
     counts: Counter[str] = Counter()
     for name, count in checks.mapping(columns, "'columns'", "Write {'age': 1}.").items():
         if not is_whole(count):

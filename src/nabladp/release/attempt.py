@@ -76,7 +76,7 @@ class Watched(Counts):
             self.tell(f"{self.name}: adding noise", 0, 0)
 
     def working(self, what: str, done: int, total: int) -> None:
-        """How far a mechanism is with work of its own; ``what`` names the unit, e.g. "round".
+        """Report how far a mechanism is with work of its own; ``what`` names the unit, e.g. "round".
 
         Only from public parameters and from what will be released.
         """
@@ -85,7 +85,7 @@ class Watched(Counts):
 
 @contextmanager
 def noting(faults: list[BaseException]) -> Iterator[None]:
-    """Record the error with which reading failed, to distinguish it from an error of the mechanism."""
+    """Note the error with which reading failed, to distinguish it from an error of the mechanism."""
     try:
         yield
     except _UNREADABLE as error:
@@ -168,7 +168,7 @@ class Attempt:
 
     @contextmanager
     def explain_failures(self) -> Iterator[None]:
-        """An error that comes out of here says which entries still count, and how their owner can void them."""
+        """Make an error of this attempt say which ledger entries still count, and how their owner can void them."""
         try:
             yield
         except BaseException as error:
@@ -191,7 +191,8 @@ class Attempt:
         return Standing(voided, failed, reserved, tuple(commands))
 
     def _void_untouched(self, error: BaseException) -> list[Entry]:
-        """Only a failed read shows that nothing was published; everything else leaves the entries as they are."""
+        """Void the entries of a failed attempt where only reading failed, so that nothing was published; leave all
+        others."""
         untouched = [entry for entry in self._entries if entry.seq not in self._touched]
         if not untouched or not isinstance(error, NablaDPError) or not any(error is fault for fault in self.faults):
             return []
@@ -205,7 +206,8 @@ class Attempt:
 
 
 def _rule(error: NablaDPError) -> str:
-    """What was broken, for the record: the column and the rule, never a value or a path."""
+    """The rule that a table broke, for the ledger's record of a failure: the column and the rule, never a value or a
+    path."""
     rule, column = error.fields.get("rule"), error.fields.get("column")
     if rule is None:
         return type(error).__name__

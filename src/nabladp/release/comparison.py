@@ -35,7 +35,7 @@ class Comparison:
 
 
 def compare(folder: str | Path, source: Any) -> list[Comparison]:
-    """Every release of a published folder beside the table it was made from. Reads every row; spends nothing."""
+    """Compare every release of a published folder with the table it was made from. Reads every row; spends nothing."""
     where = Path(folder)
     records = sorted([*where.glob(RECORD), *where.glob(f"*/{RECORD}")])
     if not records:
@@ -46,7 +46,8 @@ def compare(folder: str | Path, source: Any) -> list[Comparison]:
 
 
 def compare_release(release: Release, table: Table, folder: Path | None = None) -> Comparison:
-    """One release beside the truth; ``folder`` is where its files are, for tables that are not in the record."""
+    """Compare one release with the true values; ``folder`` is where its files are, for tables that are not in the
+    record."""
     if table.n != release.n:
         raise DataError(
             f"The table has another number of rows than the one behind {release.name!r}.",

@@ -39,7 +39,7 @@ def nearest(value: float) -> float:
 def scale_budgets(
     options: Mapping[str, Any], factor: float, rounding: Callable[[float], float] = nearest
 ) -> dict[str, Any]:
-    """The options of a mechanism with every budget changed so that its ε is so many times as large.
+    """A mechanism's options with every budget changed so that its ε is ``factor`` times as large.
 
     Rounded to a few digits, so that what is shown is what was priced.
     """
@@ -62,12 +62,12 @@ def is_budget(options: Mapping[str, Any], name: str) -> bool:
 
 
 def budgets_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The budgets alone; none that is empty."""
+    """The budgets among a mechanism's options; none that is empty."""
     return {name: value for name, value in options.items() if is_budget(options, name) and value != {}}
 
 
 def _times(value: Mapping[str, Any], factor: float, rounding: Callable[[float], float]) -> dict[str, Any]:
-    """A budget in its plan-file form; ρ goes with the square of ε, δ stays."""
+    """A budget in its plan-file form, scaled: ρ goes with the square of ε, δ stays."""
     powers = {"rho": 2, "delta": 0}
     return {
         name: own if name == "delta" else rounding(own * factor ** powers.get(name, 1)) for name, own in value.items()
@@ -75,7 +75,7 @@ def _times(value: Mapping[str, Any], factor: float, rounding: Callable[[float], 
 
 
 def as_toml(value: Any) -> str:
-    """As a plan file has it."""
+    """An option as a plan file has it."""
     if not isinstance(value, Mapping):
         return f"{value:g}"
     inside = [f"{name if name.isidentifier() else json.dumps(name)} = {as_toml(own)}" for name, own in value.items()]
@@ -83,7 +83,7 @@ def as_toml(value: Any) -> str:
 
 
 def as_python(value: Any) -> str:
-    """As Python has it."""
+    """An option as Python has it."""
     if not isinstance(value, Mapping):
         return f"{value:g}"
     typed = as_value(value)
@@ -121,7 +121,8 @@ class Largest:
 
 
 def _budget_words(budgets: Mapping[str, Any]) -> str:
-    """Each budget by its name, but for the usual one; an entry of several with a dot, as in ``budgets.age``."""
+    """Budgets in words, each by its name, but for the usual one; an entry of several with a dot, as in
+    ``budgets.age``."""
     words = []
     for name, value in budgets.items():
         several = isinstance(value, Mapping) and all(isinstance(own, Mapping) for own in value.values())
@@ -135,7 +136,8 @@ def _budget_words(budgets: Mapping[str, Any]) -> str:
 
 
 def explain(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior: float = 0.5) -> dict[str, Any]:
-    """Figures for this set, what group privacy alone would say, and statements with what each assumes."""
+    """Explain the cost to one set: its figures, what group privacy alone would say, and statements with what each
+    assumes."""
     rho, pure = guarantee.group_bound(attributes)
     return {
         "attributes": list(attributes),
@@ -156,7 +158,7 @@ def _membership(guarantee: Guarantee) -> str:
 
 
 def costliest(guarantee: Guarantee, size: int) -> dict[str, Any]:
-    """The costliest attributes of this number."""
+    """The costliest ``size`` attributes of a request."""
     worst = guarantee.worst_subset(size)
     return {
         "attributes": list(worst.attributes),
@@ -178,7 +180,7 @@ def _statement_json(statement: Statement) -> dict[str, Any]:
 
 
 def _exact(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> float | None:
-    """ε from the noise's own privacy-loss distribution, where every term has one."""
+    """A set's ε from the noise's own privacy-loss distribution, where every term has one."""
     try:
         return finite(guarantee.epsilon(attributes, delta, "discrete_gaussian"))
     except GuaranteeError:
@@ -207,7 +209,7 @@ class Cost:
         return all(line.fits for line in self.lines)
 
     def explain_sets(self, sets: Sequence[str], worst: int | None = None, prior: float = 0.5) -> dict[str, Any]:
-        """More about sets written "a+b", and the costliest attributes."""
+        """Explain the cost to sets written "a+b", and to the costliest attributes."""
         universe = self.guarantee.universe
         facts: dict[str, Any] = {}
         if sets:
@@ -226,31 +228,33 @@ class Cost:
 
 
 def waits_for_rows(mechanism: Mechanism) -> bool:
-    """Whether its claim for any number of rows may be far too large, so that limits wait until the number is known."""
+    """Whether a mechanism's claim for any number of rows may be far too large, so that limits wait until the number is
+    known."""
     return mechanism.plans_for_rows
 
 
 def without_rows(named: Iterable[tuple[str, Mechanism]], rows: int | None) -> tuple[str, ...]:
-    """The names of those whose price has to be for any number of rows, as the number is not known."""
+    """The names of releases whose price has to be for any number of rows, as the number is not known."""
     return () if rows else tuple(name for name, mechanism in named if waits_for_rows(mechanism))
 
 
 def price(
     named: Sequence[tuple[str, Mechanism]], schema: Schema, n: int, rows_per_person: int = 1
 ) -> tuple[Guarantee, tuple[tuple[str, Any], ...]]:
-    """The composed guarantee and the expected errors of some mechanisms. Reads no data."""
+    """Price some mechanisms: their composed guarantee and their expected errors. Reads no data."""
     parts = [mechanism.guarantee(schema, n) for _, mechanism in named]
     errors = tuple((name, mechanism.expected_error(schema, n)) for name, mechanism in named)
     return Guarantee.compose(schema, parts).for_rows(rows_per_person), errors
 
 
 def format_cost(value: float | None, *, up: bool = True) -> str:
-    """Four digits for people; costs are rounded up, what is left or allowed down."""
+    """A cost for people with four digits; costs are rounded up, what is left or allowed down."""
     return "no bound" if value is None else format_rounded(value, 4, up=up)
 
 
 def figures(guarantee: Guarantee, adversaries: Mapping[str, Sequence[str]], delta: float) -> dict[str, Any]:
-    """Every attribute, every named adversary and the person: always together, conversions named."""
+    """The figures of a cost: every attribute, every named adversary and the person, always together, conversions
+    named."""
     return {
         "delta": delta,
         "conversions": {"epsilon": "tight (Canonne, Kamath, Steinke 2020)", "epsilon_paper": "prop:ppdp-conversion"},
@@ -277,10 +281,11 @@ def figure(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> dic
 
 
 def finite(value: float) -> float | None:
-    """JSON has no infinity: 'no bound' is null."""
+    """A cost for JSON, which has no infinity: 'no bound' is null."""
     return value if value < float("inf") else None
 
 
 def error_json(error: Any) -> Any:
-    """A list for a tuple of errors, one for each marginal; an object with a "summary" for any other mechanism."""
+    """Expected errors as JSON: a list for a tuple of errors, one per marginal; an object with a "summary" for any other
+    mechanism."""
     return [part.to_json() for part in error] if isinstance(error, tuple) else error.to_json()

@@ -18,12 +18,13 @@ from nabladp.tables import Finding, check_table, column_types, open_table
 
 
 def draft_schema(source: Any) -> str:
-    """Names and kinds only, as TOML; what a person must fill in is marked, and why is said."""
+    """Draft a schema for a source, as TOML: names and kinds only; what a person must fill in is marked, and why is
+    said."""
     return draft(column_types(source))
 
 
 def write_draft(source: Any, path: Path) -> list[str]:
-    """Write a draft into a new file; answers with the names of the columns."""
+    """Write the draft of a schema into a new file; returns the names of the columns."""
     columns = column_types(source)
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -36,12 +37,14 @@ def write_draft(source: Any, path: Path) -> list[str]:
 
 
 def looks_like_a_row(names: Iterable[str]) -> bool:
-    """Whether a first line may hold somebody's values instead of names: columns are rarely called by a number."""
+    """Whether a CSV file's first line may hold somebody's values instead of names: columns are rarely called by a
+    number."""
     return any(re.fullmatch(r"\s*[-+]?[\d.,]+\s*", name) for name in names)
 
 
 def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:
-    """Every column that breaks a rule of the schema, with the rule and the fix; an empty list when all is well."""
+    """Check a source against a schema: every column that breaks a rule, with the rule and the fix; an empty list when
+    all is well."""
     known = schema if isinstance(schema, Schema) else Schema.load(schema)
     table = open_table(source, known)
     findings = list(check_table(table))
@@ -54,14 +57,15 @@ def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:
 
 
 def open_existing(where: str | Path, schema: Schema | None = None, budget: Budget | None = None) -> Ledger:
-    """Open for writing, as the private or test ledger that it is; never creates one."""
+    """Open a ledger for writing, as the private or test ledger that it is; never creates one."""
     with Ledger.read(where) as ledger:
         test = ledger.test
     return Ledger.open(where, schema, budget, test=test)
 
 
 def spent_on(ledger: Ledger, sets: Sequence[str], delta: float) -> list[dict[str, Any]]:
-    """What everything booked tells about sets written "a+b". Nothing is composed when no set is asked for."""
+    """What everything booked in a ledger tells about sets written "a+b". Nothing is composed when no set is asked
+    for."""
     from nabladp.release.cost import explain
 
     if not sets:
@@ -80,7 +84,8 @@ def book_external(
     cdp: float | None = None,
     note: str = "",
 ) -> Entry:
-    """Book a release made elsewhere: differentially private per person at this cost, reading these attributes only."""
+    """Book a release made elsewhere in a ledger: differentially private per person at this cost, reading these
+    attributes only."""
     given = [kind(value) for kind, value in ((Pure, pure), (Rho, rho), (CDP, cdp)) if value is not None]
     if len(given) != 1:
         raise BudgetError("An external release has one cost.", fix="Give exactly one of pure, rho and cdp.")

@@ -55,7 +55,7 @@ Codes = NDArray[np.int64]
 
 
 def make_people(people: int, seed: int = 2020) -> dict[str, list[object] | NDArray[np.float64] | Codes]:
-    """Columns by name. Everything follows from uniform draws of a seeded source."""
+    """The demo's made-up population, columns by name. Everything follows from uniform draws of a seeded source."""
     uniform = NoiseSource.seeded(seed).uniform_integers(1 << 32, (13, people)) / float(1 << 32)
     region = _pick(uniform[0], [[0.2, 0.22, 0.18, 0.16, 0.2, 0.04]])
     age = np.minimum((99 * uniform[1] ** 1.15).astype(np.int64), 99)
@@ -102,7 +102,7 @@ def make_people(people: int, seed: int = 2020) -> dict[str, list[object] | NDArr
 
 
 def _pick(uniform: NDArray[np.float64], rows: Sequence[Sequence[float]], given: Codes | None = None) -> Codes:
-    """A code per person, from the row of probabilities that belongs to another attribute's code."""
+    """A code per made-up person, from the row of probabilities that belongs to another attribute's code."""
     bounds = np.cumsum(np.array(rows, dtype=np.float64), axis=1)
     bounds /= bounds[:, -1:]
     chosen = bounds[given] if given is not None else bounds[np.zeros(len(uniform), dtype=np.int64)]
@@ -111,12 +111,12 @@ def _pick(uniform: NDArray[np.float64], rows: Sequence[Sequence[float]], given: 
 
 
 def _tilt(base: Sequence[float], groups: int, strength: float) -> list[list[float]]:
-    """The same shares for every group, each tilted a little towards another value."""
+    """Shares for every group of made-up people, each tilted a little towards another value."""
     return [[p * (strength + 1 if i == g % len(base) else 1) for i, p in enumerate(base)] for g in range(groups)]
 
 
 def _bell(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A rough bell curve from one uniform draw (the logistic quantile, scaled)."""
+    """A rough bell curve for made-up people from one uniform draw (the logistic quantile, scaled)."""
     inside = np.clip(uniform, 1e-6, 1 - 1e-6)
     return np.log(inside / (1 - inside)) * 0.55
 
@@ -165,7 +165,8 @@ attributes = ["race", "ethnicity"]
 
 
 def run_demo(folder: Path, people: int, quiet: bool = False) -> dict[str, Any]:
-    """Write population, schema and plan, run ``nabladp release plan.toml --new-ledger``, and compare with the truth."""
+    """Run the demo: write population, schema and plan, run ``nabladp release plan.toml --new-ledger``, compare with the
+    truth."""
     write_inputs(folder, people)
     release(folder, quiet)
     return compare(folder)
@@ -189,7 +190,7 @@ def write_inputs(folder: Path, people: int) -> None:
 
 
 def release(folder: Path, quiet: bool) -> None:
-    """The very command a user would run, in a process of its own."""
+    """Release the demo's plan by the very command a user would run, in a process of its own."""
     command = [sys.executable, "-m", "nabladp", "release", PLAN_FILE, "--new-ledger", *(["--json"] if quiet else [])]
     done = subprocess.run(command, cwd=folder, check=False, stdout=subprocess.PIPE if quiet else None)
     if done.returncode:
@@ -198,7 +199,7 @@ def release(folder: Path, quiet: bool) -> None:
 
 
 def compare(folder: Path) -> dict[str, Any]:
-    """The figures of the release, and its errors: predicted beside actual."""
+    """Compare the demo's release with its population: figures, and errors, predicted beside actual."""
     releases = [Release.load(folder / OUT / name) for name in ("single-columns", "pairs-and-triples")]
     total = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
     return {

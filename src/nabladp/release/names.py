@@ -16,7 +16,7 @@ MOST_LETTERS = 100
 
 
 def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -> None:
-    """Refuses names that are no folder of their own, before anything is made or reserved."""
+    """Refuse names of releases that are no folder of their own, before anything is made or reserved."""
     taken: dict[str, str] = {}
     for number, name in enumerate(names, 1):
         if not is_folder_name(name):
@@ -41,7 +41,7 @@ def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -
 
 
 def refuse_published(goal: Path) -> None:
-    """A page or a certificate never takes the place of a file that a release consists of."""
+    """Refuse to write a page or a certificate over a file that a release consists of."""
     if goal.name in (RECORD, DIGESTS) or (goal.suffix == ".parquet" and (goal.parent / RECORD).exists()):
         raise ReleaseError(f"{goal.name!r} is a file of a release.", fix="Choose another name, such as 'page.html'.")
 
@@ -53,5 +53,5 @@ def is_folder_name(name: Any) -> bool:
 
 
 def _fold(name: str) -> str:
-    """Equal for names that some file systems take for one."""
+    """A release's name, folded: equal for names that some file systems take for one."""
     return unicodedata.normalize("NFC", name.casefold())

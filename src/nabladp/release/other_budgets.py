@@ -38,7 +38,8 @@ Options = tuple[dict[str, Any], ...]
 def largest_budget(
     named: Named, schema: Schema, n: int, rows_per_person: int, lines: Sequence[LimitRequest]
 ) -> Largest | None:
-    """For a request whose ``lines`` break a limit. None where no factor helps, or finding one takes too long."""
+    """The largest budget for a request whose ``lines`` break a limit. None where no factor helps, or finding one takes
+    too long."""
     if any(line.requested is None for line in lines):
         return None
     for line in lines:
@@ -51,7 +52,8 @@ def largest_budget(
 def request_cost(
     named: Named, schema: Schema, n: int | None, rows_per_person: int, standing: Sequence[Spending], **more: Any
 ) -> Cost:
-    """What a request would cost, how it stands against the limits, and what would fit where it does not."""
+    """The cost of a request, how it stands against the limits, and the largest budget that would fit where it does
+    not."""
     guarantee, errors = price(named, schema, n or 0, rows_per_person)
     lines, waiting = limit_requests(standing, guarantee), without_rows(named, n)
     largest = None
@@ -64,7 +66,7 @@ def request_cost(
 def naming_largest(
     named: Named, schema: Schema, n: int | None, rows_per_person: int, standing: Callable[[], Sequence[Spending]]
 ) -> Iterator[None]:
-    """A refusal also names the largest budget that would be accepted, unless costs wait for the number of rows."""
+    """Make a refusal also name the largest budget that would be accepted, unless costs wait for the number of rows."""
     try:
         yield
     except BudgetExceeded as error:
@@ -77,7 +79,7 @@ def naming_largest(
 
 
 def _otherwise(fix: str, largest: Largest) -> str:
-    """The ledger's own advice, which knows of no budget."""
+    """The ledger's own advice for a refused request, beside the largest budget."""
     return fix.replace("Ask for at most what is left, or leave", "Leave" if largest.budgets is None else "Or leave")
 
 
@@ -90,8 +92,10 @@ class _Search:
     standing: Sequence[Spending]
 
     def best(self, factor: float) -> Largest | None:
-        """Tries factors, each the last one times what its own costs leave room for, between one that fits and one
-        that does not."""
+        """The largest budget that fits, by trying factors.
+
+        Each is the last one times what its own costs leave room for, between one that fits and one that does not.
+        """
         low, high, best, end = 0.0, 1.0, None, time.monotonic() + _MOST_SECONDS
         for _ in range(_MOST_TRIES):
             if not low < factor < high:
@@ -111,7 +115,7 @@ class _Search:
         return tuple(scale_budgets(mechanism.to_json(), factor, _down) for _, mechanism in self.named)
 
     def _room(self, options: Options) -> float | None:
-        """By which factor the budgets could grow; None where a mechanism refuses them."""
+        """The factor by which these budgets could grow; None where a mechanism refuses them."""
         try:
             mechanisms = [
                 type(mechanism).from_plan(own) for (_, mechanism), own in zip(self.named, options, strict=True)
@@ -129,7 +133,7 @@ class _Search:
 
 
 def _growth(lines: Sequence[LimitRequest]) -> float:
-    """By which factor every ε could grow until a limit is met, if costs went with ε (pure) or its square (ρ)."""
+    """The factor by which every ε could grow until a limit is met, if costs went with ε (pure) or its square (ρ)."""
     factors = []
     for line in lines:
         if line.requested is None:
@@ -141,7 +145,7 @@ def _growth(lines: Sequence[LimitRequest]) -> float:
 
 
 def _down(value: float) -> float:
-    """A few significant digits, rounded towards zero."""
+    """A budget with a few significant digits, rounded towards zero."""
     exact = Decimal(repr(value))
     return float(exact.quantize(Decimal((0, (1,), exact.adjusted() - _DIGITS + 1)), ROUND_DOWN)) if exact else 0.0
 
@@ -220,7 +224,7 @@ class Outlook:
 
 
 def outlook(plan: PlannedReleases, sets: Sequence[Sequence[str]], tell: Tell | None = None) -> Outlook:
-    """``sets`` are the sets of attributes whose costs are wanted."""
+    """The outlook of a plan at other budgets: costs to ``sets`` and expected errors at every factor."""
     wanted = tuple(tuple(chosen) for chosen in sets)
     parts = []
     for number, (name, mechanism) in enumerate(plan.releases):
@@ -262,7 +266,7 @@ def _totals(guarantee: Guarantee, attributes: tuple[str, ...]) -> Totals:
 
 
 def _errors(error: Any) -> Iterator[tuple[str, float | None]]:
-    """Numbers that say how large an error is, by label."""
+    """The numbers of an expected error that say how large it is, by label."""
     if isinstance(error, Mapping):
         for label, value in list(error.get("summary", {}).items())[:MOST_FIGURES]:
             if isinstance(value, int | float) and not isinstance(value, bool):

@@ -101,13 +101,13 @@ class Plan:
         )
 
     def cost(self) -> Cost:
-        """The dry run: spends nothing, reads nothing of the table, creates no ledger."""
+        """The dry run of a plan: spends nothing, reads nothing of the table, creates no ledger."""
         standing = self._standing() if self.has_ledger() else self._unspent()
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **options)
 
     def query_cost(self, query: Sequence[str], budget: BudgetValue, **options: Any) -> Any:
-        """The dry run of queries about the plan's table; a :class:`nabladp.release.queries.QueryCost`."""
+        """The dry run of SQL queries about the plan's table; a :class:`nabladp.release.queries.QueryCost`."""
         from nabladp.release import queries  # loads the parser of SQL
 
         standing = self._standing() if self.has_ledger() else self._unspent()
@@ -121,7 +121,7 @@ class Plan:
     def query_session(
         self, query: Sequence[str], budget: BudgetValue, new_ledger: bool, test_seed: int | None, **options: Any
     ) -> Session:
-        """A session for these queries. What they could not be answered for anyway creates no ledger."""
+        """A session for these SQL queries. What they could not be answered for anyway creates no ledger."""
         cost = self.query_cost(query, budget, **options).cost
         if new_ledger:
             check_limits(limit_requests(self._unspent(), cost.guarantee), "The query")
@@ -131,12 +131,12 @@ class Plan:
         return Ledger.exists(self.ledger)
 
     def create_ledger(self, *, test: bool = False) -> Ledger:
-        """Make this plan's ledger, with its schema and budget; refused where there is one, or beyond the budget."""
+        """Create this plan's ledger, with its schema and budget; refused where there is one, or beyond the budget."""
         self._check_affordable(self.rows)
         return Ledger.create(self.ledger, self.schema, self.budget, test=test)
 
     def _standing(self) -> list[Spending]:
-        """From the ledger, which need not be writable for this, but must be of this schema and budget."""
+        """The plan's limits with what is spent, from its ledger, which must be of this schema and budget."""
         with Ledger.read(self.ledger) as ledger:
             standing = ledger.spent()
             known = extend_universe(ledger.universe, Universe.of(self.schema))
@@ -147,7 +147,7 @@ class Plan:
         return [Spending(limit, 0) for limit in self.budget.limits(self.schema)]
 
     def _check_affordable(self, rows: int | None) -> None:
-        """A plan beyond its own budget makes no ledger, which would put that budget on record for good.
+        """Refuse a new ledger for a plan beyond its own budget: it would put that budget on record for good.
 
         Releases that wait for the number of rows are left out until it is known.
         """
@@ -161,7 +161,7 @@ class Plan:
     def session(
         self, noise: NoiseSource | None = None, *, new_ledger: bool = False, test_seed: int | None = None
     ) -> Session:
-        """Over the plan's table; ``test_seed`` stamps what is released from it."""
+        """A session over the plan's table; ``test_seed`` stamps what is released from it."""
         seeded = noise if test_seed is None else NoiseSource.seeded(test_seed)
         return self._session(self._table(), seeded, new_ledger)
 
@@ -204,7 +204,8 @@ class Plan:
         announce: Announce = ignore_progress,
         new_ledger: bool = False,
     ) -> Published:
-        """:meth:`run`, with what became of the report; ``announce`` is called before that is written."""
+        """Run the plan as :meth:`run` does, and return what became of the report; ``announce`` is called before that is
+        written."""
         noise = None if test_seed is None else NoiseSource.seeded(test_seed)
         if not new_ledger and not self.has_ledger():
             raise no_ledger(Ledger.label_of(self.ledger))
@@ -246,7 +247,7 @@ def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, number: int) -> Mechanism:
-    """Refuses unknown attributes and tables too large before anything happens."""
+    """A plan's mechanism; refuses unknown attributes and tables too large before anything happens."""
     try:
         mechanism = mechanism_class(kind).from_plan(options)
         mechanism.reads(schema)
@@ -330,8 +331,10 @@ def _source(folder: Path, table: Mapping[str, Any]) -> str | Mapping[str, Any]:
 
 
 def _resolve(folder: Path, source: str) -> str:
-    """Paths are relative to the plan, queries and addresses stay as they are; glob characters count in the file's
-    own path only, not in that of the plan."""
+    """A source in a plan, resolved: paths are relative to the plan, queries and addresses stay as they are.
+
+    Glob characters count in the file's own path only, not in that of the plan.
+    """
     path = str(folder / source)
     if os.path.exists(path):
         return path

@@ -31,7 +31,7 @@ Announce = Callable[[Sequence[Release], Path], None]  # called with the releases
 
 
 def ignore_progress(*_: object) -> None:
-    """For someone who does not watch."""
+    """Progress of a publication, for someone who does not watch."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Published:
     problem: ReleaseError | None = None
 
     def warn(self) -> Published:
-        """Itself, after a warning where the report is missing."""
+        """The published releases themselves, after a warning where the report is missing."""
         if self.problem is not None:
             warnings.warn(str(self.problem), ReportWarning, stacklevel=3)
         return self
@@ -77,7 +77,7 @@ class Pending:
             )
 
     def write(self, releases: Sequence[tuple[str, Release]]) -> None:
-        """All files of all releases, synced to disk."""
+        """Write all files of all releases into the hidden folder, synced to disk."""
         try:
             for subfolder, release in releases:
                 for name, content in release.files().items():
@@ -92,7 +92,7 @@ class Pending:
             raise _unwritable(error, self.goal) from None
 
     def publish(self, releases: Sequence[Release], stage: Stage, announce: Announce) -> Published:
-        """Of bound releases."""
+        """Publish bound releases: rename the hidden folder, announce, write the report."""
         return _publish(self.folder, self.goal, releases, stage, announce)
 
     @property
@@ -100,7 +100,7 @@ class Pending:
         return os.path.exists(self.folder / DIGESTS)
 
     def discard(self) -> None:
-        """Remove what is not complete; a complete folder is kept for :func:`recover`."""
+        """Remove a hidden folder that is not complete; a complete one is kept for :func:`recover`."""
         if not self.is_complete:
             self.destroy()
 
@@ -119,7 +119,7 @@ def recover(folder: str | Path, ledger: Ledger) -> Path:
 def recover_releases(
     folder: str | Path, ledger: Ledger, stage: Stage = ignore_progress, announce: Announce = ignore_progress
 ) -> Published:
-    """:func:`recover`, with what became of the report."""
+    """Finish a release as :func:`recover` does, and return what became of the report."""
     hidden = Path(os.path.abspath(folder))
     if not hidden.is_dir():
         raise ReleaseError(
@@ -173,7 +173,7 @@ def _read_finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[Release, str]
 
 
 def _is_booked(release: Release, ledger: Ledger) -> bool:
-    """Whether the ledger holds the very reservation that the record names, at the very cost that it states."""
+    """Whether the ledger holds the very reservation that a record names, at the very cost that it states."""
     if release.ledger["ledger"] != ledger.id:
         return False
     entry = ledger.entry(release.ledger["name"])
@@ -188,7 +188,7 @@ def _refuse_taken(goal: Path, fix: str) -> None:
 
 
 def _refuse_forgotten(goal: Path) -> None:
-    """A release that was paid for but not shown should not be paid for twice."""
+    """Refuse to publish beside a release that was paid for but not shown: it should not be paid for twice."""
     start = f".{goal.name}.pending-"
     with suppress(OSError):
         for folder in sorted(goal.parent.iterdir()):
@@ -215,7 +215,8 @@ def _publish(hidden: Path, goal: Path, releases: Sequence[Release], stage: Stage
 
 
 def _report_problem(error: Exception, folder: Path) -> ReleaseError:
-    """The text of a foreign error may hold a value, so only its type is shown, or the system's own words."""
+    """Why the report could not be written. The text of a foreign error may hold a value, so only its type is shown, or
+    the system's own words."""
     if isinstance(error, NablaDPError):
         why = error.message
     elif isinstance(error, OSError) and error.errno is not None:
@@ -241,7 +242,8 @@ def _make_visible(hidden: Path, goal: Path) -> None:
 
 
 def rename_new(old: Path, new: Path) -> None:
-    """Rename a folder; fails where there is anything of the new name, even an empty folder, as two may race for it.
+    """Rename a published folder; fails where there is anything of the new name, even an empty folder, as two may race
+    for it.
 
     A plain rename replaces an empty folder. Where the system has no call that does not, the name is taken first.
     """
@@ -258,7 +260,7 @@ def rename_new(old: Path, new: Path) -> None:
 
 
 def _rename_by_linux(old: Path, new: Path) -> bool:
-    """Whether Linux's own call did it; False where there is none, or the file system does not know it."""
+    """Rename a folder by Linux's own call; False where there is none, or the file system does not know it."""
     if not sys.platform.startswith("linux"):
         return False
     here, no_replace = -100, 1  # AT_FDCWD, RENAME_NOREPLACE

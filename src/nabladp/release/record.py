@@ -41,7 +41,8 @@ _ERROR_NUMBERS = ("scale", "mean_absolute", "standard_deviation")
 
 
 def check_record(data: Any) -> None:
-    """Everything but the schema, the guarantee and the values, which their own classes read."""
+    """Check a release's record: everything but the schema, the guarantee and the values, which their own classes
+    read."""
     _need(isinstance(data, Mapping), "the record")
     _need(isinstance(data.get("files"), Mapping), "files")
     _need(all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in data["files"].values()), "files")
@@ -61,7 +62,7 @@ def check_record(data: Any) -> None:
 
 
 def read_adversaries(data: Mapping[str, Any], guarantee: Guarantee) -> dict[str, tuple[str, ...]]:
-    """Named sets of attributes that the guarantee speaks of."""
+    """A record's named adversaries: sets of attributes that the guarantee speaks of."""
     listed = data["figures"].get("adversaries")
     _need(isinstance(listed, list) and all(isinstance(body, Mapping) for body in listed), "adversaries")
     adversaries = {}
@@ -192,12 +193,12 @@ class Release(Displayed):
 
     @cached_property
     def parquet(self) -> bytes:
-        """The values as a Parquet file."""
+        """The released values as a Parquet file."""
         return _parquet(self.output.to_arrow(self.schema))
 
     @cached_property
     def extra(self) -> dict[str, bytes]:
-        """What else the output offers, as Parquet files by name."""
+        """Further tables of the release, as Parquet files by name."""
         tables = self.output.extra_tables(self.schema)
         files = {f"{name}.parquet": _parquet(table) for name, table in tables.items()}
         if VALUES in files or not all(TABLE.fullmatch(name) for name in files):
@@ -209,7 +210,7 @@ class Release(Displayed):
 
     @cached_property
     def hashes(self) -> dict[str, str]:
-        """Every file beside the record, with its SHA-256."""
+        """Every file beside the release's record, with its SHA-256."""
         return {name: hashlib.sha256(content).hexdigest() for name, content in self._tables.items()}
 
     @property
@@ -239,8 +240,8 @@ class Release(Displayed):
         }
 
     def context(self, folder: Path | None = None) -> ReleaseContext:
-        """What its output needs to be shown or compared; ``folder`` is where its files are, for tables that are not in
-        the record."""
+        """What the release's output needs to be shown or compared; ``folder`` is where its files are, for tables that
+        are not in the record."""
 
         def read_table(name: str, columns: Sequence[str]) -> pa.Table | None:
             import pyarrow.parquet as pq
@@ -251,7 +252,7 @@ class Release(Displayed):
         return ReleaseContext(self.schema, self.n, self.parameters, self.expected_error, read_table)
 
     def views(self) -> list[View]:
-        """What a report shows of the output; values of the record are never changed, only arranged."""
+        """The views of the release that a report shows; values of the record are never changed, only arranged."""
         try:
             return self.output.views(self.context())
         except NablaDPError:
@@ -263,7 +264,7 @@ class Release(Displayed):
 
     @cached_property
     def text(self) -> bytes:
-        """The record as it is written; its digest is what the ledger binds."""
+        """The release's record as it is written; its digest is what the ledger binds."""
         return json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
     @cached_property
@@ -275,7 +276,8 @@ class Release(Displayed):
 
     @classmethod
     def load(cls, where: str | Path) -> Release:
-        """From its folder or its release.json; refuses a record or a file beside it that was changed or cut short."""
+        """A release from its folder or its release.json; refuses a record or a file beside it that was changed or cut
+        short."""
         path = as_path(where, "The release")
         record = path / RECORD if os.path.isdir(path) else path  # false for a name too long for a file, too
         try:
@@ -330,7 +332,8 @@ class Release(Displayed):
 
 
 def _refuse_constant(name: str) -> None:
-    """NaN and Infinity are not JSON: a record never holds them, and one that did could not be written again."""
+    """Refuse NaN and Infinity in a record: they are not JSON, and a record that held them could not be written
+    again."""
     raise ValueError(f"{name} is not JSON.")
 
 
@@ -344,13 +347,13 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _check_text(text: bytes, data: Any) -> None:
-    """Half of a surrogate pair is no text: it could be read, but never be written again."""
+    """Refuse half of a surrogate pair in a record: it could be read, but never be written again."""
     if _SURROGATE.search(text):
         json.dumps(data, ensure_ascii=False).encode()
 
 
 def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
-    """Those that are there are those that the record names; a record may travel alone."""
+    """Refuse a release whose files are not those that the record names; a record may travel alone."""
     if VALUES not in listed or not all(TABLE.fullmatch(name) for name in listed):
         raise ValueError  # and nothing outside the folder is looked at
     for name, expected in listed.items():
@@ -366,7 +369,7 @@ def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
 
 
 def _listed_digest(record: Path) -> str | None:
-    """What the list of digests beside the record, or beside its folder, says of it."""
+    """The digest that the list beside the record, or beside its folder, gives for a release."""
     for folder, subfolder in ((record.parent, ""), (record.parent.parent, record.parent.name)):
         with suppress(OSError, ValueError):
             for line in read_file(folder / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n"):

@@ -83,7 +83,7 @@ class Session:
         return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
 
     def with_table(self, table: Any, rows: int | None = None) -> Session:
-        """The same schema, ledger and noise for another table: what is released from either adds up."""
+        """The session's schema, ledger and noise for another table: what is released from either adds up."""
         return Session(
             table,
             self.schema,
@@ -99,7 +99,8 @@ class Session:
     # ---- before -------------------------------------------------------------------------------------------------
 
     def cost(self, *mechanisms: Any, **options: Any) -> Any:
-        """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing.
+        """A dry run of the session: what these would cost together and how large their errors would be. Spends and
+        reads nothing.
 
         Takes mechanisms; or one query, or a list of queries, and a budget, with the options of :meth:`sql`.
         """
@@ -118,7 +119,8 @@ class Session:
     def budget_for(
         self, query: str | Sequence[str], error: Mapping[str, float], like: type[BudgetValue] = CDP, **options: Any
     ) -> BudgetValue:
-        """The least budget for which columns of the answer have at most these half-widths in a group of average size.
+        """The least budget for which columns of a query's answer have at most these half-widths in a group of average
+        size.
 
         ``like`` is the kind of budget; ``options`` are those of :meth:`sql`. Spends nothing; reads at most the number
         of rows.
@@ -128,7 +130,7 @@ class Session:
         return queries.least_budget(query, error, self.schema, self.table.n, like, **options)
 
     def left(self) -> dict[str, float]:
-        """What is left of every limit, in its own measure."""
+        """What is left of every limit of the session, in its own measure."""
         return {line.limit.name: line.left for line in self.ledger.spent()}
 
     # ---- releasing ----------------------------------------------------------------------------------------------
@@ -140,7 +142,8 @@ class Session:
         to: str | Path | None = None,
         stage: Stage | None = None,
     ) -> Release:
-        """Reserve, run and bind one mechanism; with ``to`` also publish it in that (new) folder, with its report."""
+        """Release one mechanism: reserve, run and bind it; with ``to`` also publish it in that (new) folder, with its
+        report."""
         run = uuid.uuid4().hex[:8]
         _mechanism(mechanism)
         if name is not None:
@@ -160,7 +163,7 @@ class Session:
         stage: Stage | None = None,
         **options: Any,
     ) -> Answers:
-        """Answer a query, or several that share what they measure; ``budget`` limits each attribute.
+        """Answer a SQL query, or several that share what they measure; ``budget`` limits each attribute.
 
         ``options`` are those of :class:`Statistics`: ``budgets``, ``sets``, ``person``, ``quantiles``.
         """
@@ -171,7 +174,8 @@ class Session:
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None
     ) -> list[Release]:
-        """Several mechanisms as one: reserved together or not at all, published together as subfolders of ``to``."""
+        """Release several mechanisms as one: reserved together or not at all, published together as subfolders of
+        ``to``."""
         return list(self.publish(named, to, stage).warn().releases)
 
     def publish(
@@ -181,7 +185,8 @@ class Session:
         stage: Stage | None = None,
         announce: Announce = ignore_progress,
     ) -> Published:
-        """:meth:`release_all`, with what became of the report; ``announce`` is called before that is written."""
+        """Release as :meth:`release_all` does, and return what became of the report; ``announce`` is called before that
+        is written."""
         named = _check_releases(named)
         check_names([name for name, _ in named])
         run = uuid.uuid4().hex[:8]
@@ -316,7 +321,7 @@ def _adversaries(given: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _mechanism(value: Any) -> Mechanism:
-    """Something that can be released: it says what it costs, and runs."""
+    """A mechanism that a session can release: it says what it costs, and runs."""
     methods = ("reads", "guarantee", "expected_error", "run", "to_json")
     if isinstance(value, type) or not all(callable(getattr(value, name, None)) for name in methods):
         raise MechanismError(
@@ -328,7 +333,7 @@ def _mechanism(value: Any) -> Mechanism:
 
 
 def _check_releases(given: Any) -> list[tuple[str, Mechanism]]:
-    """Names with their mechanisms."""
+    """The releases given to a session: names with their mechanisms."""
     fix = "Give a list of names, each with its mechanism."
     pairs = [members(pair, "A release", fix, error=ReleaseError) for pair in members(given, "The releases", fix)]
     if not pairs:
@@ -339,7 +344,7 @@ def _check_releases(given: Any) -> list[tuple[str, Mechanism]]:
 
 
 def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, *, test: bool, new: bool) -> Ledger:
-    """Creates one only where that is asked for: a mistyped path must not bring a fresh budget."""
+    """The session's ledger; created only where that is asked for: a mistyped path must not bring a fresh budget."""
     if isinstance(ledger, Ledger):
         ledger.check_agrees(Universe.of(schema), budget, test=test)
         return ledger
@@ -351,7 +356,8 @@ def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, 
 
 
 def _bytes_needed(errors: Sequence[Any]) -> int:
-    """About what the files take, from the cells that each expected error, or each part of it, speaks of."""
+    """About the bytes that the published files take, from the cells that each expected error, or each part of it,
+    speaks of."""
     cells: int = sum(
         part.values_written() for error in errors for part in (error if isinstance(error, tuple) else (error,))
     )

@@ -27,7 +27,7 @@ MOST_SUGGESTED = 3
 
 
 def report(source: Source, title: str | None = None, *, stage: Stage | None = None) -> str:
-    """The page, as HTML text, for a release, several releases of one table, or a published folder; or for a guarantee
+    """The report as HTML text, for a release, several releases of one table, or a published folder; or for a guarantee
     alone, several of them (:class:`Certificate`), or the JSON file that either was kept in."""
     from nabladp.report.page import claims_page, page
 
@@ -48,7 +48,7 @@ def write(
     *,
     stage: Stage | None = None,
 ) -> Path:
-    """Write the page, by default as ``report.html`` into the folder that it is about; replaces an older one.
+    """Write the report, by default as ``report.html`` into the folder that it is about; replaces an older one.
 
     ``to`` is a file, or a folder to put ``report.html`` into.
     """
@@ -73,7 +73,8 @@ def write(
 
 
 def _content_of(source: Source) -> Certificate | list[Release]:
-    """Releases, or guarantees alone. A JSON file that is not a release's record is a certificate."""
+    """The releases or guarantees that a report is about. A JSON file that is not a release's record is a
+    certificate."""
     from nabladp.release.record import RECORD
 
     if isinstance(source, Guarantee):
@@ -88,7 +89,7 @@ def _content_of(source: Source) -> Certificate | list[Release]:
 
 
 def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
-    """The releases behind a source, in the order of their ledger entries."""
+    """The releases that a report is about, in the order of their ledger entries."""
     from nabladp.release.record import RECORD, Release
 
     if isinstance(source, Release):
@@ -109,12 +110,12 @@ def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
 
 
 def ledger_order(release: Release) -> tuple[int, str]:
-    """Releases are sorted by their entries in the ledger."""
+    """The sort key of releases in a report: their entries in the ledger."""
     return int(release.ledger["entry"]), release.name
 
 
 def _suggest_folder(folder: Path) -> str:
-    """What could have been meant: a folder further below."""
+    """A published folder further below that may have been meant."""
     from nabladp.release.record import RECORD
 
     records: list[Path] = []

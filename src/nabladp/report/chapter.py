@@ -47,7 +47,8 @@ NO_LIMITS = Limits({}, None, ())
 
 
 def chapter(words: Sentences, described: Mapping[str, Described], limits: Limits = NO_LIMITS) -> dict[str, Any]:
-    """What is said of attributes and of the whole person (or whatever a row is about)."""
+    """The report's chapter on one guarantee: what is said of attributes and of the whole person (or whatever a row is
+    about)."""
     costs = figures(words.guarantee, words.adversaries, words.delta)
     return {
         "words": words,
@@ -63,7 +64,8 @@ def chapter(words: Sentences, described: Mapping[str, Described], limits: Limits
 
 
 def set_rows(guarantee: Guarantee, delta: float) -> tuple[str, list[dict[str, Any]]]:
-    """All pairs and triples of protected attributes, costliest first, and what to call them; few enough to be read."""
+    """The chapter's table of sets: all pairs and triples of protected attributes, costliest first; few enough to be
+    read."""
     names = guarantee.universe.protected
     sizes = [size for size in SIZES if size < len(names) and comb(len(names), size) <= MOST_SETS]
     rows = []
@@ -74,13 +76,13 @@ def set_rows(guarantee: Guarantee, delta: float) -> tuple[str, list[dict[str, An
 
 
 def explorer(guarantee: Guarantee, delta: float, adversaries: Sequence[Any], one: str = "person") -> dict[str, Any]:
-    """What the explorer needs besides the guarantee."""
+    """The data of a chapter's explorer besides the guarantee."""
     given = {"delta": delta, "prior": PRIOR, "one": one, "adversaries": adversaries}
     return {**given, "costliest": costliest(guarantee)}
 
 
 def costliest(guarantee: Guarantee) -> list[dict[str, Any]]:
-    """The costliest 1, 2, … protected attributes, each with whether that is certain."""
+    """The costliest 1, 2, … protected attributes of a chapter, each with whether that is certain."""
     sizes = range(1, min(COSTLIEST, len(guarantee.universe.protected)) + 1)
     looks = min(20_000, MOST_LOOKS // (len(guarantee.terms) + 1))
     subsets = [guarantee.worst_subset(size, looks) for size in sizes]
@@ -111,14 +113,15 @@ def blocks_of(chapters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def of_schema(schema: Schema) -> dict[str, Described]:
-    """What is known of every column: its kind, how many values it has, a note."""
+    """A chapter's description of every column: its kind, its number of values, a note."""
     return {a.name: {"kind": a.kind, "size": a.size, "note": a.note} for a in schema}
 
 
 def attribute_rows(
     described: Mapping[str, Described], guarantee: Guarantee, costs: Mapping[str, Any], limits: Limits
 ) -> list[dict[str, Any]]:
-    """Every source attribute in order, derived columns under the first of their sources."""
+    """A chapter's rows of attributes: every source attribute in order, derived columns under the first of their
+    sources."""
     below: dict[str, list[dict[str, Any]]] = {}
     for name, sources in guarantee.universe.derived.items():
         below.setdefault(sources[0], []).append({"name": name, "sources": list(sources)})
@@ -144,7 +147,7 @@ def format_costs(figure: Mapping[str, float | None]) -> dict[str, str]:
 
 
 def limit_bar(guarantee: Guarantee, line: Line) -> dict[str, Any]:
-    """How much of a limit other releases had used, this one uses, and what is left; shares in percent of the limit."""
+    """The bar of a limit: how much of it other releases had used, this one uses, and what is left; in percent."""
     pure = line["measure"] != "ρ"
     here = guarantee.epsilon(line["attributes"]) if pure else guarantee.rho(line["attributes"])
     allowed, spent = line["allowed"], line["spent"]

@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the guarantee itself, whatever is said beside it."""
+        """SHA-256 of the claimed guarantee itself, whatever is said beside it."""
         text = json.dumps(self.guarantee.to_json(), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -101,7 +101,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Certificate:
-        """From its own form, or from a bare guarantee's."""
+        """A certificate from its own JSON form, or from a bare guarantee's."""
         try:
             if "terms" in data:
                 return cls((Claim(Guarantee.from_json(data)),))

@@ -27,7 +27,8 @@ Tell = Callable[[str, int, int], None]
 
 
 def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
-    """Sentences, limits, figures and the explorer for the plan's own budgets; sliders and curves for others."""
+    """The owner's page before a release: sentences, limits, figures and explorer for the plan's budgets; sliders and
+    curves for others."""
     cost = plan.cost()
     facts = cost.to_json()
     sets = _sets(cost, facts)
@@ -70,7 +71,7 @@ def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = 
 
 
 def _sets(cost: Cost, facts: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Kind, label and attributes of every set that the page speaks of: the person, attributes, adversaries, limits."""
+    """Kind, label and attributes of every set on the cost page: the person, attributes, adversaries, limits."""
     sets = [("person", "the whole person", tuple(cost.guarantee.per_person().attributes))]
     sets += [("attribute", name, (name,)) for name in facts["attributes"]]
     sets += [("adversary", body["name"], tuple(body["attributes"])) for body in facts["adversaries"]]
@@ -105,7 +106,7 @@ def _limit_row(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(cost: Cost, sets: list[tuple[str, str, tuple[str, ...]]]) -> list[dict[str, Any]]:
-    """For the sliders: which set a limit is about, and exactly how much is allowed and spent."""
+    """For the cost page's sliders: which set a limit is about, and exactly how much is allowed and spent."""
     numbers = {frozenset(chosen): number for number, (_, _, chosen) in enumerate(sets)}
     return [
         {
@@ -145,7 +146,8 @@ def comparison_page(comparisons: Sequence[Comparison], title: str) -> str:
 
 
 def write_comparison(comparisons: Sequence[Comparison], folder: str | Path, out: str | Path) -> Path:
-    """Into a new file that only its owner can read, and never into a published folder."""
+    """Write the owner's comparison of released and true values into a new private file, never into a published
+    folder."""
     goal = comparison_path(folder, out)
     text = comparison_page(comparisons, Path(folder).resolve().name)
     try:
@@ -159,7 +161,7 @@ def write_comparison(comparisons: Sequence[Comparison], folder: str | Path, out:
 
 
 def _line(table: Compared) -> dict[str, str]:
-    """One line of the table of errors."""
+    """One line of the comparison's table of errors."""
     errors = table.to_json()
 
     def figure(value: float | None) -> str:

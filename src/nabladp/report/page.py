@@ -29,7 +29,7 @@ MOST_NAMED = 4  # attributes beside the name of an adversary
 
 
 def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
-    """One page for releases about the same people: their guarantees composed, each one's values.
+    """The report page's data for releases about the same people: their guarantees composed, each one's values.
 
     Parts may have different δ. The whole is stated at the smallest: its figures there are largest, and hold for all.
     """
@@ -60,7 +60,7 @@ def page(releases: Sequence[Release], title: str, stage: Stage) -> str:
 
 
 def claims_page(certified: Certificate, title: str) -> str:
-    """One page for guarantees without releases, a chapter each."""
+    """The report page's data for guarantees without releases, a chapter each."""
     chapters = []
     for number, claim in enumerate(certified.claims):
         words = Sentences(
@@ -98,7 +98,7 @@ def check_releases(releases: Sequence[Release]) -> None:
 
 
 def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage) -> list[dict[str, Any]]:
-    """What is said of each release. Adds the data behind it: its views and, while there is room, its record."""
+    """The page's part on each release. Adds the data behind it: its views and, while there is room, its record."""
     views_of = []
     for number, release in enumerate(releases):
         stage("writing the report: release", number, len(releases))
@@ -136,7 +136,7 @@ def _part(number: int, release: Release, embedded: bool) -> dict[str, Any]:
 
 
 def _plan(release: Release) -> str:
-    """The parameters, an entry a line; of very long ones the beginning."""
+    """A release's parameters on the page, one entry per line; of very long ones the beginning."""
     given = {"mechanism": release.mechanism, **release.parameters}
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
     text = "\n".join(lines)
@@ -144,13 +144,13 @@ def _plan(release: Release) -> str:
 
 
 def _summary(error: Any) -> list[tuple[str, str]]:
-    """A mechanism's own summary of its error, for people; lists of marginals say it beside each table."""
+    """A mechanism's own summary of its error on the page; lists of marginals say it beside each table."""
     summary = error.get("summary", {}) if isinstance(error, Mapping) else {}
     return [(str(label), format_figure(value)) for label, value in summary.items()]
 
 
 def fit(views: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[dict[str, Any]]]:
-    """The views of all releases; the largest lose their rows until all fit (they are in the Parquet file)."""
+    """The views of all releases on a page; the largest lose their rows until all fit (they are in the Parquet file)."""
     kept = [list(listed) for listed in views]
     while sum(len(pack(listed)) for listed in kept) > most:
         sizes = [(len(view.get("rows", ())), i, j) for i, listed in enumerate(kept) for j, view in enumerate(listed)]
@@ -177,7 +177,8 @@ def certificate(
     releases: Sequence[Release] = (),
     fingerprint: str = "",
 ) -> dict[str, Any]:
-    """Of releases that were booked, or of a guarantee alone, which has a fingerprint and notes instead."""
+    """The page's one-page certificate, of releases that were booked, or of a guarantee alone, which has a fingerprint
+    and notes instead."""
     notes = [(head, _shorten(sentence)) for head, sentence in words.extra.items()][:MOST_PARTS]
     return {
         "title": title,
@@ -217,7 +218,8 @@ def _ledger_facts(releases: Sequence[Release]) -> dict[str, Any]:
 
 
 def _figures(costs: Mapping[str, Any], limits: Sequence[Mapping[str, Any]], rows: int) -> dict[str, Any]:
-    """The costliest attributes, the named adversaries and the person; how many attributes are not shown."""
+    """The certificate's figures: costliest attributes, named adversaries and the person; and how many attributes are
+    not shown."""
     allowed = {tuple(line["attributes"]): line for line in limits}
 
     def line(label: str, figure: Mapping[str, float | None], attributes: Sequence[str]) -> dict[str, Any]:

@@ -52,7 +52,8 @@ def assemble(
     scripts: Sequence[str],
     styles: Sequence[str] = ("style.css",),
 ) -> str:
-    """``blocks`` are data for the scripts, by name: text or bytes as they are, anything else as JSON."""
+    """Render a self-contained HTML file; ``blocks`` are data for the scripts, by name: text or bytes as they are, else
+    as JSON."""
     from markupsafe import Markup
 
     all_scripts = [part for name in scripts for part in (*_NEEDS.get(name, ()), name)]
@@ -68,7 +69,7 @@ def assemble(
 
 @cache
 def _templates() -> Environment:
-    """Kept, since compiling templates takes far longer than filling them in."""
+    """The HTML templates; kept, since compiling them takes far longer than filling them in."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     templates = Environment(
@@ -119,7 +120,7 @@ PATIENCE = 60.0  # seconds for one answer
 
 
 def find_browser() -> str:
-    """Where Chromium lives; the environment variable NABLADP_BROWSER names another."""
+    """The path of Chromium for rendering; the environment variable NABLADP_BROWSER names another."""
     for name in (os.environ.get("NABLADP_BROWSER"), *NAMES):
         if name and (path := shutil.which(name)):
             return path
@@ -130,7 +131,7 @@ def find_browser() -> str:
 
 
 def write_pdf(page: Path, to: Path, *, certificate: bool = False) -> None:
-    """The whole report, or its one-page certificate."""
+    """Render the whole report, or its one-page certificate, as a PDF through the browser."""
     first = "await nabladp.ready;"
     if not certificate:
         first += "document.documentElement.classList.add('print-all'); nabladp.openViews();"
@@ -141,7 +142,7 @@ def write_pdf(page: Path, to: Path, *, certificate: bool = False) -> None:
 
 
 def write_charts(page: Path, folder: Path) -> list[Path]:
-    """A PNG of the chart of every view, in their order; answers with the files. Views that are tables have none."""
+    """Render a PNG of the chart of every view, in their order; returns the files. Views that are tables have none."""
     paths = []
     with _open_browser(page) as browser:
         for part, number, title in browser.evaluate("nabladp.ready.then(() => nabladp.listed())"):
@@ -154,7 +155,7 @@ def write_charts(page: Path, folder: Path) -> list[Path]:
 
 
 def _plain(title: str) -> str:
-    """A title as part of a file name."""
+    """A view's title as part of a file name."""
     return re.sub("[^A-Za-z0-9]+", "-", title).strip("-")[:60] or "chart"
 
 
@@ -264,7 +265,7 @@ class _Browser:
 
 
 def _out_of_the_way(end: int) -> int:
-    """The same end of a pipe under a number that is neither 3 nor 4."""
+    """The same end of a browser's pipe under a number that is neither 3 nor 4."""
     import fcntl
 
     return fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10)

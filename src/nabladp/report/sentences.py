@@ -20,12 +20,12 @@ MOST_DIGITS = 6  # of a percentage
 
 
 def one_in(delta: float) -> str:
-    """1e-6 as "1 in 1,000,000"."""
+    """A probability in words: 1e-6 as "1 in 1,000,000"."""
     return f"1 in {math.floor(float(f'{1 / delta:.12g}')):,}"
 
 
 def power_of_ten(delta: float) -> str:
-    """1e-6 as 10⁻⁶."""
+    """A probability as a power of ten: 1e-6 as 10⁻⁶."""
     digits, _, exponent = f"{delta:e}".partition("e-")
     if float(digits) != 1 or not exponent:
         return f"{delta:g}"
@@ -33,12 +33,12 @@ def power_of_ten(delta: float) -> str:
 
 
 def quote_name(name: str) -> str:
-    """A name in a sentence; marks keep the direction of its writing from turning the rest around."""
+    """A name quoted in a sentence; marks keep the direction of its writing from turning the rest around."""
     return f"“{name}”" if name.isascii() else f"“\u2068{name}\u2069”"
 
 
 def list_names(names: Sequence[str], most: int = MOST_NAMED) -> str:
-    """``“a”, “b” and “c”``; of very many the first few and how many there are besides."""
+    """Names in a sentence: ``“a”, “b” and “c”``; of very many the first few and how many there are besides."""
     quoted = [quote_name(name) for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(quoted)} and {len(names) - most:,} more"
@@ -46,7 +46,7 @@ def list_names(names: Sequence[str], most: int = MOST_NAMED) -> str:
 
 
 def format_percent_up(share: float) -> str:
-    """A share, rounded up: one digit, or as many as tell it from certainty."""
+    """A share in percent for a sentence, rounded up: one digit, or as many as tell it from certainty."""
     for digits in range(1, MOST_DIGITS + 1):
         percent = math.ceil(share * 10 ** (digits + 2)) / 10**digits
         if percent < 100:
@@ -82,7 +82,8 @@ class Belief:
 
 
 def belief(guarantee: Guarantee, label: str, attributes: Sequence[str], delta: float) -> Belief:
-    """By the pure bound where there is one, otherwise by the paper's conversion, which fails with probability δ."""
+    """The bound on a belief, by the pure ε where there is one, otherwise by the paper's conversion, which fails with
+    probability δ."""
     certain = math.isfinite(guarantee.epsilon(attributes))
     at = None if certain else delta
     epsilon = guarantee.epsilon(attributes, at, "paper")
@@ -149,7 +150,8 @@ class Sentences:
     # ---- how well -------------------------------------------------------------------------------------------------
 
     def beliefs(self) -> list[Belief]:
-        """The costliest single attribute, every named adversary, the whole person."""
+        """The beliefs that the report states: the costliest single attribute, every named adversary, the whole
+        person."""
         beliefs = []
         if self.read:
             worst = max(self.read, key=self.guarantee.rho)
@@ -175,7 +177,7 @@ class Sentences:
         return assumed if self.human else assumed.replace("other people's rows", "other rows")
 
     def reading(self) -> str:
-        """How the beliefs are to be read."""
+        """The sentence that says how the beliefs are to be read."""
         start = (
             f"Say someone who already knows all else thinks a statement about one {self.one} as likely as not: 50%. "
             f"After reading {'this release' if self.released else 'the published values'} it can"
@@ -219,7 +221,7 @@ class Sentences:
         ]
 
     def exclusions(self) -> list[str]:
-        """The same in a few words each, for the certificate."""
+        """What is not protected, in a few words each, for the certificate."""
         someone = "someone" if self.human else f"a certain {self.one}"
         return [
             f"whether {someone} is in the table at all"
@@ -285,7 +287,7 @@ class Sentences:
         return "The number of rows, the schema, the plan, the noise distribution and its scale."
 
     def figure(self, rise: Belief) -> str:
-        """What a belief can become, with its ε and the conversion behind it."""
+        """The sentence about one belief, with its ε and the conversion behind it."""
         if math.isinf(rise.epsilon):
             return "there is no bound"
         exception = "" if rise.certain else f", except with probability {one_in(self.delta)} for each {self.one}"

@@ -31,8 +31,9 @@ class Attribute(Declaration):
     - ``categorical``: ``values``, all text or all numbers.
     - ``ordered``: ``values`` in order, lowest first.
     - ``integer``: ``low`` and ``high``, both inside.
-    - ``real``: ``edges`` of bins [e0, e1), …, [ek-1, ek]; ``decode`` says how a bin becomes a number again:
-      ``midpoint``, ``uniform`` (anywhere in the bin), ``lower``, ``upper``, or one number per bin.
+    - ``real``: ``edges`` of bins [e0, e1), …, [ek-1, ek]; or ``low`` and ``high``, for ten bins of one width.
+      ``decode`` says how a bin becomes a number again: ``midpoint``, ``uniform`` (anywhere in the bin), ``lower``,
+      ``upper``, or one number per bin. Sums and means in SQL are of the numbers themselves, whatever the bins are.
     - ``boolean``: nothing; code 0 is false, 1 is true.
 
     ``null`` is ``refuse`` or ``category``; ``null_values`` are values that mean "missing" besides an empty field, such
@@ -47,10 +48,15 @@ class Attribute(Declaration):
     # How many codes there are
 
     @property
+    def integers(self) -> range | None:
+        """All values of an integer attribute."""
+        return None if self.low is None or self.high is None else range(int(self.low), int(self.high) + 1)
+
+    @property
     def ordered_size(self) -> int:
-        """How many codes stand for declared values: all but ``other`` and null."""
+        """The number of codes that stand for declared values: all but ``other`` and null."""
         if self.low is not None and self.high is not None:
-            return self.high - self.low + 1
+            return int(self.high - self.low) + 1
         if self.kind == "boolean":
             return 2
         return len(self.edges) - 1 if self.kind == "real" else len(self.values)
@@ -75,11 +81,11 @@ class Attribute(Declaration):
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the declared values are numbers in order, so that means and quantiles make sense."""
+        """Whether an attribute's declared values are numbers in order, so that means and quantiles make sense."""
         return self.kind in ("integer", "real") or (self.kind == "ordered" and not isinstance(self.values[0], str))
 
     def label(self, code: int) -> str:
-        """The text of one code; cheap for integer ranges of any width."""
+        """The text of one code of an attribute; cheap for integer ranges of any width."""
         if not is_whole(code, 0, self.size - 1):
             raise OutOfRange(
                 f"Attribute {self.name!r} has codes 0 to {self.size - 1}, not {quote(code)}.", fix="Give one of these."
@@ -99,12 +105,12 @@ class Attribute(Declaration):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The text of every code, in order; no two alike."""
+        """The text of every code of an attribute, in order; no two alike."""
         return tuple(self.label(code) for code in range(self.size))
 
     @cached_property
     def representatives(self) -> Floats | None:
-        """The number each declared code stands for, or None where codes are not numbers."""
+        """The number each declared code of an attribute stands for, or None where codes are not numbers."""
         if not self.is_numeric:
             return None
         lows, highs = self._bounds
@@ -116,7 +122,7 @@ class Attribute(Declaration):
 
     @property
     def bin_bounds(self) -> tuple[Floats, Floats] | None:
-        """Lowest and highest number behind each declared code, or None where codes are not numbers."""
+        """Lowest and highest number behind each declared code of an attribute, or None where codes are not numbers."""
         return self._bounds if self.is_numeric else None
 
     @cached_property
@@ -133,7 +139,7 @@ class Attribute(Declaration):
     # As text
 
     def to_json(self) -> dict[str, Any]:
-        """Only what differs from the defaults, tuples as lists."""
+        """An attribute's declaration: only what differs from the defaults, tuples as lists."""
         given = {}
         for field in fields(self):
             value = getattr(self, field.name)

@@ -24,7 +24,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def entries(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The attribute blocks of a parsed file."""
+    """The attribute blocks of a parsed schema file."""
     for key in mapping(data, "A schema", f"Give a table with a list 'attribute'. {_SHAPE}"):
         if not isinstance(key, str) or key != "attribute":
             raise SchemaError(f"A schema has no key {quote(key)}.", fix=nearest(key, ("attribute",)), key=quote(key))
@@ -65,7 +65,7 @@ def read(path: str | Path) -> str:
 
 
 def write(path: str | Path, text: str) -> None:
-    """All or nothing: a file that exists is replaced only by a complete one."""
+    """Write a schema file, all or nothing: a file that exists is replaced only by a complete one."""
     target = as_path(path, "The schema")
     name = str(target)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -110,6 +110,7 @@ _DOMAINS: dict[str, dict[str, object]] = {
 
 
 def draft(columns: Iterable[tuple[str, str]]) -> str:
-    """TOML text for columns given as (name, ``integer`` | ``real`` | ``boolean`` | ``date`` | ``text``)."""
+    """The draft of a schema file: TOML for columns given as (name, ``integer`` | ``real`` | ``boolean`` | ``date`` |
+    ``text``)."""
     blocks = [attribute_toml({"name": name, **_DOMAINS.get(word, _DOMAINS["text"])}) for name, word in columns]
     return "\n".join([_HEADER, *blocks])

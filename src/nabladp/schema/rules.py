@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -14,6 +15,7 @@ from nabladp.errors import SchemaError, quote, suggestion
 
 KINDS = ("categorical", "ordered", "integer", "real", "boolean")
 MARKER = "FILL IN"
+EQUAL_BINS = 10  # of a real attribute that declares no edges
 DECODES = ("midpoint", "uniform", "lower", "upper")
 MOST_CODES = 2**32 - 3  # codes are at most 32 bits wide, with room for other and null
 _LARGEST = sys.float_info.max
@@ -30,8 +32,8 @@ class Declaration:
     name: str
     kind: str
     values: tuple[str | int | float, ...] = ()
-    low: int | None = None
-    high: int | None = None
+    low: float | None = None  # a whole number once it is checked
+    high: float | None = None
     edges: tuple[float, ...] = ()
     decode: str | tuple[float, ...] = "midpoint"
     null: str = "refuse"
@@ -49,12 +51,12 @@ def refusal(name: object, rule: str, fix: str) -> SchemaError:
 
 
 def nearest(word: object, known: Sequence[str]) -> str:
-    """``Did you mean …?``, or the whole list where nothing is near."""
+    """``Did you mean …?`` for a misspelt word of a schema, or the whole list where nothing is near."""
     return suggestion(word, known, f"Write one of {', '.join(known)}.")
 
 
 def number_label(number: float) -> str:
-    """Shortest text of a number: 3 and 3.0 are both "3"."""
+    """The label of a number: its shortest text; 3 and 3.0 are both "3"."""
     return str(int(number)) if number == int(number) and abs(number) < 1e16 else repr(float(number))
 
 
@@ -77,7 +79,7 @@ _FILL_IN = "Replace the mark by the domain you know from public sources; never r
 
 
 def refuse_marks(entries: Sequence[Mapping[str, Any]]) -> None:
-    """All attributes of a draft that are not filled in yet, in one refusal."""
+    """Refuse a draft schema, naming all attributes that are not filled in yet."""
     marked = [str(entry.get("name", "?")) for entry in entries if any(map(_is_marked, entry.values()))]
     if len(marked) > 1:
         listed = ", ".join(map(repr, marked[:12])) + (f" and {len(marked) - 12} more" if len(marked) > 12 else "")
@@ -91,7 +93,7 @@ def _is_marked(value: Any) -> bool:
 
 
 def check(attribute: Declaration) -> dict[str, Any]:
-    """Refuse what contradicts itself; return the fields in their normal form."""
+    """Check an attribute's declaration: refuse what contradicts itself; return the fields in their normal form."""
     name = attribute.name
     if not isinstance(name, str) or not name.strip():
         raise refusal(name, "it has no name", 'Write name = "…", as the column is called in the table.')
@@ -107,7 +109,9 @@ def check(attribute: Declaration) -> dict[str, Any]:
     elif attribute.kind == "integer":
         normal["low"], normal["high"] = _range(name, attribute.low, attribute.high)
     elif attribute.kind == "real":
-        normal["edges"] = edges = _edges(name, attribute.edges)
+        bins = attribute.edges if attribute.low is None else _equal_bins(name, attribute.low, attribute.high)
+        normal["edges"] = edges = _edges(name, bins)
+        normal["low"] = normal["high"] = None
         normal["decode"] = _decode(name, attribute.decode, edges)
     _check_missing_and_unknown(attribute)
     normal["null_values"] = _null_values(attribute, normal.get("values", ()))
@@ -118,11 +122,15 @@ def check(attribute: Declaration) -> dict[str, Any]:
 
 def _check_fields_fit_kind(attribute: Declaration) -> None:
     needs = _NEEDS.get(attribute.kind, ())
+    if attribute.kind == "real" and not (attribute.low is None and attribute.high is None):
+        needs = ("low", "high")  # in place of edges
+        if not _is_missing(attribute.edges):
+            raise refusal(attribute.name, "it has both 'edges' and 'low' or 'high'", "Remove 'low' and 'high'.")
     for field in _SHAPE_FIELDS:
-        given = getattr(attribute, field)
-        missing = given is None or (_is_list(given) and len(given) == 0)
+        missing = _is_missing(getattr(attribute, field))
         if field in needs and missing:
-            raise refusal(attribute.name, f"kind {attribute.kind!r} needs {field!r}", _EXAMPLES[field])
+            example = _EXAMPLES[field if attribute.kind != "real" else "edges"]
+            raise refusal(attribute.name, f"kind {attribute.kind!r} needs {field!r}", example)
         if field not in needs and not missing:
             fix = f"Remove {field!r}, or choose the kind it belongs to."
             raise refusal(attribute.name, f"kind {attribute.kind!r} takes no {field!r}", fix)
@@ -130,16 +138,20 @@ def _check_fields_fit_kind(attribute: Declaration) -> None:
         raise refusal(attribute.name, "only kind 'real' takes 'decode'", "Remove 'decode'.")
 
 
+def _is_missing(value: Any) -> bool:
+    return value is None or (_is_list(value) and len(value) == 0)
+
+
 _EXAMPLES = {
     "values": 'List them: values = ["first", "second"].',
     "low": "Give the smallest and largest integer: low = 0, high = 99.",
     "high": "Give the smallest and largest integer: low = 0, high = 99.",
-    "edges": "Give increasing bin edges: edges = [0.0, 10.0, 20.0].",
+    "edges": "Give increasing bin edges: edges = [0.0, 10.0, 20.0], or both ends: low = 0.0, high = 20.0.",
 }
 
 
 def _null_values(attribute: Declaration, values: tuple[str | int | float, ...]) -> tuple[str | int | float, ...]:
-    """Values that mean "missing". Where the domain is of numbers, so are those that can be."""
+    """The values of an attribute that mean "missing". Where the domain is of numbers, so are those that can be."""
     name, given = attribute.name, attribute.null_values
     if not _is_list(given):
         raise refusal(name, "'null_values' must be a list", 'Write null_values = ["?"].')
@@ -161,7 +173,7 @@ def _null_values(attribute: Declaration, values: tuple[str | int | float, ...]) 
 
 
 def _as_number(value: str | int | float) -> str | int | float:
-    """As a number where a text is one, so that "999" and 999 mean the same in every kind of table."""
+    """A declared value as a number where a text is one, so that "999" and 999 mean the same in every kind of table."""
     if not isinstance(value, str):
         return value
     try:
@@ -199,6 +211,19 @@ def _range(name: str, low: Any, high: Any) -> tuple[int, int]:
     if low < -WIDEST or high > WIDEST or high - low >= MOST_CODES:
         raise refusal(name, "the range is too wide", "Use kind 'real' with bin edges; integers may span 2^32 values.")
     return int(low), int(high)
+
+
+def _equal_bins(name: str, low: Any, high: Any) -> tuple[float, ...]:
+    """Edges of bins of one width, as exact as the ends are written: 0.1, 0.2, …, not 0.30000000000000004."""
+    if not all(_is_number(end) for end in (low, high)):
+        raise refusal(name, "'low' and 'high' must be finite numbers", _EXAMPLES["edges"])
+    if low >= high:
+        raise refusal(name, "'low' must lie below 'high'", "Exchange them, or give both ends of the range.")
+    first, last = Fraction(repr(float(low))), Fraction(repr(float(high)))
+    edges = tuple(float(first + (last - first) * k / EQUAL_BINS) for k in range(EQUAL_BINS + 1))
+    if len(set(edges)) < len(edges):
+        raise refusal(name, "'low' and 'high' are too close to each other", "Give both ends of the range.")
+    return edges
 
 
 def _edges(name: str, edges: Any) -> tuple[float, ...]:
@@ -296,7 +321,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _plain(number: float) -> int | float:
-    """3.0 becomes 3, so that equal values are written alike."""
+    """A declared number in one form: 3.0 becomes 3, so that equal values are written alike."""
     return int(number) if number == int(number) else float(number)
 
 

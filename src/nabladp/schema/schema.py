@@ -72,24 +72,24 @@ class Schema(Displayed, HasAttributes):
         return tuple(self[name].size for name in checks.names(names))
 
     def cells(self, names: Iterable[str]) -> int:
-        """How many cells the joint table of these attributes has, exactly."""
+        """The exact number of cells of the joint table of these attributes."""
         return math.prod(self.sizes(names))
 
     # Sources
 
     @cached_property
     def roots(self) -> tuple[str, ...]:
-        """Attributes that are not derived from others."""
+        """The schema's source attributes: those that are not derived from others."""
         return tuple(attribute.name for attribute in self.attributes if not attribute.derived_from)
 
     @cached_property
     def public(self) -> frozenset[str]:
-        """Roots for which nothing is promised."""
+        """The schema's source attributes for which nothing is promised."""
         return frozenset(attribute.name for attribute in self.attributes if attribute.public)
 
     @cached_property
     def derived(self) -> Mapping[str, tuple[str, ...]]:
-        """Each derived attribute with the roots behind it, through any number of steps."""
+        """Each derived attribute of the schema with the source attributes behind it, through any number of steps."""
         direct = {a.name: a.derived_from for a in self.attributes if a.derived_from}
         for name, sources in direct.items():
             for source in sources:
@@ -120,13 +120,13 @@ class Schema(Displayed, HasAttributes):
         return cls(tuple(Attribute.from_json(entry) for entry in entries))
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything but the notes, which are for people."""
+        """SHA-256 of everything in the schema but the notes, which are for people."""
         facts = [{k: v for k, v in a.to_json().items() if k != "note"} for a in self.attributes]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @classmethod
     def parse(cls, text: str) -> Schema:
-        """From the text of a TOML file."""
+        """A schema from the text of a TOML file."""
         return cls.from_json(files.parse(text))
 
     @classmethod

@@ -30,14 +30,14 @@ class Counts(ABC):
     @property
     @abstractmethod
     def n(self) -> int:
-        """How many rows there are: a public number."""
+        """The number of rows of the table: a public number."""
 
     @abstractmethod
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> Integers:
-        """The sum of the kernel's results over all rows, a batch of codes at a time."""
+        """The sum of a kernel's results over all rows of the table, a batch of codes at a time."""
 
     def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[Integers]:
-        """Counts of every combination of values, for each set of attributes, all in one pass over the rows.
+        """Exact counts of every combination of values, for each set of attributes, all in one pass over the rows.
 
         An array has one axis for each attribute of its set, in that order, as long as the attribute's size.
         """
@@ -45,7 +45,7 @@ class Counts(ABC):
         return kernel.split(self.fold(kernel, progress)) if kernel.sets else []
 
     def working(self, what: str, done: int, total: int) -> None:
-        """How far a mechanism is with work of its own, e.g. ``("round", 3, 40)``, for someone who waits."""
+        """Report how far a mechanism is with work of its own, e.g. ``("round", 3, 40)``, for someone who waits."""
         return
 
 
@@ -56,7 +56,7 @@ class CodedRows(Counts):
 
     @abstractmethod
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
-        """All rows as codes of these attributes, which may be none; nothing else of them is looked at.
+        """All rows of the table as batches of codes of these attributes, which may be none; nothing else is read.
 
         ``ordered``: in the same order each time, as far as there is one.
         """
@@ -118,7 +118,7 @@ class CodedTable(CodedRows):
             yield chosen.slice(start, self._batch_rows)
 
     def _columns(self, names: tuple[str, ...]) -> pa.RecordBatch:
-        """Codes as they are; on the grid, the number that a code stands for."""
+        """The in-memory codes of these columns; on the grid, the number that a code stands for."""
         if all(name in self.schema for name in names):
             return self._rows.select(list(names))
         encoder = Encoder(self.schema, names)

@@ -20,7 +20,7 @@ _AT_ONCE = 1 << 18  # rows whose positions in their bins are computed together
 def decode(
     schema: Schema, codes: Mapping[str, NDArray[Any]], within: Mapping[str, NDArray[np.floating]] | None = None
 ) -> pa.Table:
-    """A table of values from an array of codes for each of some attributes, in the order of the schema.
+    """Decode: a table of values from an array of codes for each of some attributes, in the order of the schema.
 
     Categories become their declared values (text, int64, or float64 where one is no whole number), integers int64,
     truth values bool. A real becomes the number that ``decode`` of its attribute declares for the bin. For "uniform"
@@ -47,7 +47,7 @@ def decode(
 
 
 def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:
-    """The way back from a decoded column: of values that several codes stand for, the first of these codes."""
+    """The codes of a decoded column; of values that several codes stand for, the first of these codes."""
     expect(attribute, Attribute, "What is recoded", "Give an attribute of the schema.")
     expect(column, (pa.Array, pa.ChunkedArray), "A decoded column", "Give an Arrow array.")
     if attribute.low is not None or attribute.decode == "uniform":
@@ -65,7 +65,7 @@ def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:
 
 
 def alike(attribute: Attribute) -> NDArray[np.integer]:
-    """For each code the first that decodes to the same value, so that a decoded table does not tell them apart."""
+    """For each code the first that decodes to the same value, so that a decoded table does not distinguish them."""
     expect(attribute, Attribute, "What is recoded", "Give an attribute of the schema.")
     every = np.arange(attribute.size)
     if attribute.low is not None or attribute.decode == "uniform":
@@ -89,7 +89,8 @@ def _values(attribute: Attribute, codes: NDArray[np.integer]) -> pa.Array:
 
 
 def _uniform_values(attribute: Attribute, codes: NDArray[np.integer], positions: NDArray[np.floating]) -> pa.Array:
-    """Numbers inside their bins, so that each is of that bin again: from its lower edge to below its upper one."""
+    """Decoded numbers inside their bins, so that each is of that bin again: from its lower edge to below its upper
+    one."""
     edges = np.array([*attribute.edges, *[attribute.edges[-1]] * (attribute.size - attribute.ordered_size)])
     lows, highs = edges[:-1], np.nextafter(edges[1:], edges[:-1])
     numbers = np.empty(len(codes))
@@ -102,7 +103,7 @@ def _uniform_values(attribute: Attribute, codes: NDArray[np.integer], positions:
 
 
 def _meanings(attribute: Attribute) -> pa.Array:
-    """What each code stands for, in order."""
+    """The value that each code stands for, in order."""
     kind, declared = pa.float64(), list(attribute.values)
     if attribute.kind == "boolean":
         kind, declared = pa.bool_(), [False, True]

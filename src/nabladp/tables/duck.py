@@ -27,7 +27,7 @@ def batch_rows(columns: int) -> int:
 
 @contextmanager
 def connection(folder: str = "", ordered: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A private in-memory database that cannot fetch extensions or see Python variables.
+    """A private in-memory DuckDB database that cannot fetch extensions or see Python variables.
 
     Relative paths in a query are looked for in ``folder``, too. What a query has to spill goes to a folder of its own,
     removed at the end.
@@ -55,7 +55,8 @@ def connection(folder: str = "", ordered: bool = False) -> Iterator[duckdb.DuckD
 
 
 def stream(queries: Iterable[tuple[str, str]], rows: int, folder: str = "", ordered: bool = False) -> Batches:
-    """The results of queries one after the other, a batch at a time; beside each query, what it reads, for errors.
+    """Stream the results of DuckDB queries one after the other, a batch at a time; beside each query, what it reads,
+    for errors.
 
     DuckDB runs in a thread of its own: its calls may not notice Ctrl-C, while this one always does and stops it.
     """
@@ -97,7 +98,8 @@ def stream(queries: Iterable[tuple[str, str]], rows: int, folder: str = "", orde
 
 
 def _wait_for(ready: Queue[Any]) -> Any:
-    """The next item. Wakes up now and then, since some libraries let a signal pass without ending a long wait."""
+    """The next item of the DuckDB thread. Wakes up now and then, since some libraries let a signal pass without ending
+    a long wait."""
     while True:
         try:
             return ready.get(timeout=0.1)

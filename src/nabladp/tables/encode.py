@@ -33,19 +33,20 @@ _TRUTH = {"true": 1.0, "t": 1.0, "yes": 1.0, "y": 1.0, "false": 0.0, "f": 0.0, "
 
 
 def plain_codes(attribute: Attribute, column: pa.Array) -> NDArray[np.integer] | None:
-    """The common cases, at the speed of memory: truth values, or integers inside an integer range; without gaps."""
+    """Encode the common cases at the speed of memory: truth values, or integers inside an integer range; without
+    gaps."""
     boolean = attribute.kind == "boolean"
-    low, high = (0, 1) if boolean else (attribute.low, attribute.high)
-    if low is None or high is None or column.null_count or not len(column) or attribute.null_values:
+    integers = range(2) if boolean else attribute.integers
+    if integers is None or column.null_count or not len(column) or attribute.null_values:
         return None
     if boolean and pa.types.is_boolean(column.type):
         column = pc.cast(column, pa.uint8())
     if not pa.types.is_integer(column.type):
         return None
     values: NDArray[np.integer] = column.to_numpy()
-    if int(values.min()) < low or int(values.max()) > high:
+    if int(values.min()) not in integers or int(values.max()) not in integers:
         return None
-    return values if low == 0 else values.astype(np.int64) - low
+    return values if integers.start == 0 else values.astype(np.int64) - integers.start
 
 
 def raw_codes(attribute: Attribute, column: pa.Array) -> Raw:
@@ -63,7 +64,7 @@ def raw_codes(attribute: Attribute, column: pa.Array) -> Raw:
 
 
 def _expand(codes: Raw, indices: pa.Array) -> Raw:
-    """Codes of distinct values, laid out by row."""
+    """The codes of distinct values, laid out by row."""
     rows = pc.fill_null(pc.cast(indices, pa.int64()), len(codes)).to_numpy()
     expanded: Raw = np.append(codes, NULL)[rows]
     return expanded
@@ -73,7 +74,7 @@ def _expand(codes: Raw, indices: pa.Array) -> Raw:
 
 
 def _of_numbers(attribute: Attribute, numbers: NDArray[np.float64]) -> Raw:
-    """NaN stands for null."""
+    """Codes of a column of numbers, where NaN stands for null."""
     null = np.isnan(numbers) | np.isin(
         numbers, [value for value in attribute.null_values if not isinstance(value, str)]
     )
@@ -129,7 +130,7 @@ def _null_text(value: str | int | float) -> str:
 
 
 def _parse(texts: pa.Array, words: dict[str, float]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Numbers behind texts, and which texts are none."""
+    """The numbers behind texts, and which texts are none."""
     try:
         numbers = _floats(texts)
     except pa.ArrowInvalid:  # some text is no plain number
@@ -155,7 +156,7 @@ def _number(text: str | None, words: dict[str, float]) -> float | None:
 
 
 def _texts(distinct: pa.Array) -> pa.Array:
-    """Any values as text: numbers in their shortest form, dates and times in ISO 8601."""
+    """Values of any type as text to encode: numbers in their shortest form, dates and times in ISO 8601."""
     kind = distinct.type
     if pa.types.is_floating(kind):
         return pa.array([float_text(number) for number in distinct.to_pylist()], pa.string())
@@ -179,7 +180,7 @@ def float_text(number: float | None) -> str | None:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Without the wrappings that mean nothing here."""
+    """A column to encode without the Arrow wrappings that mean nothing here, such as dictionaries."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if isinstance(column, pa.RunEndEncodedArray):
@@ -218,12 +219,13 @@ def grid_column(name: str) -> str:
 
 
 def source_column(name: str) -> str:
-    """The column of the table that a kernel's column is made from."""
+    """The column of the table that a kernel's column is encoded from."""
     return name.removesuffix(_GRID_MARK)
 
 
 def grid_codes(attribute: Attribute, column: pa.Array) -> tuple[Codes, list[Finding]]:
-    """Numbers as steps from the lowest, and the rules that the column breaks, as :func:`encode_column` has them."""
+    """Encode numbers as grid steps from the lowest, and the rules that the column breaks, as :func:`encode_column` has
+    them."""
     raw = raw_codes(attribute, column)
     numbers = np.nan_to_num(_numbers_of(attribute, column))
     low, high = float(attribute.edges[0]), float(attribute.edges[-1])
@@ -274,12 +276,12 @@ class Finding:
 
 
 def code_type(size: int) -> type[np.unsignedinteger]:
-    """The smallest unsigned integer that holds the codes 0 … size − 1."""
+    """The smallest unsigned integer type that holds the codes 0 … size − 1."""
     return np.uint8 if size <= 1 << 8 else np.uint16 if size <= 1 << 16 else np.uint32
 
 
 def as_array(values: Any) -> NDArray[Any]:
-    """An array of what somebody gives as codes; empty and without a type where that is none."""
+    """An array of codes given by a user; empty and without a type where that is none."""
     if isinstance(values, (range, set, frozenset, Mapping)):  # a range takes no memory until it becomes an array
         return np.empty(0, object)
     try:
@@ -289,7 +291,7 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def encode_column(attribute: Attribute, column: pa.Array) -> tuple[Codes, list[Finding]]:
-    """The codes of a column, and the rules it breaks. Where a rule is broken, the codes mean nothing."""
+    """Encode a column: its codes, and the rules it breaks. Where a rule is broken, the codes mean nothing."""
     kind = code_type(attribute.size)
     plain = plain_codes(attribute, column)
     if plain is not None:
@@ -304,7 +306,7 @@ def encode_column(attribute: Attribute, column: pa.Array) -> tuple[Codes, list[F
 
 
 def _apply_rules(attribute: Attribute, raw: NDArray[np.int64]) -> list[Finding]:
-    """Turn what is not a declared value into its declared category, in place."""
+    """Map values that are not declared to their declared category (null or other), in place."""
     faults = []
     null, outside = raw == NULL, raw < NULL
     if attribute.null_code is not None:
@@ -359,11 +361,11 @@ class Encoder:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the table that are read."""
+        """The columns of the table that the encoder reads."""
         return tuple(dict.fromkeys(self.attribute(name).name for name in self.names))
 
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows as codes; a value the schema refuses is a DataError."""
+        """A batch of rows encoded as codes; a value the schema refuses is a DataError."""
         if not self.names:
             return batch.select([])  # which still knows how many rows it has
         columns = []

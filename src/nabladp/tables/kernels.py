@@ -44,7 +44,7 @@ class Kernel(ABC):
         """The result for these rows."""
 
     def at(self, batch: pa.RecordBatch, first: int) -> Integers:
-        """The result for these rows, the first of which has this row index in the table."""
+        """The kernel's result for these rows, the first of which has this row index in the table."""
         return self(batch)
 
     def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
@@ -121,7 +121,7 @@ class Marginals(Kernel):
         return total
 
     def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
-        """Add a batch's counts in place, which spares a vector for every batch."""
+        """Add a batch's marginal counts in place, which spares a vector for every batch."""
         columns = {name: batch.column(name).to_numpy() for name in self.attributes}
         for i, joint in enumerate(self.joints):
             part = self._part(total, i)
@@ -135,7 +135,7 @@ class Marginals(Kernel):
                 np.add.at(part, cells, 1)
 
     def split(self, total: Integers) -> list[Integers]:
-        """The marginals in the order they were asked for, each with its axes in the order of its attributes."""
+        """The counted marginals in the order they were asked for, each with its axes in the order of its attributes."""
         return [self._marginal(total, names) for names in self.sets]
 
     def _marginal(self, total: Integers, names: tuple[str, ...]) -> Integers:
@@ -153,7 +153,7 @@ class Marginals(Kernel):
 def cover(
     sets: Iterable[Sequence[str]], sizes: Mapping[str, int]
 ) -> tuple[list[tuple[str, ...]], dict[frozenset[str], int]]:
-    """Joint histograms that together hold every set, and which one holds which.
+    """Joint histograms that together hold every marginal asked for, and which one holds which.
 
     Each starts from a set not yet held and takes in, while it fits, the attribute it shares most waiting sets with.
     """

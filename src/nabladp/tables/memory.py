@@ -26,7 +26,7 @@ _MOST_BITS = 10_000  # Python writes no longer integers
 
 
 def object_texts(values: NDArray[np.object_], null: NDArray[np.bool_]) -> pa.Array:
-    """One text per value; null where there is none."""
+    """Python objects of a data frame as text, one per value; null where there is none."""
     kinds = set(map(type, values[~null]))
     if kinds <= {str}:
         known = values.copy()
@@ -59,7 +59,8 @@ def _text(value: Any) -> str | None:
 
 
 def _moment(value: datetime) -> str:
-    """As a timestamp column would be: the date alone at midnight, no needless zeros after the second."""
+    """A Python date or time as text, as a timestamp column would be: the date alone at midnight, no needless zeros
+    after the second."""
     if value.tzinfo is None and value.time() == time():
         return value.date().isoformat()
     text = value.isoformat()

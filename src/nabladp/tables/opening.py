@@ -24,8 +24,8 @@ from nabladp.tables.table import Table, other_number_of_rows
 
 
 def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
-    """Open a CSV, Parquet or JSON file, a glob of them, a DuckDB query, a pandas, polars or Arrow table, or a Spark
-    DataFrame (or the ``source`` of a plan that names a Spark reader).
+    """Open a table: a CSV, Parquet or JSON file, a glob of them, a DuckDB query, a pandas, polars or Arrow table, or a
+    Spark DataFrame (or the ``source`` of a plan that names a Spark reader).
 
     Checks that it can be read and has the columns of the schema, and reads no rows (of JSON, the names in the first
     records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is
@@ -46,7 +46,7 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
 
 
 def column_types(source: Any) -> list[tuple[str, str]]:
-    """Each column with a word for its type: ``integer``, ``real``, ``boolean``, ``date`` or ``text``."""
+    """Each column of a source with a word for its type: ``integer``, ``real``, ``boolean``, ``date`` or ``text``."""
     opened = open_source(source)
     _, columns, _ = next(iter(opened.headers()))
     return list(zip(columns, opened.type_words(), strict=True))
@@ -75,7 +75,7 @@ KEPT_ROWS = 1 << 20
 
 
 def check_table(table: Table) -> list[Finding]:
-    """All rules the table breaks, in the order of the schema; empty when it breaks none. Names no value, row or number.
+    """Check a whole table against its schema: all rules it breaks, in schema order. Names no value, row or number.
 
     A derived column must be a function of the columns it is said to be derived from: otherwise what it costs to release
     it would not be charged to all it reveals.
@@ -104,7 +104,7 @@ def check_table(table: Table) -> list[Finding]:
 
 
 def _on_cluster(table: SparkTable) -> list[Finding]:
-    """The same, where the rows are."""
+    """Check a table on Spark against its schema, where the rows are."""
     findings = table.findings()
     faulty = {finding.column for finding in findings}
     for attribute in table.schema:

@@ -48,7 +48,8 @@ class Scan:
 
 
 def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
-    """``expected`` are names the table should have; they help to tell a CSV file's delimiter."""
+    """A DuckDB scan of a file; ``expected`` are names the table should have, which help to tell a CSV file's
+    delimiter."""
     what = f"The file {str(path)!r}"
     if path.is_dir():
         fix = f"Give a file, or a glob such as {str(path / '*.parquet')!r}."
@@ -78,7 +79,8 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
 
 
 def scan_query(query: str, folder: str = "") -> Scan:
-    """A query that only selects. It must give the same rows each time it is run, each made from one person's data."""
+    """A DuckDB scan of a SELECT query. It must give the same rows each time it is run, each made from one person's
+    data."""
     what = "The query"
     if "\0" in query:  # with which DuckDB waits for ever
         raise SourceError("The query holds a zero byte.", fix="Remove it.")
@@ -113,7 +115,7 @@ def _csv(path: Path, what: str, expected: frozenset[str]) -> Scan:
 
 
 def _first_lines(path: Path) -> list[str]:
-    """The first record as decoded lines; only that much is read, whatever the rest holds."""
+    """The first record of a CSV file as decoded lines; only that much is read, whatever the rest holds."""
     opened: IO[bytes]
     with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as opened:  # type: ignore[assignment]
         lines: list[str] = []
@@ -128,7 +130,7 @@ def _first_lines(path: Path) -> list[str]:
 
 
 def _header(lines: list[str], delimiters: Iterable[str], expected: frozenset[str]) -> tuple[str, tuple[str, ...]]:
-    """The column names, by the delimiter that finds most of the expected ones, or else simply most."""
+    """The column names of a CSV file, by the delimiter that finds most of the expected ones, or else simply most."""
     headers = {by: _split(lines, by) for by in delimiters}
     best = max(headers, key=lambda by: (len(expected.intersection(headers[by])), len(headers[by])))
     return best, headers[best]
@@ -149,7 +151,8 @@ def _parquet(path: Path, what: str) -> Scan:
 
 
 def _json(path: Path, what: str) -> Scan:
-    """Every key of the first records is a column, read as text; a record without it has a null there."""
+    """A DuckDB scan of a JSON file: every key of the first records is a column, read as text; a record without it has a
+    null there."""
     where = _location(path) + _compression(path)
     typed = f"read_json({where}, map_inference_threshold=-1)"
     with duck.connection() as database:
@@ -192,7 +195,7 @@ def rows(scans: Sequence[Scan], names: tuple[str, ...], ordered: bool = False) -
 
 
 def _folder(scans: Sequence[Scan]) -> str:
-    """Only a query has one, and a query stands alone."""
+    """The folder of a scan; only a query has one, and a query stands alone."""
     return scans[0].folder if scans else ""
 
 
@@ -204,7 +207,7 @@ def _select(scan: Scan, names: tuple[str, ...]) -> str:
 
 
 def type_words(scan: Scan) -> list[str]:
-    """A word for the type of each column, from the file's own types or, for text, a sample."""
+    """A word for the type of each column of a scan, from the file's own types or, for text, a sample."""
     with duck.connection(scan.folder) as database:
         try:
             types = [str(kind).upper() for kind in database.sql(f"select * from {scan.typed}").types]
@@ -241,16 +244,16 @@ class Source(Protocol):
     def in_memory(self) -> bool: ...
     @property
     def keeps_order(self) -> bool:
-        """Whether rows come in the same order each time they are asked for in order."""
+        """Whether the source's rows come in the same order each time they are asked for in order."""
         ...
 
     def headers(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
-        """What it is, its column names, and whether these are a line of text; one for each file."""
+        """What the source is, its column names, and whether these are a line of text; one for each file."""
         ...
 
     def type_words(self) -> list[str]: ...
     def known_count(self) -> int | None:
-        """How many rows there are, if that is known without reading any."""
+        """The source's number of rows, if that is known without reading any."""
         ...
 
     def count(self) -> int: ...
@@ -287,8 +290,10 @@ class ScanSource:
 
 
 def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str = "") -> Source:
-    """A file, a glob, a query, a table in memory or on Spark. pandas, polars and Spark are imported by those who use
-    them."""
+    """Open a source of rows: a file, a glob, a query, a table in memory or on Spark.
+
+    pandas, polars and Spark are imported by those who use them.
+    """
     if isinstance(source, (str, Path)):
         return ScanSource(_scans(source, expected, folder))
     if isinstance(source, Mapping):

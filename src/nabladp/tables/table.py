@@ -40,26 +40,27 @@ class Table(CodedRows):
 
     @property
     def known_rows(self) -> int | None:
-        """The number of rows where it is declared, or known without reading any; otherwise None."""
+        """The table's number of rows where it is declared, or known without reading any; otherwise None."""
         known = self._source.known_count()
         return known if self._declared_rows is None else self._declared_rows
 
     @cached_property
     def n(self) -> int:
-        """How many rows there are. Public, as differential privacy here hides what a row says, not that it exists."""
+        """The table's number of rows. Public, as differential privacy here hides what a row says, not that it
+        exists."""
         rows = self._source.count() if self._declared_rows is None else self._declared_rows
         if rows < 1:
             raise DataError("The table has no rows.", fix="Give a table with at least one row.")
         return rows
 
     def check_rows(self, rows: int) -> None:
-        """Refuses a number of rows that is known to be another."""
+        """Refuse a number of rows that is known not to be the table's."""
         known = self.known_rows
         if known not in (None, rows):
             raise other_number_of_rows(rows, known)
 
     def check_row_order(self, names: Sequence[str] = ()) -> None:
-        """Refuses a table whose rows may stand elsewhere in another pass over these columns (default: all).
+        """Refuse a table whose rows may have another index in another pass over these columns (default: all).
 
         Two runs of a grouping query return its rows in different orders. Only if its codes are kept are there no two.
         """
@@ -71,7 +72,8 @@ class Table(CodedRows):
             )
 
     def load(self, names: Iterable[str], progress: Progress | None = None) -> None:
-        """Encode these columns now, in one pass, if their codes are kept; a larger table is read when it is counted.
+        """Encode these columns of the table now, in one pass, if their codes are kept; a larger table is read when it
+        is counted.
 
         So a column that breaks its rules is met before any noise is drawn.
         """
@@ -81,7 +83,7 @@ class Table(CodedRows):
             self.fold(_Nothing(chosen), progress)
 
     def raw_batches(self) -> Batches:
-        """The rows themselves, for checking them against the schema."""
+        """The table's rows themselves, for checking them against the schema."""
         return self._source.batches(self.schema.names)
 
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
@@ -97,7 +99,7 @@ class Table(CodedRows):
         return self._encode(names, ordered)
 
     def _no_columns(self) -> Batches:
-        """Rows of which nothing is read but that they are there."""
+        """The table's rows, of which nothing is read but that they are there."""
         rows = self._source.count()
         for start in range(0, rows, BATCH_ROWS):
             yield pa.RecordBatch.from_arrays([pa.nulls(min(BATCH_ROWS, rows - start))], names=["none"]).select([])
@@ -108,8 +110,11 @@ class Table(CodedRows):
             yield _batch({name: self._codes[name][start : start + rows] for name in names})
 
     def _read_and_cache(self, names: tuple[str, ...], read: tuple[str, ...]) -> Batches:
-        """A pass that keeps the codes it reads. In a file or query these replace the others: rows of a query may come
-        in another order, and a file may have changed."""
+        """A pass over the table that keeps the codes it reads.
+
+        In a file or query these replace the others: rows of a query may come in another order, and a file may have
+        changed.
+        """
         cached = self._codes if self._source.in_memory else {}
         encoder = Encoder(self.schema, read)
         fresh = {name: np.empty(self.n, encoder.code_type(name)) for name in read}

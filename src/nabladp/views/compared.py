@@ -44,18 +44,18 @@ class Compared:
         interval: Sequence[ArrayLike] | None = None,
         **more: Any,
     ) -> Compared:
-        """From arrays of any shape and number type."""
+        """Released beside true values, from arrays of any shape and number type."""
         bounds = None if interval is None else (_flat(interval[0]), _flat(interval[1]))
         return cls(title, format, _flat(released), _flat(truth), bounds, **more)
 
     @property
     def gap(self) -> Floats:
-        """How far each released value is from the truth."""
+        """How far each released value is from the true one."""
         return np.abs(self.released - self.truth)[np.isfinite(self.released)]
 
     @property
     def covered(self) -> float | None:
-        """The share of intervals that contain the true value."""
+        """The share of released intervals that contain the true value."""
         if self.interval is None:
             return None
         low, high = self.interval

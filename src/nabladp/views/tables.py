@@ -41,14 +41,14 @@ class Layout:
 
 
 def arrow_format(kind: pa.DataType) -> str:
-    """How values of an Arrow type are shown: as a "count", a "number" or a "text"."""
+    """The view format of an Arrow type: "count", "number" or "text"."""
     import pyarrow.types as types
 
     return "count" if types.is_integer(kind) else "number" if types.is_floating(kind) else "text"
 
 
 def plain_value(value: Any) -> Any:
-    """Numbers and texts stay, everything else becomes text."""
+    """A value of an Arrow table for a view: numbers and texts stay, everything else becomes text."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None or isinstance(value, int | float | str):
@@ -57,7 +57,7 @@ def plain_value(value: Any) -> Any:
 
 
 def generic_views(table: pa.Table, expected_error: Any) -> list[View]:
-    """Bars with intervals where the values have names and numbers, otherwise the table; with their predicted error.
+    """Views of any Arrow table of values: bars with intervals where values have names and numbers, otherwise the table.
 
     ``expected_error`` is in its JSON form.
     """
@@ -72,7 +72,7 @@ def generic_views(table: pa.Table, expected_error: Any) -> list[View]:
 
 
 def predicted_facts(error: Any) -> list[tuple[str, str]]:
-    """The error that was predicted before anything was read, as a mechanism states it."""
+    """A view's facts about the error that was predicted before anything was read, as a mechanism states it."""
     if isinstance(error, Mapping):
         return [(f"predicted error: {name}", format_figure(value)) for name, value in error.get("summary", {}).items()]
     if not error:
@@ -94,7 +94,7 @@ def mean_error(expected: Any) -> float | None:
 
 
 def table_view(title: str, table: pa.Table, file: str) -> View:
-    """The first rows of a table; ``file`` holds all."""
+    """The view of a table's first rows; ``file`` holds all."""
     columns = [column.to_pylist() for column in table.slice(0, MOST_ROWS).columns]
     more = table.num_rows > MOST_ROWS
     return View(
@@ -108,7 +108,7 @@ def table_view(title: str, table: pa.Table, file: str) -> View:
 
 
 def synthetic_preview(table: pa.Table) -> View:
-    """The first rows of a synthetic table."""
+    """The view of a synthetic table's first rows."""
     rows = count_of(table.num_rows, "row")
     first = f"The first {PREVIEW} of {rows}; all are in {SYNTHETIC_FILE}. " if table.num_rows > PREVIEW else ""
     view = table_view("synthetic rows", table.slice(0, PREVIEW), SYNTHETIC_FILE)

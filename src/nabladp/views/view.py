@@ -34,22 +34,22 @@ class Column:
 
 
 def value_column(name: str, format: str = "text", index: int = 0) -> Column:
-    """The item of the row at this index, or the row itself where it is one value."""
+    """A view column: the item of the row at this index, or the row itself where it is one value."""
     return Column(name, format, {"place": index})
 
 
 def label_column(name: str, labels: Iterable[str], index: int = 0) -> Column:
-    """A code at this index of the row, and the label of each code."""
+    """A view column of labels: a code at this index of the row, and the label of each code."""
     return Column(name, "text", {"place": index, "labels": list(labels)})
 
 
 def axis_column(name: str, labels: Iterable[str], every: int) -> Column:
-    """The label changes every so many rows, and begins again after the last one."""
+    """A view column of an axis: the label changes every so many rows, and begins again after the last one."""
     return Column(name, "text", {"axis": list(labels), "every": every})
 
 
 def offset_column(name: str, format: str, of: int, plus: float) -> Column:
-    """Another column, by its number, plus a constant."""
+    """A view column that is another one, by its number, plus a constant."""
     return Column(name, format, {"of": of, "plus": plus})
 
 
@@ -113,14 +113,14 @@ class View:
 
 
 def cell_axes(names: Sequence[str], labels: Sequence[Sequence[str]]) -> list[Column]:
-    """The axes of a table of all combinations, the last one fastest."""
+    """The view columns of a table of all combinations: one axis per name, the last one fastest."""
     sizes = [len(own) for own in labels]
     strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     return [axis_column(*axis) for axis in zip(names, labels, strides, strict=True)]
 
 
 def marginal_kind(sizes: Sequence[int], *, dots: bool = False) -> str:
-    """How a table of all combinations is drawn; ``dots`` where several series stand beside each other."""
+    """The kind of view for a table of all combinations; ``dots`` where several series stand beside each other."""
     if dots and (len(sizes) == 1 or math.prod(sizes) <= MOST_DOTS):
         return "dots"
     if len(sizes) == 1:
@@ -133,12 +133,12 @@ def marginal_kind(sizes: Sequence[int], *, dots: bool = False) -> str:
 
 
 def round_digits(value: float | None) -> float | None:
-    """Enough digits to read; the record holds them all. Non-finite values become null."""
+    """A view's number with enough digits to read; the record holds them all. Non-finite values become null."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.{_DIGITS}g}")
 
 
 def format_figure(value: Any) -> str:
-    """Whole numbers in full, others with four digits."""
+    """A number in a view's text: whole numbers in full, others with four digits."""
     if value is None:
         return "no bound"
     if isinstance(value, bool | str):
@@ -147,7 +147,7 @@ def format_figure(value: Any) -> str:
 
 
 def format_range(numbers: Sequence[float] | Floats) -> str:
-    """One number, or from the smallest to the largest."""
+    """A range in a view's text: one number, or from the smallest to the largest."""
     low, high = float(min(numbers)), float(max(numbers))
     return format_figure(high) if high - low <= 1e-9 * high else f"{format_figure(low)} to {format_figure(high)}"
 
@@ -157,5 +157,5 @@ def format_percent(share: float) -> str:
 
 
 def count_of(count: int, word: str, plural: str = "") -> str:
-    """ "1 row", "2 rows"."""
+    """A count with its noun: "1 row", "2 rows"."""
     return f"{count:,} {word if count == 1 else plural or word + 's'}"

@@ -41,27 +41,27 @@ class Cube:
         self._turned_slots = column * self._shape[0] + row
 
     def answers(self, mass: Floats) -> Floats:
-        """Every query's value under a mass for each record."""
+        """Every query's answer under a mass for each record of the cube."""
         sums = _sum_up(mass.copy(), self._head)
         sums = _sum_up(sums.reshape(self._shape).T.ravel(), self._tail)
         return np.asarray(self._mix @ sums[self._turned_slots])
 
     def scores(self, coefficients: Floats) -> Floats:
-        """Σ over queries of coefficient times value, for each record: the transpose of :meth:`answers`."""
+        """For each record of the cube, Σ over queries of coefficient times value: the transpose of :meth:`answers`."""
         scores = np.zeros(self.cells)
         scores[self._turned_slots] = self._mix_back @ coefficients
         scores = _spread_out(scores, self._tail)
         return _spread_out(scores.reshape(self._shape[::-1]).T.ravel(), self._head)
 
     def records(self, cells: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-        """The codes of some records, by column."""
+        """The codes of some records of the cube, by column."""
         return dict(zip(self.names, unravel(cells, self.sizes), strict=True))
 
     def uniform(self) -> Floats:
         return np.full(self.cells, 1 / self.cells)
 
     def _combinations(self) -> tuple[NDArray[np.int64], Any]:
-        """The slots that matter and the matrix from them to the queries."""
+        """The slots of the transformed cube that matter, and the matrix from them to the queries."""
         from scipy.sparse import block_diag, coo_array, csr_array
 
         stride = dict(zip(self.names, np.cumprod([1, *self.sizes[:0:-1]])[::-1].tolist(), strict=True))
@@ -80,7 +80,7 @@ class Cube:
 
 
 def unravel(cells: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray[np.int64]]:
-    """The codes of each column; as numpy's own, for any number of columns."""
+    """The codes of each column from cell numbers; as numpy's own, for any number of columns."""
     codes, rest = [], np.asarray(cells, dtype=np.int64)
     for size in reversed(sizes):
         rest, code = np.divmod(rest, size)
@@ -89,12 +89,13 @@ def unravel(cells: NDArray[np.int64], sizes: tuple[int, ...]) -> list[NDArray[np
 
 
 def _axes(sizes: tuple[int, ...], inner: int) -> list[tuple[int, int, int]]:
-    """Each axis as (records before it, its size, records behind it), where ``inner`` more lie behind the last."""
+    """Each axis of the cube as (records before it, its size, records behind it), where ``inner`` more lie behind the
+    last."""
     return [(math.prod(sizes[:axis]), size, math.prod(sizes[axis + 1 :]) * inner) for axis, size in enumerate(sizes)]
 
 
 def _sum_up(table: Floats, axes: list[tuple[int, int, int]]) -> Floats:
-    """Along each axis, slot 0 becomes the sum of all slots, in place."""
+    """The cube's transform, in place: along each axis, slot 0 becomes the sum of all slots."""
     for before, size, behind in axes:
         view = table.reshape(before, size, behind)
         for slot in range(1, size):
@@ -103,7 +104,7 @@ def _sum_up(table: Floats, axes: list[tuple[int, int, int]]) -> Floats:
 
 
 def _spread_out(table: Floats, axes: list[tuple[int, int, int]]) -> Floats:
-    """Along each axis, slot 0 is added to all others, in place: the transpose of summing up."""
+    """The transpose of the cube's transform, in place: along each axis, slot 0 is added to all others."""
     for before, size, behind in axes:
         view = table.reshape(before, size, behind)
         view[:, 1:] += view[:, :1]
@@ -112,7 +113,8 @@ def _spread_out(table: Floats, axes: list[tuple[int, int, int]]) -> Floats:
 
 @lru_cache(maxsize=256)
 def _undo(sizes: tuple[int, ...]) -> Any:
-    """From a set's slots back to the cells of its marginal: slot 0 loses all others, along each axis."""
+    """The matrix from a set's transformed slots back to the cells of its marginal: slot 0 loses all others, along each
+    axis."""
     from scipy.sparse import csr_array, eye_array, kron
 
     matrix: Any = csr_array(np.ones((1, 1)))

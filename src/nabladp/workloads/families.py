@@ -33,15 +33,15 @@ class Workload(ABC):
 
     @abstractmethod
     def bind(self, schema: Schema) -> Queries:
-        """The queries on this schema."""
+        """The workload's queries on this schema."""
 
     @abstractmethod
     def to_json(self) -> Any:
-        """In the form of a plan file."""
+        """The workload in the form of a plan file."""
 
     @abstractmethod
     def explicit_names(self) -> tuple[str, ...]:
-        """The attributes that it names itself; it may ask about others too."""
+        """The attributes that a workload names itself; it may ask about others too."""
 
 
 class Family(Workload):
@@ -52,10 +52,11 @@ class Family(Workload):
 
     @abstractmethod
     def groups(self, schema: Schema) -> list[Group]:
-        """The queries, set by set."""
+        """The queries of a workload family (marginals, conjunctions, parities), set by set."""
 
     def curve(self, schema: Schema) -> Curve | None:
-        """The exact shift of all queries together, where every attribute that can change is like every other."""
+        """The exact sensitivity of all queries of the family together, where every attribute that can change is like
+        every other."""
         return None
 
     def bind(self, schema: Schema) -> Queries:
@@ -102,7 +103,8 @@ class Union(Workload):
         return Queries(schema, [group for part in self.parts for group in part.groups(schema)], self._curve(schema))
 
     def _curve(self, schema: Schema) -> Curve | None:
-        """Where all parts weigh the same and treat the same attributes alike: their curves, added up."""
+        """The sensitivity curve of a union of families, where all parts weigh the same and treat the same attributes
+        alike: the sum."""
         curves = [curve for part in self.parts if (curve := part.curve(schema)) is not None]
         alike = len({part.weight for part in self.parts}) == len({frozenset(curve.attributes) for curve in curves}) == 1
         return reduce(add, curves) if alike and len(curves) == len(self.parts) else None
@@ -283,22 +285,24 @@ def _sizes(schema: Schema) -> dict[str, int]:
 
 
 def _amounts(sizes: Mapping[str, int], squared: Callable[[int], int]) -> dict[str, Fraction]:
-    """How far the queries on one set move when this attribute changes, in squared L2; one with one value cannot."""
+    """The sensitivity, in squared L2, of the queries on one set to each of its attributes; one with one value cannot
+    change."""
     return {name: Fraction(amount) for name, size in sizes.items() if (amount := squared(size))}
 
 
 def _unsigned_move(size: int) -> int:
-    """Between two values that are both asked for, two answers move; a bit has only one such value."""
+    """The sensitivity of conjunctions to one attribute: two answers move between two values both asked for; a bit has
+    only one."""
     return min(size - 1, 2)
 
 
 def _without_first(sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """The cells of a marginal where no attribute has its first value."""
+    """The conjunctions on one set: the cells of a marginal where no attribute has its first value."""
     return np.flatnonzero(reduce(np.logical_and.outer, [np.arange(size) > 0 for size in sizes]))
 
 
 def _odd_sum(sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """For each cell of a marginal, whether an odd number of codes is odd: one row."""
+    """The parity on one set: for each cell of a marginal, whether an odd number of codes is odd, as one row."""
     odd = reduce(np.logical_xor.outer, [np.arange(size) % 2 == 1 for size in sizes])
     return np.reshape(odd, (1, -1)).astype(np.int64)
 

@@ -61,7 +61,7 @@ class LinearQuery:
         return f"the query {self.name!r}" if self.name else f"a query on {'+'.join(map(str, self.attributes))}"
 
     def numerators(self, schema: Schema) -> tuple[NDArray[np.int64], int]:
-        """The values as whole numbers over a grid: 1 where all are 0 or 1."""
+        """A linear query's values as whole numbers over a grid: 1 where all are 0 or 1."""
         cells = schema.cells(self.attributes)  # refuses unknown names
         if not self.attributes or len(set(self.attributes)) != len(self.attributes):
             raise MechanismError(f"Each attribute of {self._label} must be named once.", fix="List what it depends on.")
@@ -130,7 +130,7 @@ FAMILIES: dict[str, type[Family]] = {f.kind: f for f in (Marginals, Conjunctions
 
 
 def as_workload(given: Any) -> Workload:
-    """A workload, or its plan-file form: ``{ queries = "conjunctions", k = 2 }`` or a list of such."""
+    """A workload, or one from its plan-file form: ``{ queries = "conjunctions", k = 2 }`` or a list of such."""
     if isinstance(given, (Family, Union)):
         return given
     if isinstance(given, Mapping):

@@ -22,7 +22,8 @@ Sets = tuple[tuple[str, ...], ...]
 def marginal_sets(
     schema: Schema, sets: Iterable[Sequence[str]] | None, k: int | None, over: Sequence[str] | None = None
 ) -> Sets:
-    """The sets asked for, checked against the schema; refuses what memory could not hold."""
+    """The sets of attributes whose marginals are asked for, checked against the schema; refuses what memory could not
+    hold."""
     expect(schema, Schema, "The schema of marginals", 'Load it with Schema.load("schema.toml").')
     if (sets is None) == (k is None):
         raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")

@@ -15,7 +15,7 @@ _LARGEST = 1e12  # products and ratios of weights then neither overflow nor vani
 
 
 def from_options(kind: type[Any], given: Any, what: str) -> Any:
-    """A dataclass from its options; a misspelt one gets the nearest suggested."""
+    """A workload dataclass from its options; a misspelt option gets the nearest one suggested."""
     if not isinstance(given, Mapping):
         raise MechanismError(f"{what} is written as a table.", fix="Write { attributes = […], values = […] }.")
     known = [field.name for field in fields(kind)]
@@ -40,7 +40,7 @@ def listing(value: Any, what: str) -> tuple[Any, ...]:
 
 
 def names_once(value: Any) -> tuple[str, ...]:
-    """``over``: a list of attributes, each of them once."""
+    """The workload option ``over``: a list of attributes, each of them once."""
     fix = 'Write over = ["age", "sex"], or leave it out for all.'
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise MechanismError("'over' is a list of attributes.", fix=fix)

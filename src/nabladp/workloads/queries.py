@@ -89,13 +89,13 @@ class Queries:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The columns asked about, in the order of the schema."""
+        """The columns that the queries ask about, in the order of the schema."""
         used = {name for chosen in self.sets for name in chosen}
         return tuple(name for name in self.schema.names if name in used)
 
     @cached_property
     def cells(self) -> int:
-        """How many records there are over these columns, exactly: |X|."""
+        """The number of records over the queries' columns, exactly: |X|."""
         return self.schema.cells(self.names)
 
     # ---- one query ------------------------------------------------------------------------------------------------
@@ -110,7 +110,8 @@ class Queries:
 
     @cached_property
     def grids(self) -> Integers:
-        """What an answer's integer numerator is divided by, besides the number of rows: 1, or the grid."""
+        """The grid of every query: what an answer's integer numerator is divided by, besides the number of rows; 1, or
+        more."""
         return np.repeat([group.grid for group in self.groups], np.diff(self.starts)).astype(np.int64)
 
     def attributes(self, query: int) -> tuple[str, ...]:
@@ -118,7 +119,7 @@ class Queries:
         return self._place(query)[0].attributes
 
     def text(self, query: int) -> str:
-        """What this query asks, for people."""
+        """The text of this query, for people."""
         group, inside = self._place(query)
         if group.texts is not None:
             return group.texts[inside]
@@ -129,7 +130,7 @@ class Queries:
         )
 
     def _place(self, query: int) -> tuple[Group, int]:
-        """The group that holds this query, and which of its queries it is."""
+        """The group that holds this query, and its index in the group."""
         if not is_whole(query, 0, len(self) - 1):
             raise OutOfRange(f"The workload has queries 0 to {len(self) - 1}.", fix="Give the number of one of these.")
         number = int(self.group_of[query])
@@ -138,7 +139,8 @@ class Queries:
     # ---- how far one person moves the answers ---------------------------------------------------------------------
 
     def squared_shift(self, attributes: Collection[str]) -> float:
-        """A bound on Δ_T²: the squared L2 distance of all answers (times n) when one row changes on T only.
+        """A bound on the squared sensitivity Δ_T²: the L2 distance of all answers (times n) when one row changes on T
+        only.
 
         A derived column in T stands for its sources, and all that is derived from them moves with them.
         """
@@ -158,7 +160,7 @@ class Queries:
 
     @cached_property
     def offsets(self) -> dict[tuple[str, ...], int]:
-        """Where each set's marginal starts in the list of all cells."""
+        """Where the marginal of each query group's set starts in the list of all cells."""
         return dict(zip(self.sets, itertools.accumulate(self._widths, initial=0), strict=False))
 
     @cached_property
@@ -168,7 +170,7 @@ class Queries:
 
     @cached_property
     def matrix(self) -> csr_array[Any]:
-        """From all cells of all sets to the answers' integer numerators."""
+        """The query matrix from all cells of all sets to the answers' integer numerators."""
         from scipy.sparse import csr_array
 
         rows, columns, values = [], [], []
@@ -191,16 +193,16 @@ class Queries:
         return len(self.sets) == len(self.groups) and all(group.is_identity for group in self.groups)
 
     def from_marginals(self, tables: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Answers' numerators from the marginals of ``sets``; integers stay integers."""
+        """The queries' numerators from the marginals of ``sets``; integers stay integers."""
         flat = np.concatenate([np.ravel(table) for table in tables])
         return flat if self._is_identity else np.asarray(self.matrix @ flat)
 
     def counts(self, table: HasMarginals) -> Integers:
-        """Every answer times n and its grid, exactly."""
+        """Every query's exact answer on a table, times n and its grid."""
         return self.from_marginals(table.marginals(self.sets)).astype(np.int64, copy=False)
 
     def on_rows(self, codes: Mapping[str, ArrayLike]) -> Floats:
-        """Every answer on encoded rows."""
+        """Every query's answer on encoded rows."""
         columns = {name: np.asarray(codes[name]) for name in self.names}
         rows = len(columns[self.names[0]])
         if not rows:

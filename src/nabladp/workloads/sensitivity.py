@@ -36,7 +36,7 @@ class Shift:
 
     @property
     def most(self) -> Fraction:
-        """The largest amount: what the costliest single attribute pays."""
+        """The largest squared sensitivity to a single attribute."""
         return max((amount for _, amount in self.amounts), default=Fraction(0))
 
 
@@ -56,12 +56,14 @@ class Curve:
 
 
 def touch(attributes: Sequence[str], squared: Mapping[str, Fraction]) -> Shift:
-    """``squared`` leaves out attributes that move nothing."""
+    """The sensitivity of queries on one set that all move as soon as one attribute changes; ``squared`` leaves out
+    attributes that move nothing."""
     return Shift("touch", tuple((name, squared[name]) for name in attributes if name in squared))
 
 
 def coverage(attributes: Sequence[str], k: int, squared: int, fixed: int = 0) -> Curve:
-    """All k-sets of the attributes, where each moves by the same amount as soon as one attribute in it changes.
+    """The sensitivity of all k-sets of the attributes, where each moves by the same amount as soon as one attribute in
+    it changes.
 
     ``fixed`` more attributes belong to the k-sets but never change, as they have one value only.
     """
@@ -71,7 +73,7 @@ def coverage(attributes: Sequence[str], k: int, squared: int, fixed: int = 0) ->
 
 
 def flips(attributes: Sequence[str], k: int, fixed: int = 0) -> Curve:
-    """All parities of k attributes: those flip that hold an odd number of the attributes that do.
+    """The sensitivity of all parities of k attributes: those flip that hold an odd number of the attributes that do.
 
     Within T any number f ≤ t of attributes may flip, so the largest count over f is exact.
     """
@@ -83,7 +85,7 @@ def flips(attributes: Sequence[str], k: int, fixed: int = 0) -> Curve:
 
 
 def shift_of_values(attributes: Sequence[str], sizes: Sequence[int], values: NDArray[np.int64], grid: int) -> Shift:
-    """Queries given by their values: every pair of cells is compared, unless there are very many.
+    """The sensitivity of queries given by their values: every pair of cells is compared, unless there are very many.
 
     Two bounds hold: the whole set's distance for each attribute that matters, or the single attributes' distances,
     added up. The second is taken where the costliest attribute saves no less than all together lose, as for averages,

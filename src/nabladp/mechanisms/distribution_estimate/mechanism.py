@@ -59,7 +59,8 @@ class DistributionEstimate(Mechanism):
 
     @property
     def histogram(self) -> HeavyHitters:
-        """The one look at the data, with the whole budget."""
+        """The HeavyHitters histogram that DistributionEstimate is made from: its one look at the data, with the whole
+        budget."""
         return HeavyHitters(  # [one-histogram]
             self.budget,
             over=self.over,
@@ -101,11 +102,11 @@ class DistributionEstimate(Mechanism):
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
-        """The law of the histogram: what is made from it cannot tell more."""
+        """The output distribution of DistributionEstimate's histogram; the estimate is a function of it."""
         return self.histogram.distribution(counts)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
-        """That of the histogram, of which counts below the cut are left out."""
+        """The law of DistributionEstimate's published counts: those of the histogram, without counts below the cut."""
         settings = self.histogram.plan(schema, n)
         cut = smallest_error(settings, n, self.failure).cut
         for scenario in root_scenarios(settings, law, n):
@@ -116,7 +117,7 @@ class DistributionEstimate(Mechanism):
         return root_counts(output.codes, output.counts)
 
     def noise_uses(self, schema: Schema, n: int, output: Distribution) -> list[NoiseUse]:
-        """Those of the histogram, of which only the combinations above the cut are published."""
+        """The noise of DistributionEstimate's histogram, of which only combinations above the cut are published."""
         return self.histogram.histogram_uses(schema, n, output.codes)
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:

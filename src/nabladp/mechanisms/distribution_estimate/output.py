@@ -58,7 +58,8 @@ class Distribution(Output):
 
     @cached_property
     def probabilities(self) -> Floats:
-        """Counts over n, moved to the nearest that are not negative and sum to 1 at most."""  # [nearest]
+        """The estimated probabilities: counts over n, moved to the nearest that are not negative and sum to at most
+        1."""
         shares: Floats = np.maximum(self.counts, 0) / max(self.n, 1)
         if shares.sum() <= 1:
             return shares
@@ -70,12 +71,13 @@ class Distribution(Output):
 
     @property
     def rest(self) -> float:
-        """The probability of everything that was not kept."""
+        """The estimated probability of all combinations that were not kept."""
         return max(0.0, 1.0 - float(self.probabilities.sum()))
 
     @property
     def error_estimate(self) -> float | None:
-        """The squared error against the rows, from the noise's variance and the bound on what was left out.
+        """The distribution's estimated squared error against the rows, from the noise variance and the bound on what
+        was left out.
 
         A figure for orientation: kept counts are those that came out large, and what was left out may be less.
         """
@@ -85,7 +87,7 @@ class Distribution(Output):
         return min(len(self.counts) * self.count_variance / self.n**2 + hidden, 2.0)
 
     def probability(self, data: Any) -> Floats:
-        """Of every row of a data frame, an Arrow table or a mapping of columns."""
+        """The estimated probability of every row of a data frame, an Arrow table or a mapping of columns."""
         from nabladp.mechanisms.learners.columns import encoded
 
         rows = np.ascontiguousarray(encoded(data, self.schema, self.names))
@@ -133,7 +135,7 @@ class Distribution(Output):
         return cls(names, n, codes, counts, variance, known, failure, schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a combination, with its probability; the last one, without values, is everything else."""
+        """One row per combination with its estimated probability; the last row, without values, is everything else."""
         import pyarrow as pa
 
         from nabladp.tables.decode import decode

@@ -41,24 +41,25 @@ class Chances:
 
     @cached_property
     def _noise(self) -> Sieve:
-        """The noise on released counts."""
+        """The noise on the histogram's released counts."""
         scale = self.settings.count_scale or self.settings.levels[-1].scale
         return Sieve(self.settings.notion, np.zeros(1), np.array([scale]))
 
     @cached_property
     def candidates(self) -> float:
-        """How many combinations the root looks at, in expectation: lists of disjoint attributes are independent."""
+        """The expected number of combinations that the histogram's root considers: lists of disjoint attributes are
+        independent."""
         return float(list_bounds(self._shape, self._sieve.rates(self.n))[1][-1])
 
     @cached_property
     def most_candidates(self) -> float:
-        """The same with near certainty: but for the chance that some list is longer than its bound."""
+        """The number of root candidates that is exceeded only if some list is longer than its bound."""
         rates = self._sieve.rates(self.n)
         return float(list_bounds(self._shape, rates, caution(self._shape, self.settings.failure))[1][-1])
 
     @property
     def scale(self) -> float:
-        """Of the noise on released counts."""
+        """The noise scale of the histogram's released counts."""
         return float(self._noise.scales[0])
 
     @cached_property
@@ -67,12 +68,12 @@ class Chances:
 
     @property
     def lowest(self) -> int:
-        """The lowest cut that makes a difference."""
+        """The lowest cut on noisy counts that makes a difference to the estimated distribution."""
         return 1 if self.settings.notion == "pure" else self.settings.levels[-1].threshold + 1
 
     @property
     def reach(self) -> int:
-        """From this many rows on a combination is all but certain to be listed."""
+        """A combination held by this many rows or more is all but certain to be listed in the histogram."""
         return max(level.threshold for level in self.settings.levels) + int(50 * self._sieve.scales.max())
 
     def tail(self, k: Floats) -> Floats:
@@ -80,7 +81,8 @@ class Chances:
         return np.asarray(self._noise.tails(k[None, :])[0])
 
     def hidden(self, f: Floats, cut: int) -> Floats:
-        """Pr[a combination of f rows is not shown]; never grows with f."""  # [one-string]
+        """Pr[a combination of f rows is missing from the estimate, with counts below ``cut`` left out]; never grows
+        with f."""
         nodes, cut_lists = self._shape.nodes, _LISTS_CUT * self.settings.failure
         if self.settings.notion == "pure":
             missing = self._sieve.missing(nodes, f) + self.tail(f - cut + 1)
@@ -91,17 +93,18 @@ class Chances:
         return np.minimum(missing + cut_lists, 1.0)
 
     def listed_empty(self) -> float:
-        """Pr[a given combination that is in no row is listed]."""
+        """Pr[a given combination that is in no row is listed in the histogram]."""
         return float(self._sieve.passing(np.zeros((len(self._sieve.scales), 1)))[-1, 0])
 
     @property
     def empty(self) -> float:
-        """How many combinations that are in no row may be shown: those listed (pure), or all the root looks at."""
+        """A bound on how many combinations in no row may be in the estimate: those listed (pure), or all root
+        candidates."""
         # [false-strings]
         return self.candidates * (self.listed_empty() if self.settings.notion == "pure" else 1.0)
 
     def empty_shown(self, cut: int) -> float:
-        """How many combinations that are in no row are shown, in expectation."""
+        """The expected number of combinations in no row that the estimate contains at this cut."""
         return self.empty * float(self.tail(np.array([float(max(cut, self.lowest))]))[0])
 
 
@@ -134,7 +137,7 @@ class SquaredError:
 
 @lru_cache(maxsize=64)  # a release asks for it more than once
 def smallest_error(settings: Settings, n: int, failure: float) -> SquaredError:
-    """Of a histogram with these settings."""
+    """The smallest squared error that DistributionEstimate promises with these histogram settings, over all cuts."""
     return Errors(Chances(settings, n), failure).best()
 
 
@@ -146,7 +149,7 @@ class Errors:
     failure: float
 
     def best(self) -> SquaredError:
-        """With the cut that has the smallest mean error."""
+        """The squared-error bounds at the cut with the smallest mean error."""
         scale, n = self.chances.scale, self.chances.n
         cuts = {self.chances.lowest + round(float(above * scale)) for above in _CUTS}
         mean, cut = min((self._mean(cut) / n**2, cut) for cut in sorted(cuts))
@@ -165,7 +168,7 @@ class Errors:
     # ---- sums over all combinations, in rows squared ------------------------------------------------------------
 
     def _mean(self, cut: int) -> float:
-        """At least the mean of the whole sum: noise squared of what is shown, rows squared of what is hidden."""
+        """An upper bound on the mean squared error: noise squared of what is kept, rows squared of what is left out."""
         first, last = self._ranges  # [worst-table]
         shown, hidden = self.moment_above(cut - last, 2), last**2 * self.chances.hidden(first, cut)
         n, looked_at = self.chances.n, self.chances.candidates
@@ -173,14 +176,16 @@ class Errors:
         return min(together, looked_at * self._total(2) + n * float((hidden / first).max()))
 
     def _noise(self, cut: int, power: int) -> float:
-        """At least the mean of the noise of what is shown, to a power, if no list is longer than all but certain."""
+        """An upper bound on the mean of the kept counts' noise, to a power, if no list is longer than all but
+        certain."""
         first, last = self._ranges
         rows = self.chances.n * float((self.moment_above(cut - last, power) / first).max())
         most = self.chances.most_candidates
         return min(rows + most * self._empty(cut, power), most * self._total(power))
 
     def _bound(self, cut: int, failure: float) -> tuple[float, int]:
-        """With probability 1 − failure: by Chebyshev for the noise, by a union bound for what is hidden."""
+        """A bound on the squared error with probability 1 − failure: Chebyshev for the noise, a union bound for what is
+        left out."""
         n, mean, squares = self.chances.n, self._noise(cut, 2), self._noise(cut, 4)  # [chebyshev]
         found = []
         for share in _NOISE_SHARES:
@@ -190,14 +195,14 @@ class Errors:
         return min(found)
 
     def _hidden_below(self, cut: int, allowed: float) -> int:
-        """The smallest f such that all of the at most n/f combinations of f rows are shown, but for ``allowed``."""
+        """The smallest f such that all of the at most n/f combinations of f rows are kept, but for ``allowed``."""
         n, (first, _) = self.chances.n, self._ranges
         enough = np.floor(n / first) * self.chances.hidden(first, cut) <= allowed
         return int(first[np.argmax(enough)]) if enough.any() else n + 1
 
     @cached_property
     def _ranges(self) -> tuple[Floats, Floats]:
-        """Numbers of rows from 1 to n in ranges: the first and the last of each."""
+        """The numbers of rows 1 … n cut into ranges, over which the squared error is summed: first and last of each."""
         n = self.chances.n
         top = min(n, self.chances.reach)
         ends = np.arange(1.0, top + 1) if top <= 4 * _POINTS else np.unique(np.ceil(np.geomspace(1, top, 4 * _POINTS)))
@@ -207,7 +212,8 @@ class Errors:
     # ---- the noise ------------------------------------------------------------------------------------------------
 
     def moment_above(self, k: Floats, power: int) -> Floats:
-        """At least E[Z^m; Z ≥ k] for even m = power: k^m·Pr[Z ≥ k] + Σ (j^m − (j − 1)^m)·Pr[Z ≥ j] over j > k ≥ 0.
+        """An upper bound on E[Z^m; Z ≥ k] of the count noise for even m = power: k^m·Pr[Z ≥ k] + Σ (j^m − (j −
+        1)^m)·Pr[Z ≥ j] over j > k ≥ 0.
 
         In steps, where scales are large, with the largest factor and the largest tail of each.
         """
@@ -217,11 +223,11 @@ class Errors:
         return np.where(k <= 0, self._total(power), np.minimum(positive, self._total(power)))
 
     def _total(self, power: int) -> float:
-        """E Z^power: twice that of the positive ones."""
+        """E Z^power of the count noise: twice that of the positive values."""
         return 2 * float(self._moments[power][1][0])
 
     def _empty(self, cut: int, power: int) -> float:
-        """What one combination in no row adds."""
+        """The mean contribution to the squared error of one combination that is in no row."""
         return float(self.moment_above(np.array([float(cut)]), power)[0])
 
     @cached_property

@@ -35,7 +35,8 @@ Held = Mapping[str, int]
 
 
 def moved(flips: int, width: int) -> int:
-    """The most pairs that change when up to so many of ``width`` columns flip: exactly one of the two must."""
+    """The largest number of column pairs that change when up to ``flips`` of ``width`` ±1 columns flip: one of the two
+    must."""
     most = min(flips, width // 2)
     return most * (width - most)  # [sensitivity]
 
@@ -86,7 +87,7 @@ class Calibration:
 
     @cached_property
     def scales(self) -> Floats:
-        """For every pair, in the order of ``np.triu_indices(P, 1)``."""
+        """The noise scale of every pair of columns, in the order of ``np.triu_indices(P, 1)``."""
         first, second = np.triu_indices(len(self.class_of), 1)
         found: Floats = self.class_scales[self.class_of[first], self.class_of[second]]
         return found
@@ -95,7 +96,8 @@ class Calibration:
         return Guarantee.compose(self.universe, [_curve(self.universe, part) for part in self.parts])  # [composition]
 
     def noise_uses(self, universe: Universe | None = None) -> list[NoiseUse]:
-        """A number for every pair with a protected column; each part that the pair lies in adds to its precision.
+        """The noise of a Gram matrix: a number for every pair with a protected column; each part the pair lies in adds
+        to its precision.
 
         Charged in another universe, if one is given, where the label is not a column of the schema.
         """
@@ -118,11 +120,12 @@ class Calibration:
         return found
 
     def _sources(self, name: str | None) -> frozenset[str]:
-        """The protected ones; none for the intercept."""
+        """The protected sources of a column; none for the intercept."""
         return frozenset() if name is None else self.universe.sources(name) - self.universe.public
 
     def _lies_in(self, part: Layer | Star, one: str | None, other: str | None) -> bool:
-        """A column leaves the layers with the first of its sources that does."""
+        """Whether a pair of columns lies in a layer or star; a column leaves the layers with the first of its
+        sources."""
         if isinstance(part, Star):
             return (one == self.label) != (other == self.label)
         return (self._sources(one) | self._sources(other)) <= part.held.keys()
@@ -145,7 +148,8 @@ def calibrate(
     budgets: Mapping[str, BudgetValue],
     label: str | None = None,
 ) -> Calibration:
-    """The least noise that keeps every protected source within its budget."""
+    """Calibrate a Gram matrix: the least noise per pair of columns that keeps every protected source within its
+    budget."""
     units = source_units(universe, budget, budgets)
     sources = {name: universe.sources(name) - universe.public for name in columns.attributes}  # [sources]
     left = {source: units[source] for source in sorted(frozenset().union(*sources.values()))}
@@ -170,7 +174,7 @@ def calibrate(
 
 
 def _held(sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], but: str | None = None) -> Counter[str]:
-    """How many columns each protected source can flip at once: those of all attributes that follow from it."""
+    """The number of ±1 columns each protected source can flip at once: those of all attributes derived from it."""
     found: Counter[str] = Counter()
     for name, behind in sources.items():
         if name != but:
@@ -181,7 +185,7 @@ def _held(sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], but: 
 def _layers(
     columns: SignedColumns, sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], left: dict[str, int]
 ) -> tuple[list[Layer], dict[str, int]]:
-    """The layers, and for every attribute the last one that it is in."""
+    """The layers of a Gram matrix calibration, and for every attribute the last layer that holds it."""
     active, layers, last = dict(sources), list[Layer](), dict[str, int]()
     left = dict(left)
     while len(layers) < MOST_LAYERS and (held := _held(active, flips)):
@@ -201,7 +205,8 @@ def _layers(
 
 
 def _star(width: int, held: Counter[str], behind: frozenset[str], left: Mapping[str, int]) -> Star | None:
-    """What the label's pairs get beyond the layers, where its budget exceeds the others'; ``behind`` are its sources.
+    """The extra precision of the label's pairs beyond the layers, where its budget exceeds the others'; ``behind`` are
+    its sources.
 
     Both kinds of noise enter a regression alike, so the sum of variances 1/own + 1/common is made least, subject to
     own + room·common = the poorest feature's units for one of its columns, and (P − 1)·own ≤ the label's units.

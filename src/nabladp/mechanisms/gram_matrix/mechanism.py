@@ -91,7 +91,7 @@ class GramMatrix(Mechanism):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def calibration(self, schema: Schema) -> Calibration:
-        """The columns with their noise; kept for the schema last asked about."""
+        """The ±1 columns of this schema with their noise; kept for the schema last asked about."""
         known = self.__dict__.get("_known")
         if known is None or known[0] is not schema:
             columns = SignedColumns.of(schema, self._names(schema), self.encode)
@@ -124,7 +124,8 @@ class GramMatrix(Mechanism):
         return self.calibration(schema).guarantee()
 
     def expected_error(self, schema: Schema, n: int) -> GramError:
-        """The noise of an entry and of the whole matrix, and what an entry's would be for the whole person."""
+        """The noise of an entry of the Gram matrix, of the whole matrix, and of an entry at the same budget per
+        person."""
         check_asked(schema, n)
         found = self.calibration(schema)
         width, scales = found.columns.width, 2 * found.scales
@@ -156,14 +157,14 @@ class GramMatrix(Mechanism):
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
-        """The law of the noisy counts of disagreements, of which the matrix is a function."""
+        """The output distribution of the noisy counts of disagreements, of which the Gram matrix is a function."""
         found = self.calibration(counts.schema)
         held = counts.fold(Disagreements(found.columns)).tolist()
         known = {key: _log_law(*key, counts.n) for key in set(zip(found.scales.tolist(), held, strict=True))}
         return Law(tuple(known[key] for key in zip(found.scales.tolist(), held, strict=True)), _AUDIT_ORDER)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
-        """A part for each count of disagreements: n less twice that is an entry of the matrix."""
+        """The law of the published Gram matrix: a part per count of disagreements; an entry is n minus twice that."""
         counts = zip(self.calibration(schema).scales.tolist(), law.arrays(), strict=True)
         return [Scenario(0.0, {pair: ValueLaw(lowest_count(scale), part) for pair, (scale, part) in enumerate(counts)})]
 
@@ -177,7 +178,7 @@ class GramMatrix(Mechanism):
         return () if self.label is None else (self.label,)
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        """First values against second ones: all the columns that can flip do, unless thermometers or bits are asked
+        """First values against second ones: every ±1 column that can flip does, unless thermometers or bits are asked
         for."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
@@ -189,7 +190,7 @@ class GramMatrix(Mechanism):
 
 
 def _drawn(scales: Floats, noise: NoiseSource) -> Integers:
-    """Fresh noise for every pair that something protected can move; one draw for all of a scale."""
+    """Fresh noise for every pair of columns that a protected attribute can move; one draw for all pairs of a scale."""
     drawn = np.zeros(len(scales), dtype=np.int64)
     for scale in np.unique(scales).tolist():
         if scale:
@@ -199,18 +200,20 @@ def _drawn(scales: Floats, noise: NoiseSource) -> Integers:
 
 
 def _disagreements(entries: Integers, n: int) -> dict[Hashable, int]:
-    """The noisy count behind every entry; one whose parity is not that of n has a name that no law knows."""
+    """The noisy count of disagreements behind every Gram entry; one whose parity is not that of n has a name that no
+    law knows."""
     twice = (n - entries).tolist()
     return {(pair, "odd") if value % 2 else pair: value // 2 for pair, value in enumerate(twice)}
 
 
 def lowest_count(scale: float) -> int:
-    """Of the counts that the exact law lists; one without noise is at least 0."""
+    """The lowest count of disagreements that the exact law lists; without noise it is 0."""
     return -math.ceil(_AUDIT_ORDER + 14 * scale) if scale else 0
 
 
 def _log_law(scale: float, count: int, n: int) -> Floats:
-    """log P of a count of at most n with noise, over outcomes that are the same for every count."""
+    """log P of a noisy count of disagreements, at most n before noise, over outcomes that are the same for every
+    count."""
     if scale:
         lowest = lowest_count(scale)
         return gaussian_log_pmf(scale, lowest - count, n - lowest - count)

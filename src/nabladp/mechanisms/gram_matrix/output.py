@@ -44,7 +44,7 @@ MOST_TARGETS = 6  # attributes that are regressed where no label was named
 
 
 def entry_views(table: pa.Table, names: Sequence[str], n: int, noise_norm: float) -> list[View]:
-    """From the table of values, a row for each entry above the diagonal."""
+    """Views of the Gram matrix, from its table of values: one row per entry above the diagonal."""
     rows = zip(*(table[name].to_pylist() for name in ("entry", "low", "high")), strict=True)
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
     entries = [[i, j, *row] for (i, j), row in zip(pairs, rows, strict=True)]
@@ -88,7 +88,7 @@ def _all_entries(names: Sequence[str], entries: list[list[Any]], facts: list[tup
 
 
 def regression_view(target: str, regression: Regression) -> View:
-    """Weights with their intervals."""
+    """The view of a linear regression: weights with their intervals."""
     fitted = regression.to_json()
     rows = [[name, *map(round_digits, numbers)] for name, numbers in fitted["coefficients"].items()]
     numbers = [value_column(word, "number", i) for i, word in enumerate(("weight", "low", "high"), 1)]
@@ -133,19 +133,19 @@ class NoisyGram(Output):
 
     @cached_property
     def matrix(self) -> Integers:
-        """The whole symmetric matrix."""
+        """The whole symmetric noisy Gram matrix."""
         return _symmetric(self.entries, self.n)
 
     @cached_property
     def scales(self) -> Floats:
-        """The noise scale of every entry; 0 on the diagonal and where an entry is exact."""
+        """The noise scale of every Gram entry; 0 on the diagonal and where an entry is exact."""
         found: Floats = self.class_scales[np.ix_(self.class_of, self.class_of)]
         np.fill_diagonal(found, 0.0)
         return found
 
     @property
     def noise_norm(self) -> float:
-        """About the most that the spectral norm of the noise is: 2·s·√P for one scale s."""
+        """About the largest spectral norm of the Gram matrix's noise: 2·s·√P for one scale s."""
         return noise_norm(self.scales)
 
     def __getitem__(self, pair: tuple[str, str]) -> int:
@@ -162,20 +162,21 @@ class NoisyGram(Output):
         return found[0]
 
     def interval(self, level: float = LEVEL) -> tuple[Integers, Integers]:
-        """Each true entry, for itself, lies between these with probability at least ``level``."""
+        """Bounds on each true Gram entry by itself, right with probability at least ``level``."""
         width = self._half_widths(level)[np.ix_(self.class_of, self.class_of)]
         np.fill_diagonal(width, 0)
         return self.matrix - width, self.matrix + width
 
     def _half_widths(self, level: float) -> Integers:
-        """By class, in entries."""
+        """Half-widths of the intervals, by class of columns, in units of entries."""
         known = {s: 2 * half_width("gaussian", s / 2, level) if s else 0 for s in self.class_scales.ravel().tolist()}
         return np.array([[known[s] for s in row] for row in self.class_scales.tolist()], dtype=np.int64)
 
     # ---- what it is for -------------------------------------------------------------------------------------------
 
     def regress(self, target: str, features: Iterable[str] | None = None, ridge: float | None = None) -> Regression:
-        """Linear regression of one column on others, by default on all but those of the target's own attribute.
+        """Linear regression of one column on others, from the noisy Gram matrix; default: on all but the target
+        attribute's own.
 
         ``features`` names columns or attributes; the intercept is always among them.
         """
@@ -231,7 +232,7 @@ class NoisyGram(Output):
         return cls(columns=columns, n=stored_rows(data), entries=entries, class_of=class_of, class_scales=scales)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row for each entry above the diagonal: the two columns, the entry, its interval, its noise scale."""
+        """One row per Gram entry above the diagonal: the two columns, the entry, its interval, its noise scale."""
         import pyarrow as pa
 
         first, second = np.triu_indices(self.columns.width, 1)
@@ -249,7 +250,7 @@ class NoisyGram(Output):
         )
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
-        """``columns``: every column with its attribute and how that is encoded."""
+        """``columns``: every ±1 column with its attribute and encoding."""
         import pyarrow as pa
 
         encoding = self.columns.to_json()
@@ -260,7 +261,7 @@ class NoisyGram(Output):
     # ---- showing --------------------------------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """The matrix, and regressions of the label; without one, of the attributes that have two values."""
+        """The Gram matrix, and regressions of the label; without a label, of the attributes with two values."""
         schema, label = context.schema, context.parameters.get("label")
         noise_norm = context.expected_error["noise_norm"]
         views = entry_views(self.to_arrow(schema), self.names, context.n, noise_norm)

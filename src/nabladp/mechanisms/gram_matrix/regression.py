@@ -39,7 +39,8 @@ class Regression:
 
     @cached_property
     def deviations(self) -> Floats:
-        """Of every coefficient: the noise E moves β by (A + ridge)⁻¹·(e − E·β), to first order."""
+        """The standard deviation of every regression coefficient: the noise E moves β by (A + ridge)⁻¹·(e − E·β), to
+        first order."""
         from scipy.linalg import cho_solve
 
         squared, with_target = self.scales[:, :-1] ** 2, self.scales[:, -1] ** 2
@@ -54,13 +55,13 @@ class Regression:
         return tuple(self.columns.names[i] for i in self.features)
 
     def interval(self, level: float = LEVEL) -> tuple[Floats, Floats]:
-        """Each coefficient for itself; see the class for what is covered."""
+        """The interval of each regression coefficient by itself; see the class for what it covers."""
         confidence(level)
         width = NormalDist().inv_cdf((1 + level) / 2) * self.deviations
         return self.coefficients - width, self.coefficients + width
 
     def decision(self, codes: Mapping[str, ArrayLike]) -> Floats:
-        """The fitted value of the target column for rows of codes: above zero speaks for +1."""
+        """The regression's fitted value of the target column for rows of codes: above zero predicts +1."""
         found: Floats = self.columns.matrix(codes, self.features) @ self.coefficients
         return found
 
@@ -78,7 +79,8 @@ class Regression:
 def fit(
     columns: SignedColumns, gram: Floats, scales: Floats, target: int, features: list[int], ridge: float | None
 ) -> Regression:
-    """β = (A + ridge·I)⁻¹·b with A the features' products and b those with the target.
+    """Ridge regression from a noisy Gram matrix: β = (A + ridge·I)⁻¹·b, A the features' products and b those with the
+    target.
 
     The default ridge is twice the largest norm of a row of scales: 2·s·√P for noise of one scale s, which the noise's
     spectral norm hardly ever exceeds. Should A not be positive even so, it is doubled until it is.
@@ -102,5 +104,5 @@ def fit(
 
 
 def noise_norm(scales: Floats) -> float:
-    """About what the spectral norm of symmetric noise of these scales is, at most: 2·s·√P for one scale s."""
+    """About the largest spectral norm of symmetric noise of these scales: 2·s·√P for one scale s."""
     return 2 * math.sqrt(float((scales**2).sum(axis=1).max(initial=0.0)))

@@ -45,7 +45,8 @@ class Block:
 
     @cached_property
     def flips(self) -> int:
-        """The most columns that change together when the attribute does: the largest distance between two codes."""
+        """The most ±1 columns of this attribute that flip when its value changes: the largest distance between two
+        codes."""
         columns = len(self.names)
         changes = (self.positive[:, 1:] != self.positive[:, :-1]).any(axis=0)
         told_apart = self.positive[:, np.append(True, changes)]  # codes of one range are neighbours
@@ -72,7 +73,7 @@ class SignedColumns:
     def of(
         cls, schema: Schema, over: Iterable[str] | None = None, encode: Mapping[str, Encoding] | None = None
     ) -> SignedColumns:
-        """The columns of these attributes (by default of all that are not derived)."""
+        """The ±1 columns of these attributes (default: all that are not derived)."""
         names = schema.roots if over is None else tuple(over)
         chosen = dict(encode or {})
         for name in (*names, *chosen):
@@ -101,7 +102,7 @@ class SignedColumns:
 
     @property
     def width(self) -> int:
-        """How many columns there are, P."""
+        """The number of ±1 columns, P."""
         return len(self.names)
 
     @cached_property
@@ -110,7 +111,7 @@ class SignedColumns:
 
     @cached_property
     def places(self) -> dict[str, range]:
-        """For every attribute, where its columns are."""
+        """For every attribute, the indices of its ±1 columns."""
         found, start = {}, 1
         for block in self.blocks:
             found[block.attribute] = range(start, start := start + len(block.names))
@@ -118,16 +119,16 @@ class SignedColumns:
 
     @cached_property
     def attribute_of(self) -> tuple[str | None, ...]:
-        """The attribute behind every column; None for the intercept."""
+        """The attribute behind every ±1 column; None for the intercept."""
         return (None, *(block.attribute for block in self.blocks for _ in block.names))
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The attributes that give columns."""
+        """The attributes that are encoded as ±1 columns."""
         return tuple(block.attribute for block in self.blocks if block.names)
 
     def find(self, names: str | Iterable[str]) -> list[int]:
-        """Where columns are; the name of an attribute stands for all its columns."""
+        """The indices of ±1 columns by name; the name of an attribute stands for all its columns."""
         found: list[int] = []
         for name in (names,) if isinstance(names, str) else names:
             if name in self._index:
@@ -145,7 +146,8 @@ class SignedColumns:
     # On codes
 
     def matrix(self, codes: Mapping[str, ArrayLike], places: Sequence[int] | None = None) -> NDArray[np.int8]:
-        """A row of ±1 for each row of codes: all columns in the order of ``names``, or those at some places.
+        """The ±1 columns of rows of codes: one row per row, all columns in the order of ``names``, or those at some
+        indices.
 
         ``codes`` holds an array for each attribute that gives one of these columns; others are not looked at.
         """
@@ -168,7 +170,7 @@ class SignedColumns:
     # As text
 
     def to_json(self) -> dict[str, Encoding]:
-        """Every attribute with its encoding, in order."""
+        """Every attribute with its ±1 encoding, in order."""
         return {block.attribute: block.encoding for block in self.blocks}
 
     @classmethod
@@ -198,7 +200,7 @@ def _checked(attribute: Attribute, encoding: Any) -> Encoding:
 
 
 def _categories(attribute: Attribute, encoding: Encoding) -> int:
-    """How many values are told apart: with ranges, fewer than there are codes."""
+    """The number of values that an encoding distinguishes: with ranges, fewer than there are codes."""
     declared = attribute.ordered_size
     return attribute.size if isinstance(encoding, str) else attribute.size - declared + min(encoding, declared)
 
@@ -272,7 +274,7 @@ class Disagreements(Kernel):
                 place += width - 1 - column
 
     def _packed(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
-        """A row of bits for each column, 1 for +1; what fills up the last word is 0 in every column."""
+        """The ±1 columns of a batch packed into bits, one row per column, 1 for +1; padding is 0 in every column."""
         rows = batch.num_rows
         used = -(-rows // 8)
         packed = np.zeros((self.columns.width, -(-rows // 64) * 8), dtype=np.uint8)

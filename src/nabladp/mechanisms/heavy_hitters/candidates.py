@@ -49,7 +49,8 @@ class Window:
 
     @property
     def bucket(self) -> Listed | None:
-        """The list of buckets that comes first, if any: rows in none of them do not matter, and that is most rows."""
+        """The hash buckets that come first in the product, if any; rows in no bucket, which are most rows, are
+        skipped."""
         first = self.product.parts[0]
         return first if isinstance(first, Listed) and isinstance(first.inner[0], Buckets) else None
 
@@ -78,7 +79,7 @@ class Tally(Kernel):
         return np.zeros(-(-self.bounds[-1] * self.kind.itemsize // 8), np.int64)
 
     def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
-        """Add a batch's counts in place."""
+        """Add the cell counts of a batch of rows in place."""
         self.add(total, columns_of(batch))
 
     def add(self, total: Integers, columns: Mapping[str, Numbers]) -> None:
@@ -97,7 +98,7 @@ def columns_of(batch: pa.RecordBatch) -> dict[str, Numbers]:
 
 
 def _shared(windows: Sequence[Window]) -> list[Part]:
-    """Parts by which rows are numbered more than once, except columns, which need no work."""
+    """Parts by which several windows number the rows; columns are left out, as they need no work."""
     seen: dict[int, Part] = {}
     shared: dict[int, Part] = {}
     waiting = [part for window in windows for part in window.product.parts]
@@ -112,12 +113,13 @@ def _shared(windows: Sequence[Window]) -> list[Part]:
 
 
 def share(most: int, products: int) -> int:
-    """How many cells of one product are worth counting one by one, if so many products share a pass of ``most``."""
+    """The number of candidate cells of one product worth counting one by one, if so many products share a pass of
+    ``most`` cells."""
     return min(most, LARGEST_SHARE, max(LEAST_SHARE, most // max(1, products)))
 
 
 def frequent(rows: Rows, products: Sequence[Product], above: int, most: int) -> list[Frequent]:
-    """For every product, the strings that more than ``above`` ≥ 0 rows hold. At most ``most`` cells at a time.
+    """For every product, the strings that more than ``above`` ≥ 0 rows hold, counting at most ``most`` cells at a time.
 
     Cells of strings that are not listed are left out. All products go forward together, and share passes.
     """
@@ -140,7 +142,7 @@ def frequent(rows: Rows, products: Sequence[Product], above: int, most: int) -> 
 
 
 def _counted(rows: Rows, products: Sequence[Product], above: int, most: int) -> list[Counted]:
-    """Cells with more than ``above`` rows, counted one by one."""
+    """The cells of each product with more than ``above`` rows, counted one by one."""
     cells: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
     found: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
     for chosen in _passes(products, most) if rows.n else ():
@@ -153,7 +155,7 @@ def _counted(rows: Rows, products: Sequence[Product], above: int, most: int) -> 
 
 
 def _passes(products: Sequence[Product], most: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Which cells of which products to count together: (product, start, stop), at most ``most`` cells at a time."""
+    """The cells to count in each pass over the rows: (product, start, stop), at most ``most`` cells at a time."""
     chosen: list[tuple[int, int, int]] = []
     room = most
     for i, product in enumerate(products):
@@ -215,7 +217,7 @@ class PackedRows:
 
     @classmethod
     def of(cls, counts: Counts, parts: Mapping[str, Part], most: float) -> PackedRows | None:
-        """A column for every part, if all of them take at most so many bytes."""
+        """The table's rows packed in memory, one column per part, if all of them take at most ``most`` bytes."""
         if not counts.one_process or not counts.n:  # rows never leave the machines they are on
             return None
         packing = PackRows(list(parts.values()), counts.n)
@@ -246,7 +248,7 @@ class Candidates:
     counts: Integers
 
     def counts_of(self, codes: Codes) -> Integers:
-        """0 for those that were not counted."""
+        """The exact counts of these candidates; 0 for those that were not counted."""
         if not len(self.codes):
             return np.zeros(len(codes), np.int64)
         at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
@@ -277,7 +279,8 @@ class Rule:
 
     @classmethod
     def of(cls, settings: Settings, level: Level, size: int, rows: int) -> Rule:
-        """For a level with so many candidates in all, over all of whose nodes so many rows are spread.
+        """The thresholding rule for a tree level with ``size`` candidates in all, over whose nodes ``rows`` rows are
+        spread.
 
         Any limit gives the same law, so estimates will do. At most rows/(floor + 1) candidates are above the floor. If
         that is a lot, the limit is raised as far as lets few candidates through step 1.
@@ -297,12 +300,12 @@ class Rule:
 
     @property
     def start(self) -> int:
-        """The least noise that is let through."""
+        """The smallest noise with which an uncounted candidate passes step 1."""
         return self.tau - self.limit + 1
 
 
 def draw_survivors(level: Sequence[Candidates], rule: Rule, noise: NoiseSource) -> list[Codes]:
-    """Step 1, for every node of a level."""
+    """Step 1 of thresholding, for every node of a level: which uncounted candidates get noise large enough to pass."""
     # [bulk]
     frequent = [candidates.codes[candidates.counts > rule.limit] for candidates in level]
     others = [candidates.size - len(codes) for candidates, codes in zip(level, frequent, strict=True)]
@@ -313,7 +316,8 @@ def draw_survivors(level: Sequence[Candidates], rule: Rule, noise: NoiseSource) 
 def decide(
     level: Sequence[Candidates], some: Sequence[Codes], counts: Sequence[Integers], rule: Rule, noise: NoiseSource
 ) -> list[Passed]:
-    """Draws for those above the limit, and step 2 for those let through, with their counts (where above the floor)."""
+    """Noise for the candidates above the limit, and step 2 for the survivors of step 1, whose exact counts are now
+    known."""
     plain = noise.discrete_laplace if rule.pure else noise.discrete_gaussian
     above = [candidates.counts > rule.limit for candidates in level]
     plains = _split([int(np.count_nonzero(single)) for single in above], lambda many: plain(rule.scale, many))
@@ -330,13 +334,13 @@ def decide(
 
 
 def _split(lengths: Iterable[int], draw: Callable[[int], Integers]) -> list[Integers]:
-    """So many draws for each, all made at once."""
+    """Noise drawn at once for all nodes of a level, split into one array per node."""
     ends = np.cumsum(list(lengths))
     return np.split(draw(int(ends[-1])), ends[:-1])
 
 
 def _skipping(taken: Codes, places: Codes) -> Codes:
-    """The numbers of the others at these places: counting from 0, and not counting those that are taken.
+    """The g-th number (from 0) that is not in ``taken``, for every g in ``ranks``.
 
     The i-th taken number has taken[i] − i others before it, so it comes before place g iff taken[i] − i ≤ g.
     """

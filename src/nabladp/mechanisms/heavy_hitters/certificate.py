@@ -50,7 +50,7 @@ class Shape:
 
     @classmethod
     def build(cls, cells: Floats, fan_out: int, free_cells: int) -> Shape:
-        """The shape that ``Tree.build`` gives a tree with these leaves, without the tree."""
+        """The shape that ``Tree.build`` gives a HeavyHitters tree with these leaves, without building the tree."""
         kinds = _Kinds(cells)
         current = kinds.of_leaves
         while len(current) > 1:
@@ -63,25 +63,25 @@ class Shape:
 
     @cached_property
     def lowest(self) -> int:
-        """The lowest level with a threshold."""
+        """The lowest level of the HeavyHitters tree with a threshold."""
         return 0 if self.thresholded.any() else 1
 
     @cached_property
     def levels(self) -> tuple[slice, ...]:
-        """Where the kinds of every level are."""
+        """For every level of the HeavyHitters tree, the range of its kinds of nodes."""
         ends = np.cumsum([0, len(self.cells), *(len(starts) for _, starts in self.joins)]).tolist()
         return tuple(slice(first, end) for first, end in pairwise(ends))
 
     @cached_property
     def nodes(self) -> Integers:
-        """How many thresholded nodes there are at every thresholded level."""
+        """The number of thresholded nodes at every thresholded level of the HeavyHitters tree."""
         leaves = int(self.copies[self.levels[0]][self.thresholded].sum())
         above = [int(self.copies[level].sum()) for level in self.levels[1:]]
         return np.array([leaves, *above][self.lowest :], dtype=np.int64)
 
     @cached_property
     def widest(self) -> float:
-        """The largest product of free leaves that some node joins: that many cells must be counted."""
+        """The largest product of free leaves that a tree node joins: that many cells must be counted."""
         if not self.joins:
             return float(self.cells[0])
         children, starts = self.joins[0]
@@ -98,7 +98,7 @@ class _Kinds:
         self._copies = [copies]
 
     def join(self, children: Integers) -> Integers:
-        """The kinds of nodes with these kinds of children, a row each, filled up with −1."""
+        """The kinds of tree nodes with these kinds of children: one row per node, padded with −1."""
         rows, kinds, copies = np.unique(children, axis=0, return_inverse=True, return_counts=True)
         starts = np.cumsum([0, *(rows[:-1] >= 0).sum(axis=1)])
         before = sum(map(len, self._copies))
@@ -125,14 +125,14 @@ _LARGEST_SUMMED = 4096.0
 
 
 def laplace_tails(k: Floats, scales: Floats) -> Floats:
-    """Discrete Laplace, Pr[Z = z] ∝ e^(−|z|/scale): Pr[Z ≥ k] = q^k/(1+q) for k > 0, q = e^(−1/scale)."""
+    """Pr[Z ≥ k] of the discrete Laplace, Pr[Z = z] ∝ e^(−|z|/scale): q^k/(1+q) for k > 0, q = e^(−1/scale)."""
     columns = scales[:, None]
     far = np.exp(-np.maximum(k, 1 - k) / columns) / (1 + np.exp(-1 / columns))
     return _upward(np.where(k > 0, far, 1 - far))
 
 
 def gaussian_tails(k: Floats, scales: Floats) -> Floats:
-    """Discrete Gaussian, Pr[Z = z] ∝ e^(−z²/(2·scale²))."""
+    """Pr[Z ≥ k] of the discrete Gaussian, Pr[Z = z] ∝ e^(−z²/(2·scale²)), for many k and scales at once."""
     rows = [_gaussian_row(row, float(scale)) for row, scale in zip(k, scales, strict=True)]
     return _upward(np.array(rows))
 
@@ -155,7 +155,7 @@ def _gaussian_row(k: Floats, scale: float) -> Floats:
 
 @lru_cache(maxsize=1024)
 def _gaussian_table(scale: float) -> Floats:
-    """Pr[Z ≥ k] for k = 0, 1, …, summed from the far end."""
+    """Pr[Z ≥ k] of one discrete Gaussian for k = 0, 1, …, summed from the far end."""
     points = np.arange(math.ceil(_REACH * scale) + 2, dtype=np.float64)
     weights = np.exp(-((points / scale) ** 2) / 2)
     sums = np.cumsum(weights[::-1])[::-1]
@@ -193,16 +193,16 @@ class Sieve:
         return tuple(Level(int(t), float(s)) for t, s in zip(self.thresholds, self.scales, strict=True))
 
     def tails(self, k: Floats) -> Floats:
-        """Pr[Z ≥ k], a row for every level."""
+        """Pr[Z ≥ k] of the threshold noise, one row per tree level."""
         return laplace_tails(k, self.scales) if self.notion == "pure" else gaussian_tails(k, self.scales)
 
     def passing(self, f: Floats) -> Floats:
-        """Pr[a candidate with count f passes], a row of counts for every level."""
+        """Pr[a candidate with count f passes its noisy threshold], one row of counts per tree level."""
         above = f - self.thresholds[:, None]
         return self.tails(1 - (np.maximum(above, -self.mu) if self.notion == "pure" else above))
 
     def rates(self, n: int) -> tuple[Floats, Floats]:
-        """K and p of every level.
+        """The constants K and p of every tree level that bound how many candidates pass, for any data of n rows.
 
         h never falls: after a point of a grid, and up to the next one, h(f)/f is at most h there over the first f.
         Beyond the last one everything passes.
@@ -215,12 +215,12 @@ class Sieve:
         return n * (excess / first).max(axis=1), p
 
     def missing(self, nodes: NDArray[np.int64], f: Floats) -> Floats:
-        """Pr[a string with count f is not in the root's list], at most; ``nodes`` of every level."""
+        """An upper bound on Pr[a string with count f is missing from the root's list]; ``nodes`` per tree level."""
         return nodes @ self.tails(f[None, :] - self.thresholds[:, None])
 
 
 def list_bounds(shape: Shape, rates: tuple[Floats, Floats], caution: float = 0.0) -> tuple[Floats, Floats]:
-    """Bounds on the listed strings and the candidates of every kind of node, from K and p of every level.
+    """Bounds on the listed strings and candidates of every kind of tree node, from K and p of every level.
 
     Without caution, on their expectation. With caution t, bounds that a node exceeds with probability ≤ e^(−t) if its
     children do not: given their lists, candidates pass independently (Bernstein).
@@ -243,19 +243,21 @@ def list_bounds(shape: Shape, rates: tuple[Floats, Floats], caution: float = 0.0
 
 
 def caution(shape: Shape, failure: float) -> float:
-    """So that no list at all is longer than its bound, but for a ``_LENGTH_PART`` of ``failure``."""
+    """The caution t for :func:`list_bounds` such that no list exceeds its bound, but for a ``_LENGTH_PART`` of
+    ``failure``."""
     return math.log(float(shape.nodes.sum()) / (_LENGTH_PART * failure))
 
 
 def false_bound(shape: Shape, p: Floats, candidates: Floats) -> float:
-    """How many strings that are in no row a node is expected to list, with its children's lists at their bounds."""
+    """A bound on the expected number of listed strings that are in no row, with the children's lists at their
+    bounds."""
     rates = np.where(shape.thresholded, p[0], 0.0) if shape.lowest == 0 else np.zeros(len(shape.cells))
     above = np.repeat(p[1 - shape.lowest :], [len(starts) for _, starts in shape.joins])
     return float((np.concatenate([rates, above]) * candidates).max())
 
 
 def most_strings(n: int, f: Floats, frequency: float | None) -> Floats:
-    """How many strings the certificate speaks of at once."""
+    """The number of strings that the HeavyHitters certificate covers at once."""
     strings = np.floor(n / f)
     return strings if frequency is None else np.minimum(strings, math.floor(1 / frequency))
 
@@ -263,7 +265,8 @@ def most_strings(n: int, f: Floats, frequency: float | None) -> Floats:
 def certified_count(
     shape: Shape, sieve: Sieve, n: int, failure: float, frequency: float | None, most: float = math.inf
 ) -> int | None:
-    """The smallest f such that all strings with at least this count are found, but for their part of ``failure``.
+    """The certified count: the smallest f such that every string held by f rows is listed, but for its part of
+    ``failure``.
 
     None if it would be more than ``most``.
     """
@@ -278,7 +281,8 @@ def certified_count(
 def certified_error(
     shape: Shape, sieve: Sieve, scale: float, n: int, f: int, failure: float, frequency: float | None
 ) -> int:
-    """The smallest e such that the counts of all those strings are within ± e, with what is left of ``failure``."""
+    """The smallest e such that the released counts of all certified strings are within ± e, with what is left of
+    ``failure``."""
     count = np.array([float(f)])
     strings = float(most_strings(n, count, frequency)[0])
     allowed = (1 - _LENGTH_PART) * failure - strings * float(sieve.missing(shape.nodes, count)[0])
@@ -292,14 +296,15 @@ def certified_error(
 
 
 def list_bytes(shape: Shape, listed: Floats) -> float:
-    """What all lists take: for every string a place in every child's list, or a code, and a count."""
+    """Memory for all lists of the tree: for every listed string a code or an index into every child's list, and a
+    count."""
     places = [np.where(shape.thresholded, 1, -1)]  # a free leaf needs no list
     places += [np.diff(np.append(starts, len(children))) for children, starts in shape.joins]
     return _WORD * float(((np.concatenate(places) + 1) * shape.copies) @ listed)
 
 
 def table_bytes(shape: Shape, candidates: Floats, n: int) -> float:
-    """What is counted at once: the cells of all candidates of a level or, if these are many, several for every row."""
+    """Memory for one counting pass: the cells of all candidates of a level or, if these are many, several per row."""
     counted = shape.copies * candidates
     counted[shape.levels[0]] *= shape.thresholded
     most = max(float(counted[level].sum()) for level in shape.levels)
@@ -315,7 +320,7 @@ def certify(
     frequency: float | None = None,
     memory: float = math.inf,
 ) -> Settings:
-    """The settings with their certificate.
+    """HeavyHitters settings with their certificate for any data of n rows.
 
     With ``frequency`` ν it speaks of any ⌊1/ν⌋ combinations that are at least ``certified`` frequent, hence of all
     that hold at least a share ν of the rows. Where counting all cells at once would take more than ``memory``, it is

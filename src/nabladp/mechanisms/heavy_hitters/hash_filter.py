@@ -36,7 +36,7 @@ def count_each_cell(product: Product) -> Asking:
 
 
 def _as_strings(product: Product, counted: Counted) -> Frequent:
-    """Without the cells in which a part's number is 0 and stands for strings that are not listed."""
+    """The counted cells as strings, without cells in which a part's number is 0 and stands for unlisted strings."""
     if not len(counted[0]):  # also of a product with more cells than numpy could number
         return np.empty((0, len(product.parts)), np.int64), np.empty(0, np.int64)
     rows = np.stack(np.unravel_index(counted[0], product.shape), axis=1).astype(np.int64)
@@ -68,7 +68,7 @@ def filter_by_hash(product: Product, bits: int, each: int) -> Asking:
 def _frequent_buckets(
     product: Product, bits: int, each: int
 ) -> Generator[list[Product], list[Counted], tuple[Listed, Integers]]:
-    """Buckets of several hashes in turn, until few are left or that does not help any more; and their counts."""
+    """Frequent buckets of several hashes in turn, until few are left or hashing no longer helps; and their counts."""
     buckets, last = Buckets.of(product.parts, bits), 1 << bits + 1
     while True:
         thrown = Product((buckets,))
@@ -81,7 +81,8 @@ def _frequent_buckets(
 
 
 def _digits(parts: Sequence[Part], buckets: int, each: int) -> list[Part]:
-    """The parts, in binary digits where they are long: as many at a time as can be counted for every bucket."""
+    """The product's parts, long ones cut into binary digits: as many at a time as can be counted for every hash
+    bucket."""
     width = max(1, min(_WIDEST_DIGIT, (each // buckets).bit_length() - 1))
     digits: list[Part] = []
     for part in parts:
@@ -107,25 +108,25 @@ class _Group:
         return cls(product.parts[1:], *_as_strings(product, counted))
 
     def inside(self, chosen: NDArray[np.bool_]) -> _Group:
-        """Those in some of the buckets."""
+        """The group's strings that lie in some of the hash buckets."""
         here = chosen[self.rows[:, 0]]
         return _Group(self.digits, self.rows[here], self.counts[here])
 
     def fill(self, sizes: Integers) -> NDArray[np.bool_]:
-        """The buckets of these sizes in which all strings are the same here."""
+        """The hash buckets of these sizes in which all strings agree on this group's digits."""
         filled = np.zeros(len(sizes), np.bool_)
         filled[self.rows[self.counts == sizes[self.rows[:, 0]], 0]] = True
         return filled
 
     def take(self, numbers: Integers, counts: Integers) -> _Group:
-        """Those with these numbers, which start with 1."""
+        """The group's strings with these numbers, which start with 1."""
         return _Group(self.digits, self.rows[numbers[numbers > 0] - 1], counts[numbers > 0])
 
     def per_bucket(self, buckets: int) -> Integers:
         return np.bincount(self.rows[:, 0], minlength=buckets)
 
     def join(self, other: _Group, buckets: int) -> _Group:
-        """All combinations within a bucket, not counted. Rows are in order on both sides, hence afterwards."""
+        """All combinations of two groups' strings within a hash bucket, not counted; rows stay in order."""
         many = other.per_bucket(buckets)
         repeats = many[self.rows[:, 0]]
         starts = (np.cumsum(many) - many)[self.rows[:, 0]]
@@ -136,7 +137,8 @@ class _Group:
 
 
 def _joined(groups: Sequence[_Group], buckets: int, most: int) -> list[_Group]:
-    """Neighbours joined: two by two at least, and more as long as that makes no more than ``most`` combinations."""
+    """Neighbouring digit groups joined: two by two at least, and more while that makes at most ``most``
+    combinations."""
     results: list[_Group] = []
     alone = False
     for group in groups:
@@ -149,7 +151,7 @@ def _joined(groups: Sequence[_Group], buckets: int, most: int) -> list[_Group]:
 
 
 def _composed(parts: Sequence[Part], digits: Sequence[Part], rows: Integers) -> Integers:
-    """Digits put together to numbers of the parts."""
+    """Digits put together to numbers of the product's parts."""
     numbers = {id(part): np.zeros(len(rows), np.int64) for part in parts}
     for digit, column in zip(digits, rows.T, strict=True):
         if id(digit) in numbers:
@@ -160,5 +162,6 @@ def _composed(parts: Sequence[Part], digits: Sequence[Part], rows: Integers) -> 
 
 
 def _listed_only(parts: Sequence[Part], rows: Integers) -> Integers:
-    """Digits of several strings may make up one that is no string at all."""
+    """Only the rows whose digits make up listed strings: digits of several strings may make up one that is not
+    listed."""
     return rows[((rows >= [part.first for part in parts]) & (rows < [part.axis for part in parts])).all(axis=1)]

@@ -102,7 +102,8 @@ class HeavyHitters(Mechanism):
         return names
 
     def plan(self, schema: Schema, n: int) -> Settings:
-        """The settings with the smallest certified count, from public facts only; or those given, certified for n."""
+        """The HeavyHitters settings with the smallest certified count, from public facts only; or those given,
+        certified for n."""
         names = self.reads(schema)
         sizes, limits = schema.sizes(names), list(self._column_limits(schema, names).values())
         if self.settings is not None:
@@ -121,7 +122,7 @@ class HeavyHitters(Mechanism):
             return replace(settings, certified=n + 1, unlisted=n + 1, failure=self.failure)
 
     def _column_limits(self, schema: Schema, names: Sequence[str]) -> dict[str, Fraction]:
-        """What every column may pay: its sources' budgets, shared by the columns of a source."""
+        """The budget of every column in ``over``: its sources' budgets, shared by the columns of a source."""
         universe = Universe.of(schema)
         units = source_units(universe, self.budget, self.budgets)
         columns = Counter(source for name in names for source in universe.sources(name))
@@ -145,7 +146,7 @@ class HeavyHitters(Mechanism):
         return lists + Guarantee.touch(universe, names, Pure(self._counting(settings)))
 
     def expected_error(self, schema: Schema, n: int) -> HeavyHittersError:
-        """The certificate; none of it is known before the number of rows is."""
+        """The HeavyHitters certificate; nothing of it is known before the number of rows is."""
         check_asked(schema, n)
         names = self.reads(schema)
         settings = self.plan(schema, n) if n else None
@@ -191,7 +192,7 @@ class HeavyHitters(Mechanism):
         listed: Mapping[int, int] | None = None,
         most_counts: int | None = None,
     ) -> list[NoiseUse]:
-        """Noise for every candidate of every node, and for the counts of the root's list, as far as it is published.
+        """The noise that HeavyHitters draws: for every candidate of every node, and for the counts of the root's list.
 
         ``codes`` are some of the root's strings, ``listed`` says how many strings each node listed, where known.
         """
@@ -207,7 +208,8 @@ class HeavyHitters(Mechanism):
     def _count_charge(
         self, universe: Universe, names: Sequence[str], settings: Settings, lists: Sequence[ListCharge]
     ) -> Charge:
-        """What counts may lose depends on the noise of the lists: the least λ that these are charged for."""
+        """The guarantee of the root's counts, which depends on the noise of the lists: the least λ that these are
+        charged for."""
         lam = max(least_path_lambda(part.thresholds(settings), settings.mu, part.epsilon) for part in lists)
         cost = Guarantee.touch(universe, names, Pure(self._counting(settings)))
         return Charge(cost, loss=lambda beta: counting_loss(lam, beta))
@@ -217,7 +219,7 @@ class HeavyHitters(Mechanism):
         return counting_loss(settings.levels[0].scale, settings.count_scale or 0.0)  # [counts]
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        """All rows alike but for T: a string just at a threshold loses a row to another one."""
+        """Records alike but for T: a string just at a threshold loses a row to another one."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
     # ---- record ---------------------------------------------------------------------------------------------------
@@ -233,7 +235,7 @@ def root_counts(codes: Integers, counts: Integers) -> dict[Hashable, int]:
 
 
 def lists_cost(universe: Universe, names: Sequence[str], settings: Settings) -> Guarantee:
-    """What all lists cost; concentrated, also the noisy counts by which strings passed."""
+    """The guarantee of all lists of the tree; concentrated, also of the noisy counts by which strings passed."""
     return Guarantee.compose(universe, [part.charge.cost for part in list_charges(universe, names, settings)])
 
 
@@ -246,7 +248,7 @@ class ListCharge:
 
     @property
     def epsilon(self) -> float:
-        """Of the pure tree: what the attributes pay, public or not."""
+        """The ε of this part of the pure tree's lists, for attributes that are public or not."""
         ((term, _),) = self.charge.cost.terms
         return to_float(term.cost(term.support).pure or 0)
 
@@ -255,7 +257,7 @@ class ListCharge:
 
 
 def list_charges(universe: Universe, names: Sequence[str], settings: Settings) -> list[ListCharge]:
-    """Pure: a part for all attributes that share a path. Concentrated: one for every node."""
+    """The cost of all lists, in parts. Pure: one for all attributes that share a path. Concentrated: one per node."""
     nodes = [(position, node) for position, node in enumerate(settings.tree.nodes) if node.thresholded]
     found = []
     if settings.notion == "pure":  # [chain] [shared-path]
@@ -276,7 +278,8 @@ def list_charges(universe: Universe, names: Sequence[str], settings: Settings) -
 def list_uses(
     settings: Settings, charges: Sequence[ListCharge], codes: Integers | None, listed: Mapping[int, int]
 ) -> list[NoiseUse]:
-    """A number for every candidate of every node: the product of its children's lists, a leaf's all values.
+    """The noise for the lists: one number per candidate of every node (the product of its children's lists; of a leaf,
+    all values).
 
     Where ``listed`` does not say how long a child's list is, it holds at least the parts of the root's strings.
     """

@@ -31,7 +31,7 @@ def append(cells: Numbers, numbers: Numbers, axis: np.unsignedinteger) -> None:
 
 
 def append_four(cells: Numbers, a: Numbers, b: Numbers, c: Numbers, d: Numbers, axes: Numbers) -> None:
-    """The same four times, with one pass over the cells."""
+    """Append four mixed-radix digits to every row's cell number, in one pass over the cells."""
     p, q, r, s = axes[0], axes[1], axes[2], axes[3]
     for i in range(len(cells)):
         cells[i] = (((cells[i] * p + a[i]) * q + b[i]) * r + c[i]) * s + d[i]
@@ -43,7 +43,8 @@ def look_up(cells: Numbers, table: Numbers, found: Numbers) -> None:
 
 
 def build_hash_table(listed: Numbers, shift: np.uint64, slots: Numbers, table: Numbers) -> None:
-    """Each cell goes to the first free slot from its hash on; a slot is free while its number is 0."""
+    """Fill the hash table of listed cells: each goes to the first free slot from its hash on; a free slot has number
+    0."""
     last = np.uint64(len(slots) - 1)
     for i in range(len(listed)):
         at = (listed[i] * np.uint64(0x9E3779B97F4A7C15)) >> shift
@@ -63,7 +64,8 @@ def search(cells: Numbers, shift: np.uint64, slots: Numbers, table: Numbers, fou
 
 
 def mix(mixed: Numbers, numbers: Numbers, from_one: bool) -> None:
-    """One more number of every row goes into its hash. A hash is odd, or even for rows that are out, and stays so."""
+    """Mix one more number of every row into its hash. A hash is odd, or even for rows that are left out, and stays
+    so."""
     for i in range(len(mixed)):
         number = np.uint64(numbers[i])
         mixed[i] = mixed[i] * np.uint64(0xD1342543DE82EF95) + (number << np.uint64(1))
@@ -72,7 +74,7 @@ def mix(mixed: Numbers, numbers: Numbers, from_one: bool) -> None:
 
 
 def throw(mixed: Numbers, shift: np.uint64, kept: NDArray[np.uint8], found: Numbers) -> None:
-    """The bucket of every row, the last time. Each time the hash is mixed once more.
+    """The hash bucket of every row, numbered among the buckets kept; each call mixes the hash once more.
 
     There is no branch: which way it goes could not be foreseen.
     """
@@ -88,7 +90,7 @@ def throw(mixed: Numbers, shift: np.uint64, kept: NDArray[np.uint8], found: Numb
 
 
 def tally(cells: Numbers, start: np.uint64, total: NDArray[Any]) -> None:
-    """A small window is counted in four copies: adding to one cell again and again would wait for each addition."""
+    """Count the rows per cell of a window; a small one in four copies, so that no addition waits for the one before."""
     size = np.uint64(len(total))
     first = 0
     if len(total) <= SPREAD:
@@ -130,7 +132,8 @@ class Batch:
         return known
 
     def inside(self, part: Part) -> Batch:
-        """For a shared part that leaves rows out, only those it does not, with the columns it reads. Else all."""
+        """The rows that a shared part does not leave out, with the columns it reads; all rows where it leaves none
+        out."""
         if part.first == 0 or id(part) not in self._known:
             return self
         if id(part) not in self._inside:
@@ -176,7 +179,7 @@ class Product:
 
     @property
     def is_empty(self) -> bool:
-        """No cell stands for a string: a part lists nothing."""
+        """Whether no cell of the product stands for a string, because a part lists nothing."""
         return any(part.axis == part.first for part in self.parts)
 
     @cached_property
@@ -188,7 +191,8 @@ class Product:
         return np.array([axis % (1 << 64) for axis in self.shape], np.uint64)
 
     def cells(self, batch: Batch) -> Numbers:
-        """The cell of every row. Arithmetic wraps around on the way, but the result fits."""
+        """The cell number of every row in the product of its parts. Arithmetic wraps around on the way, but the result
+        fits."""
         columns = batch.columns
         numbers = [columns[part.name] if isinstance(part, Column) else batch.numbers(part) for part in self.parts]
         if len(numbers) == 1:
@@ -314,7 +318,7 @@ class Buckets:
         return cls(parts, bits, np.empty((0, (1 << bits) // 8), np.uint8))
 
     def again(self, kept: Integers) -> Buckets:
-        """Other buckets, for what is in these ones."""
+        """Buckets of another hash, for the strings in these ones."""
         row = np.zeros(1 << self.bits, np.bool_)
         row[kept - 1] = True
         return Buckets(self.parts, self.bits, np.vstack([self.kept, np.packbits(row, bitorder="little")]))
@@ -345,7 +349,7 @@ Part = Column | Whole | Listed | Digit | Buckets
 
 
 def listed_strings(parts: Sequence[Part], rows: Integers) -> Listed:
-    """A list of strings over several parts, given as rows of their numbers without repetition.
+    """Number a list of strings over several parts, given as rows of the parts' numbers without repetition.
 
     Parts are joined one by one. The strings are numbered in lexicographic order.
     """

@@ -39,8 +39,8 @@ _SEEN = 30  # scales below a threshold from which on tails are computed
 
 
 def after_passing(shown: Integers, threshold: int, scale: float, n: int, level: float) -> tuple[Integers, Integers]:
-    """Bounds of f, 0 ≤ f ≤ n, from shown = f + Z > threshold, Z discrete Gaussian: right with probability ≥ ``level``
-    given that it passed.
+    """Bounds on the exact count f, 0 ≤ f ≤ n, of a listed string from shown = f + Z > threshold, Z discrete Gaussian;
+    right with probability ≥ ``level`` given that it passed.
 
     Given that, the chance of a value as large as the one shown grows with f: f is too small where that chance is below
     half of what is allowed, and too large where that of a value as small is.
@@ -63,7 +63,8 @@ def after_passing(shown: Integers, threshold: int, scale: float, n: int, level: 
 
 
 def _first(holds: Callable[[Integers], NDArray[np.bool_]], many: int, least: int, n: int) -> Integers:
-    """For each, the first f in least … n from which on it holds, n + 1 if none does, by bisection."""
+    """For each string, the first count f in least … n from which on the condition holds, n + 1 if none does, by
+    bisection."""
     low, high = np.full(many, least, np.int64), np.full(many, n + 1, np.int64)
     while np.any(low < high):
         middle = (low + high) // 2
@@ -101,7 +102,7 @@ class HeavyHittersError(ExpectedError):
 
     @property
     def promised(self) -> bool:
-        """Whether a combination that all rows share would be found for certain."""
+        """Whether a combination that all rows share would be listed for certain."""
         return self.settings is not None and self.settings.certified <= self.n
 
     def to_json(self) -> dict[str, Any]:
@@ -130,7 +131,7 @@ class HeavyHittersError(ExpectedError):
 
 
 def certificate(settings: Settings, n: int) -> dict[str, Any]:
-    """What is promised for any data of n rows, in plain numbers."""
+    """The HeavyHitters certificate for any data of n rows, as plain numbers for the summary."""
     return {
         "certified": settings.certified if settings.certified <= n else None,
         "count_error": settings.count_error,
@@ -141,7 +142,8 @@ def certificate(settings: Settings, n: int) -> dict[str, Any]:
 
 
 def _per_person(settings: Settings, log_strings: float, budget: float) -> int:
-    """With the whole budget for one histogram: no empty cell above t, no cell of 2t rows below it, t by a union bound.
+    """The certified count if the whole budget bought one per-person histogram: no empty cell above t, no cell of 2t
+    rows below it, t by a union bound.
 
     Laplace noise of scale 2/ε, or Gaussian of scale 1/√ρ: one person moves two cells.
     """
@@ -210,7 +212,7 @@ class HeavyList(Output):
 
     @property
     def certified(self) -> int | None:
-        """None where nothing could be promised."""
+        """The certified count of the released list; None where nothing could be promised."""
         return None if self.settings.certified > self.n else self.settings.certified
 
     @property
@@ -219,7 +221,7 @@ class HeavyList(Output):
 
     @property
     def unlisted(self) -> int:
-        """What is not listed has fewer rows than this, with probability 1 − ``failure``."""
+        """Combinations that are not listed are held by fewer rows than this, with probability 1 − ``failure``."""
         return min(self.settings.unlisted, self.n + 1)
 
     @property
@@ -227,7 +229,8 @@ class HeavyList(Output):
         return self.settings.failure
 
     def interval(self, level: float = LEVEL) -> tuple[Integers, Integers]:
-        """For each count, bounds that hold the number of rows with probability at least ``level``, given it is listed.
+        """For each noisy count, bounds on the number of rows, right with probability at least ``level`` given it is
+        listed.
 
         Pure: the counts have noise of their own. Concentrated: a count is listed for being above a threshold, so the
         interval is that of the noise given that it is; near the threshold it reaches down to 0.
@@ -247,7 +250,7 @@ class HeavyList(Output):
     # ---- choosing -------------------------------------------------------------------------------------------------
 
     def at_least(self, count: int) -> HeavyList:
-        """Only the combinations whose noisy count is at least this; free of cost."""
+        """The frequent combinations whose noisy count is at least this; free of cost."""
         return self._take(self.counts >= count)
 
     def heaviest(self, many: int) -> HeavyList:
@@ -278,7 +281,7 @@ class HeavyList(Output):
         return cls(names, stored_rows(data), codes, counts, settings, lists)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a combination: its values, its noisy count and the 95% interval."""
+        """One row per frequent combination: its values, its noisy count and the 95% interval."""
         import pyarrow as pa
 
         from nabladp.tables.decode import decode
@@ -292,7 +295,7 @@ class HeavyList(Output):
         return table
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
-        """Every node's list, where that was asked for: attributes and codes of each string."""
+        """The list of every tree node, if asked for: attributes and codes of each string."""
         if not self.node_lists:
             return {}
         import pyarrow as pa
@@ -324,6 +327,6 @@ class HeavyList(Output):
         )
 
     def plot(self, schema: Schema) -> alt.LayerChart:
-        """The most frequent combinations as bars with their intervals, and a line at the certified count."""
+        """The most frequent combinations as bars with intervals, and a line at the certified count."""
         chart: alt.LayerChart = draw_plot("combinations", self, schema)
         return chart

@@ -28,7 +28,8 @@ MOST_OUTCOMES = 1 << 16
 
 
 def exact_law(settings: Settings, names: Sequence[str], counts: Counts) -> Law:
-    """Below the root a branch for every outcome of every list; at the root a part for every candidate.
+    """The exact output distribution of HeavyHitters: below the root a branch per outcome of every list, at the root a
+    part per candidate.
 
     A concentrated tree's noisy counts below the root are not published, but the proof covers them only as a function
     of what the lists say: the law of the lists is all that anyone sees.
@@ -37,7 +38,7 @@ def exact_law(settings: Settings, names: Sequence[str], counts: Counts) -> Law:
 
 
 def lists_only(settings: Settings, names: Sequence[str], counts: Counts) -> Law:
-    """The same without the root's counts."""
+    """The exact output distribution of the HeavyHitters lists, without the root's counts."""
     return _tree(settings, names, counts, False).law(0, {})
 
 
@@ -60,7 +61,7 @@ class TreeLaw:
     with_counts: bool
 
     def law(self, position: int, lists: Lists) -> Law:
-        """What follows once the lists before this node's are known."""
+        """The exact law of what follows, given the lists of all nodes before this one."""
         tree = self.settings.tree
         node = tree.nodes[position]
         candidates = _candidates(tree, node, lists)
@@ -88,7 +89,8 @@ class TreeLaw:
         return (laplace_log_pmf if self.settings.notion == "pure" else gaussian_log_pmf)(scale, low, high)
 
     def _pass_fail(self, node: Node, count: int) -> tuple[float, float]:
-        """The logarithms of both chances, each summed by itself so that neither loses digits."""
+        """The log-probabilities that a candidate passes and fails, each summed by itself so that neither loses
+        digits."""
         level, mu = self.settings.level_of(node), self.settings.mu
         x = count - level.threshold
         if self.settings.notion == "pure":
@@ -99,7 +101,8 @@ class TreeLaw:
         return log_total(logs[first:]), log_total(logs[:first])
 
     def _root(self, candidates: Sequence[String], tests: Sequence[tuple[float, float]]) -> Law:
-        """Not listed, or listed with one of the counts a fixed window holds; the same window on both sides."""
+        """The laws of the root's candidates: not listed, or listed with a count in a fixed window, the same for
+        neighbouring tables."""
         root, parts = self.settings.tree.root, []
         for string, (passing, failing) in zip(candidates, tests, strict=True):
             count, scale = self._count(root, string), self.settings.count_scale
@@ -122,13 +125,14 @@ def _candidates(tree: Tree, node: Node, lists: Lists) -> tuple[String, ...]:
 
 
 def log_total(logs: Floats) -> float:
-    """The logarithm of a sum of chances, to all digits, or to nearly all where it is too small for a double."""
+    """The logarithm of a sum of probabilities, to all digits, or to nearly all where it is too small for a double."""
     total = math.fsum(np.exp(logs))
     return math.log(total) if total > 1e-290 else float(np.logaddexp.reduce(logs))
 
 
 def count_window(settings: Settings, n: int) -> tuple[int, int]:
-    """The noisy counts of the root's list that the law tells apart. Concentrated: those above the threshold."""
+    """The range of noisy counts in the root's list that the exact law distinguishes. Concentrated: those above the
+    threshold."""
     if settings.notion == "pure" and settings.count_scale is not None:
         reach = math.ceil(14 * settings.count_scale)
         return -reach, n + reach
@@ -138,7 +142,8 @@ def count_window(settings: Settings, n: int) -> tuple[int, int]:
 
 
 def lists_below(tree: Tree, law: Law) -> Iterator[tuple[float, Lists, tuple[String, ...], Law]]:
-    """Every outcome of the lists below the root's: its log-probability, the lists, the root's candidates, its law."""
+    """Every outcome of the lists below the root: its log-probability, the lists, the root's candidates, and the root's
+    law."""
     yield from _lists_from(tree, law, 0, {})
 
 
@@ -160,21 +165,22 @@ def _lists_from(
 
 
 def root_values(settings: Settings, n: int, candidates: Sequence[String], law: Law) -> dict[Hashable, ValueLaw]:
-    """The laws of the counts in the root's list, by string."""
+    """The laws of the published counts in the root's list, by string."""
     low, _ = count_window(settings, n)
     parts = zip(candidates, law.arrays(), strict=True)
     return {string: ValueLaw(low, part[1:], float(part[0])) for string, part in parts}
 
 
 def above_cut(law: ValueLaw, cut: int) -> ValueLaw:
-    """The same count where counts below a cut are left out."""
+    """The law of a published count where counts below a cut are left out."""
     left_out = min(max(cut - law.first, 0), len(law.log_chances))
     absent = np.logaddexp.reduce(law.log_chances[:left_out], initial=law.log_absent)
     return ValueLaw(law.first + left_out, law.log_chances[left_out:], float(absent))
 
 
 def root_scenarios(settings: Settings, law: Law, n: int) -> list[Scenario]:
-    """What the root's list shows, where the lists below it are not published: they decide on its candidates alone."""
+    """The scenarios of a published root list, where the lists below are not published: they only decide its
+    candidates."""
     found: dict[tuple[String, ...], Scenario] = {}
     for chance, _, candidates, then in lists_below(settings.tree, law):
         known = found.get(candidates)
@@ -184,7 +190,8 @@ def root_scenarios(settings: Settings, law: Law, n: int) -> list[Scenario]:
 
 
 def list_scenarios(settings: Settings, law: Law, n: int) -> Iterator[Scenario]:
-    """The same where all lists are published: (position of a node, string) has the value 1 if the node lists it."""
+    """The scenarios where all lists are published: (position of a node, string) has the value 1 if the node lists
+    it."""
     nodes = settings.tree.nodes
     for chance, lists, candidates, then in lists_below(settings.tree, law):
         listed = {(at, string): ValueLaw.certain(1) for at in lists if nodes[at].thresholded for string in lists[at]}
@@ -194,7 +201,7 @@ def list_scenarios(settings: Settings, law: Law, n: int) -> Iterator[Scenario]:
 def subsets(
     candidates: Sequence[String], tests: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[tuple[String, ...], float]]:
-    """Every list that may come out, with the logarithm of its chance, always in the same order."""
+    """Every list that a node may publish, with its log-probability, always in the same order."""
     for chosen in itertools.product((0, 1), repeat=len(candidates)):
         passed = tuple(string for string, failed in zip(candidates, chosen, strict=True) if not failed)
         yield passed, math.fsum(test[failed] for test, failed in zip(tests, chosen, strict=True))

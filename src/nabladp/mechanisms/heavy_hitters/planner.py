@@ -48,7 +48,7 @@ class Goal:
     memory: float
 
     def strings(self, f: float) -> float:
-        """How many combinations the certificate speaks of at once."""
+        """The number of combinations that the certificate must cover at once."""
         return max(1.0, float(most_strings(self.n, np.array([max(f, 1.0)]), self.frequency)[0]))
 
 
@@ -61,7 +61,8 @@ class Draft:
     count_scale: float | None = None
 
     def value(self, goal: Goal, below: float = math.inf) -> float:
-        """The certified count, smoothly between whole numbers, plus the error of counts that get noise of their own.
+        """The value that the planner minimises: the certified count, made smooth, plus the error of counts with noise
+        of their own.
 
         Infinite where lists might get too long, and where it would not be ``below`` a value.
         """
@@ -93,7 +94,8 @@ Build = Callable[[Floats], Draft | None]
 
 
 def feasible(start: Floats, harder: Floats, build: Build, goal: Goal) -> Floats:
-    """The first point on the way from ``start`` that is worth anything; ``start`` if there is none soon."""
+    """The first point on the way from ``start`` at which a draft meets the planner's goal; ``start`` if there is none
+    soon."""
     for step in range(12):
         draft = build(start + step * harder)
         if draft is not None and math.isfinite(draft.value(goal)):
@@ -102,7 +104,7 @@ def feasible(start: Floats, harder: Floats, build: Build, goal: Goal) -> Floats:
 
 
 def tuned(start: Floats, steps: Floats, last: Floats, build: Build, goal: Goal) -> tuple[float, Draft | None]:
-    """One coordinate at a time, with steps that are halved (down to ``last``) when none helps any more."""
+    """Coordinate descent on a draft's value, with steps that are halved (down to ``last``) when none helps any more."""
 
     def rated(point: Floats, below: float) -> tuple[float, Draft | None]:
         draft = build(point)
@@ -136,7 +138,8 @@ _CLIP, _RISE, _ABOVE = np.meshgrid(
 
 
 def pure_estimates(shape: Shape, goal: Goal) -> Iterator[tuple[float, Floats]]:
-    """Quick figures for the best drafts of this shape, and where: clip, height above it, rises, share of counts.
+    """Quick estimates of the best pure HeavyHitters drafts of this tree shape: clip, height above it, rises, share for
+    counts.
 
     Two of them, with small and with large rises: between them the loss has a hump that tuning does not cross.
     """
@@ -159,13 +162,13 @@ def pure_estimates(shape: Shape, goal: Goal) -> Iterator[tuple[float, Floats]]:
 
 
 def _step(x: Floats) -> Floats:
-    """λ times what one row does to a passing string x·λ above the threshold, for finely spread noise."""
+    """λ times the privacy loss of one row for a passing string x·λ above the threshold, for finely spread noise."""
     far = np.exp(-np.maximum(x, 0))
     return np.where(x <= 0, 1.0, far / (2 - far))
 
 
 def _unit(lam: Floats | float, goal: Goal) -> Floats:
-    """In which heights above the clip are measured: from n/largest_list on, the data cannot fill a list."""
+    """The unit in which heights above the clip are measured: from n/largest_list on, the data cannot fill a list."""
     return np.maximum(lam, 2 * goal.n / goal.largest_list)
 
 
@@ -214,7 +217,8 @@ _SLACK = 1e-11
 
 
 def concentrated_estimates(shape: Shape, goal: Goal) -> Iterator[tuple[float, Floats]]:
-    """A quick figure for the best draft of this shape, and where it is: thresholds, and logarithms of shares of ρ.
+    """Quick estimates of the best concentrated HeavyHitters draft of this shape: thresholds, and logarithms of shares
+    of ρ.
 
     A level with noise σ that lets a false candidate pass with the tail beyond a·σ and misses with the tail beyond m·σ
     certifies f = (a + m)·σ. With all levels at the same f, Σ 1/σ² = ρ gives f² = Σ (a + m)²/ρ. What is left is to
@@ -243,12 +247,12 @@ def concentrated_estimates(shape: Shape, goal: Goal) -> Iterator[tuple[float, Fl
 
 
 def _beyond(tails: Floats) -> Floats:
-    """How many standard deviations a normal variable exceeds with these probabilities."""
+    """The number of standard deviations that a normal variable exceeds with these probabilities."""
     return np.array([-_QUANTILE(tail) for tail in tails.ravel().tolist()]).reshape(tails.shape)
 
 
 def _widest(shape: Shape, length: float) -> Floats:
-    """Candidates of the widest node of every level, if all lists have this length."""
+    """The number of candidates of the widest node of every level, if all lists have this length."""
     levels = len(shape.nodes)
     candidates = list_bounds(shape, (np.full(levels, length), np.zeros(levels)))[1]
     candidates[shape.levels[0]] *= shape.thresholded
@@ -304,7 +308,8 @@ def plan(
     memory: float = MEMORY,
     widest: float = WIDEST,
 ) -> Settings:
-    """The settings to find what is frequent among ``n`` rows at ε (pure) or ρ (cdp) per attribute, the least of them.
+    """Plan HeavyHitters: the settings with the smallest certified count for ``n`` rows at ε (pure) or ρ (cdp) per
+    attribute.
 
     ``count_share`` is the part of a pure budget that counts get; without it the certified count and the error of counts
     are made small together. ``frequency`` ν limits the promise to combinations with a share of ν or more of the rows.
@@ -335,7 +340,7 @@ def plan(
 
 
 def _shapes(sizes: Sequence[int]) -> list[tuple[Parameters, Shape]]:
-    """Every tree once, with the arguments that build it: leaf width, fan-out and width of free leaves."""
+    """Every tree shape once, with the arguments that build it: leaf width, fan-out and width of free leaves."""
     shapes: dict[tuple[int, int], tuple[Parameters, Shape]] = {}
     for width in LEAF_CELLS:
         cells = np.array([float(cells) for _, _, cells in leaf_groups(sizes, width)])

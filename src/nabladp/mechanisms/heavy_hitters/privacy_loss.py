@@ -23,7 +23,7 @@ _PRECISION = 1e-9  # relative, of the scale that least_lambda finds
 
 
 def log_pass_step(x: ArrayLike, mu: int, lam: float) -> Floats:
-    """ln[P(x)/P(x−1)], P(x) = Pr[max(x, −μ) + Z > 0]: what one row does to a passing string with f − τ = x.
+    """ln[P(x)/P(x−1)], P(x) = Pr[max(x, −μ) + Z > 0]: the privacy loss of one row for a passing string with f − τ = x.
 
     For 1 < x it is ln[(1 − q^x/(1+q)) / (1 − q^(x−1)/(1+q))] with q = e^(−1/λ), written so that nothing cancels.
     """
@@ -34,7 +34,10 @@ def log_pass_step(x: ArrayLike, mu: int, lam: float) -> Floats:
 
 
 def path_chain(thresholds: Sequence[int], mu: int, lam: float) -> float:
-    """max over k of Σ_{i ≤ k} step(τ_k − μ + 1 − τ_i), for thresholds that never fall; never too small."""
+    """The privacy loss of a path's thresholds, max over k of Σ_{i ≤ k} step(τ_k − μ + 1 − τ_i); never too small.
+
+    Thresholds never fall on the way to the root.
+    """
     return _worst_chain(_offsets(thresholds, mu), mu, lam)
 
 
@@ -51,37 +54,38 @@ def _worst_chain(offsets: Floats, mu: int, lam: float) -> float:
 
 
 def chain(length: int, mu: int, lam: float, rise: int | None = None) -> float:
-    """The chain of ``length`` thresholds that rise by ``rise`` each (by μ unless given)."""
+    """The privacy loss of ``length`` thresholds on a path that rise by ``rise`` each (default: μ)."""
     return path_chain([(mu if rise is None else rise) * i for i in range(length)], mu, lam)
 
 
 def tree_loss(length: int, mu: int, lam: float, rise: int | None = None) -> float:
-    """What all lists together lose per attribute."""
+    """The privacy loss per attribute of all lists of the pure tree."""
     return chain(length, mu, lam, rise) + 1 / lam * (1 + _SLACK)  # [one-failure]
 
 
 def counting_loss(lam: float, beta: float) -> float:
-    """What counts of scale β on the root's list add, once for any set of attributes: max(1/β, 2/β − 1/λ)."""
+    """The privacy loss that counts of scale β on the root's list add, once for any set: max(1/β, 2/β − 1/λ)."""
     return max(1 / beta, 2 / beta - 1 / lam) * (1 + _SLACK)
 
 
 def total_loss(length: int, mu: int, lam: float, beta: float, rise: int | None = None) -> float:
-    """chain + max(1/λ + 1/β, 2/β): lists and counts, for one attribute."""
+    """The privacy loss of one attribute, lists and counts together: chain + max(1/λ + 1/β, 2/β)."""
     return tree_loss(length, mu, lam, rise) + counting_loss(lam, beta)
 
 
 def count_scale(lam: float, allowed: float) -> float:
-    """The smallest β whose counting loss, beside a tree of scale λ, is at most ``allowed``."""
+    """The smallest noise scale β of the counts whose loss, beside a tree of noise scale λ, is at most ``allowed``."""
     return (1 + 4 * _SLACK) / min(allowed, (allowed + 1 / lam) / 2)
 
 
 def least_lambda(length: int, mu: int, epsilon: float, rise: int | None = None) -> float:
-    """The smallest λ (to 1e-9) whose tree loss is at most ε."""
+    """The smallest noise scale λ (to 1e-9) of the tree whose privacy loss is at most ε."""
     return least_path_lambda([(mu if rise is None else rise) * i for i in range(length)], mu, epsilon)
 
 
 def least_path_lambda(thresholds: Sequence[int], mu: int, epsilon: float) -> float:
-    """The same for any thresholds: between 2/ε (one step and one failure) and (H + 1)/ε (every step at its largest)."""
+    """The smallest λ for a path with any thresholds: between 2/ε (one step and one failure) and (H + 1)/ε (every step
+    at its largest)."""
     if not (0 < epsilon < math.inf):
         raise ValueError("The privacy loss allowed must be positive and finite.")
 
@@ -103,7 +107,7 @@ def least_path_lambda(thresholds: Sequence[int], mu: int, epsilon: float) -> flo
 
 
 def _bisected(enough: Callable[[float], bool], low: float, high: float) -> float:
-    """``high`` is known to be enough, and so is what is returned."""
+    """The smallest noise scale that is enough, by bisection; ``high`` is known to be enough, and so is the result."""
     while high - low > _PRECISION * low:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -111,12 +115,13 @@ def _bisected(enough: Callable[[float], bool], low: float, high: float) -> float
 
 
 def path_loss(thresholds: Sequence[int], mu: int, lam: float) -> float:
-    """What the lists of one path lose, all its nodes having noise of scale λ."""
+    """The privacy loss of the lists of one path, all of whose nodes have noise of scale λ."""
     return path_chain(thresholds, mu, lam) + 1 / lam * (1 + _SLACK)
 
 
 def finding_losses(tree: Tree, levels: Sequence[Level], mu: int) -> tuple[float, ...]:
-    """chain_j + 1/λ of every attribute, for the thresholds its path really meets (the pure tree)."""
+    """The privacy loss of every attribute for the lists of the pure tree, chain_j + 1/λ, by the thresholds on its
+    path."""
     paths: list[list[int]] = [[] for _ in tree.sizes]
     for node in tree.nodes:
         if node.thresholded:
@@ -131,7 +136,7 @@ def finding_losses(tree: Tree, levels: Sequence[Level], mu: int) -> tuple[float,
 
 
 def shared_losses(tree: Tree, levels: Sequence[Level], mu: int) -> list[tuple[tuple[int, ...], float]]:
-    """chain + 1/λ once for all attributes that share a path: any set of them pays it once (the pure tree)."""
+    """chain + 1/λ once for all attributes that share a path of the pure tree: any set of them pays it once."""
     each = finding_losses(tree, levels, mu)
     groups: dict[int, list[int]] = {}
     for attribute, node in enumerate(tree.lowest_nodes):
@@ -140,12 +145,13 @@ def shared_losses(tree: Tree, levels: Sequence[Level], mu: int) -> list[tuple[tu
 
 
 def node_rho(scale: float) -> float:
-    """What a thresholded node with discrete Gaussian noise costs every set that meets it: two counts move by one."""
+    """The ρ that a thresholded node with discrete Gaussian noise costs every set that meets it: two counts move by
+    one."""
     return 1 / scale**2 * (1 + _SLACK)
 
 
 def losses(settings: Settings) -> tuple[float, ...]:
-    """The whole cost of every single attribute: ε (pure) or ρ (cdp)."""
+    """The whole privacy loss of every single attribute under these HeavyHitters settings: ε (pure) or ρ (cdp)."""
     if settings.notion == "pure":
         beta = settings.count_scale
         counts = 0.0 if beta is None else counting_loss(settings.levels[0].scale, beta)

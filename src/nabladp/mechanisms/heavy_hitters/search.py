@@ -64,7 +64,8 @@ MOST_DRAWN = 1 << 24  # candidates of a node that pass without being frequent
 
 
 def check(settings: Settings, sizes: Sequence[int], n: int | None = None, memory: float = MEMORY) -> None:
-    """Refuse, before any row is read, what cannot be run; with the number of rows, also what might take too long.
+    """Refuse HeavyHitters settings that cannot be run, before any row is read; with n, also those that might take too
+    long.
 
     No list of a plan's settings comes near these limits. Settings made by hand might.
     """
@@ -92,7 +93,7 @@ def check(settings: Settings, sizes: Sequence[int], n: int | None = None, memory
 
 
 def _check_lists(settings: Settings, n: int, memory: float) -> None:
-    """Refuse settings whose lists might get too long: by bounds that hold with near certainty, whatever the data."""
+    """Refuse settings whose lists might get too long, by bounds that hold with near certainty for any data."""
     shape = Shape.of(settings.tree)
     listed, candidates = list_bounds(shape, Sieve.of(settings).rates(n), caution(shape, settings.failure))
     if not shape.lowest:
@@ -107,13 +108,14 @@ def _check_lists(settings: Settings, n: int, memory: float) -> None:
 
 
 def passing_many(settings: Settings, level: Level, candidates: float) -> bool:
-    """More candidates are expected to pass by their noise alone than memory should hold (by an upper bound)."""
+    """Whether more candidates are expected to pass the threshold by noise alone than memory should hold (an upper
+    bound)."""
     chance = settings.mu / level.scale if settings.notion == "pure" else (level.threshold / level.scale) ** 2 / 2
     return math.log(candidates) - chance > math.log(MOST_DRAWN)
 
 
 def cells_at_once(settings: Settings) -> int:
-    """How many cells are counted in one pass over the rows: a quarter of the memory is for that."""
+    """The number of cells counted in one pass over the rows: a quarter of the memory is for that."""
     return min(MOST_CELLS, max(LEAST_CELLS, settings.memory // (4 * CELL_BYTES)))
 
 
@@ -138,11 +140,11 @@ class Found:
 
     @property
     def strings(self) -> Integers:
-        """The strings found: a row each, with a code for every attribute."""
+        """The frequent strings found, one row each, with a code for every attribute."""
         return self.strings_of(len(self.tree.nodes) - 1)
 
     def strings_of(self, position: int) -> Integers:
-        """The strings of any node, with a code for each of its attributes."""
+        """The strings that one node of the tree listed, with a code for each of its attributes."""
         node, rows = self.tree.nodes[position], self.lists[position]
         if node.children:
             return np.hstack([self.strings_of(child)[rows[:, i]] for i, child in enumerate(node.children)])
@@ -151,7 +153,10 @@ class Found:
 
 
 def find(counts: Counts, names: Sequence[str], settings: Settings, noise: NoiseSource, memory: float = MEMORY) -> Found:
-    """The lists of all nodes and the root's noisy counts, with exactly the law of drawing noise for every candidate."""
+    """Search the HeavyHitters tree: the lists of all nodes and the root's noisy counts.
+
+    Follows exactly the law of drawing noise for every candidate.
+    """
     names = tuple(names)
     check(settings, counts.schema.sizes(names), counts.n, memory)
     search = _Search(counts, names, settings, noise, memory / 4)
@@ -193,7 +198,8 @@ class _Search:
         self.rows, self.groups = self._packed(held)
 
     def _packed(self, most: float) -> tuple[Rows, dict[int, Part]]:
-        """What is counted, and by which part every group of attributes is numbered there.
+        """The rows to count (packed in memory if read more than once), and the part that numbers each group of
+        attributes.
 
         Groups are leaves, or nodes of few cells above free leaves. Rows are packed if they are read more than once.
         """
@@ -211,7 +217,7 @@ class _Search:
         return packed, {position: Column(str(position), part.axis) for position, part in groups.items()}
 
     def list_level(self, positions: Sequence[int]) -> None:
-        """The lists of all nodes of a level, in one pass over the rows where what has to be counted fits into memory.
+        """The lists of all nodes of a tree level, in one pass over the rows where the counts fit into memory.
 
         Only candidates above the rule's limit must be counted, and all their parts are above it, too. The others get
         their count when they are let through. Counts up to the floor make no difference here nor, as thresholds (hence
@@ -246,7 +252,8 @@ class _Search:
                 self.root = passed
 
     def released_counts(self) -> Integers:
-        """Of the root's list. Concentrated: the noisy counts by which it passed. Pure: with noise of their own."""
+        """The noisy counts of the root's list. Concentrated: those by which strings passed. Pure: with noise of their
+        own."""
         if self.root.noisy is not None:
             return self.root.noisy
         # [counts] fresh noise: that of the lists is never released
@@ -257,12 +264,14 @@ class _Search:
         return len(self.nodes) - 1
 
     def _sizes(self, position: int) -> tuple[int, ...]:
-        """How many strings each child lists, or a leaf has: their product is the number of candidates."""
+        """The number of strings that each child lists, or a leaf has; their product is the number of candidates of the
+        node."""
         node = self.nodes[position]
         return tuple(len(self.lists[child]) for child in node.children) or (self.tree.cells(node),)
 
     def _bound_candidates(self, position: int) -> None:
-        """By very bad luck too many candidates would pass: halve the children's lists, by lot, until that is over."""
+        """Where by very bad luck too many candidates would pass: halve the children's lists at random until they are
+        few."""
         node = self.nodes[position]
         level = self.settings.level_of(node)
         while node.children and passing_many(self.settings, level, math.prod(self._sizes(position))):
@@ -273,14 +282,15 @@ class _Search:
             self.exact[longest] = None if exact is None else exact[kept]
 
     def _few_occur(self, live: Sequence[int], rule: Rule, above: int) -> bool:
-        """So few candidates may occur more often that counting them all is less work than a second look at some."""
+        """Whether so few candidates may exceed a count that counting all is less work than a second look at some."""
         axes = [[len(self._chosen(child, rule, above)) + 1 for child in self.nodes[p].children] for p in live]
         if sum(math.prod(a or self._sizes(p)) for p, a in zip(live, axes, strict=True)) <= ALL_COUNTED:
             return True
         return sum(self._most_occurring(position, rule, above) for position in live) <= ALL_FOUND
 
     def _most_occurring(self, position: int, rule: Rule, above: int) -> int:
-        """How many candidates may occur more often, at most: rows that hold one hold a listed string of every child."""
+        """An upper bound on the number of candidates that exceed a count: their rows hold a listed string of every
+        child."""
         rows = self.counts.n
         for child in self.nodes[position].children:
             exact = self.exact[child]
@@ -289,14 +299,14 @@ class _Search:
         return rows // (above + 1)
 
     def _chosen(self, position: int, rule: Rule, above: int) -> Integers:
-        """The listed strings that may have a count above. Below the floor counts may not be known."""
+        """The listed strings of a node that may have a count above this; below the floor counts may not be known."""
         exact = self.exact[position]
         if exact is None or above < rule.floor:
             return np.arange(len(self.lists[position]))
         return np.flatnonzero(exact > above)
 
     def _candidates(self, live: Sequence[int], rule: Rule, above: int) -> list[Candidates]:
-        """Those with a count above, counted."""
+        """The candidates of each node with a count above this, counted."""
         parts = {p: self._parts(p, rule, above) for p in live if not self._is_whole(p)}
         products = [
             Product(tuple(part.strings for part in parts[p]) if p in parts else (Whole(self._columns(p)),))
@@ -310,7 +320,7 @@ class _Search:
         return results
 
     def _is_whole(self, position: int) -> bool:
-        """All strings over the node's attributes are candidates, and can be counted as such."""
+        """Whether all strings over the node's attributes are candidates, and can be counted as such."""
         node, cells = self.nodes[position], self.tree.cells(self.nodes[position])
         return not node.children or (cells <= ALL_COUNTED and math.prod(self._sizes(position)) == cells)
 
@@ -318,7 +328,7 @@ class _Search:
         return frequent(self.rows, products, above, cells_at_once(self.settings))
 
     def _columns(self, position: int) -> Product:
-        """All strings over a node's attributes, by its groups."""
+        """All strings over a node's attributes, by its groups of attributes."""
         return Product(tuple(self._groups_of(position)))
 
     def _groups_of(self, position: int) -> Iterator[Part]:
@@ -332,12 +342,13 @@ class _Search:
         return Product(tuple(Column(self.names[j], self.tree.sizes[j]) for j in node.attributes))
 
     def _parts(self, position: int, rule: Rule, above: int) -> list[_Part]:
-        """The strings of every child that may have a count above."""
+        """The strings of every child that may have a count above this."""
         chosen = [(child, self._chosen(child, rule, above)) for child in self.nodes[position].children]
         return [_Part(self._numbered(child, self.lists[child][places]), places) for child, places in chosen]
 
     def _numbered(self, position: int, rows: Integers) -> Whole | Listed:
-        """How to number a table's rows by strings of a node: by their values, or its children's joined one by one."""
+        """How to number a table's rows by the strings of a node: by their values, or by joining its children's
+        numbers."""
         children = self.nodes[position].children
         if not children or self.tree.cells(self.nodes[position]) <= LOOKED_UP:
             columns = self._columns(position)
@@ -348,7 +359,7 @@ class _Search:
         return listed_strings(parts, np.stack(numbers, axis=1))
 
     def _values(self, position: int, rows: Integers) -> Integers:
-        """Strings of a node in mixed radix over its attributes."""
+        """Strings of a node as mixed-radix numbers over its attributes."""
         values = np.zeros(len(rows), np.int64)
         for column, child in enumerate(self.nodes[position].children):
             values *= self.tree.cells(self.nodes[child])
@@ -356,7 +367,7 @@ class _Search:
         return values if self.nodes[position].children else rows[:, 0]
 
     def _exact_counts(self, live: Sequence[int], some: Sequence[Codes]) -> list[Integers]:
-        """The counts of some candidates of every node."""
+        """The exact counts of some candidates of every node."""
         rows = [_rows(codes, self._sizes(position)) for position, codes in zip(live, some, strict=True)]
         products = [Product((self._numbered(position, its),)) for position, its in zip(live, rows, strict=True)]
         results = [np.zeros(len(codes), np.int64) for codes in some]
@@ -366,12 +377,12 @@ class _Search:
 
 
 def _places(parts: Sequence[_Part], rows: Integers) -> Integers:
-    """The places in the children's lists that rows of the parts' numbers stand for."""
+    """Row numbers of the parts as indices into the children's lists."""
     return np.stack([part.places[column - part.strings.first] for part, column in zip(parts, rows.T, strict=True)], 1)
 
 
 def _codes(rows: Integers, sizes: Sequence[int]) -> Codes:
-    """Rows of places as numbers in mixed radix, the last column fastest."""
+    """Rows of list indices as mixed-radix numbers, the last column fastest."""
     codes: Codes = np.zeros(len(rows), np.int64 if math.prod(sizes) <= MOST_IN_64_BITS else object)
     for column, size in zip(rows.T, sizes, strict=True):
         codes = codes * size + column

@@ -98,7 +98,7 @@ class Settings:
         return cls(tree=Tree.from_json(data["tree"]), levels=levels, **plain)
 
     def level_of(self, node: Node) -> Level:
-        """The threshold and noise of a thresholded node."""
+        """The threshold and noise scale of a thresholded node of the HeavyHitters tree."""
         return self.levels[node.level - self.tree.lowest]
 
 

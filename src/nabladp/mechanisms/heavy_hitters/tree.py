@@ -66,7 +66,8 @@ class Tree:
 
     @classmethod
     def build(cls, sizes: Sequence[int], leaf_cells: int, fan_out: int, free_cells: int) -> Tree:
-        """Leaves as wide as ``leaf_cells`` allows (one attribute at least); free if they have ≤ ``free_cells`` values.
+        """A HeavyHitters tree with leaves as wide as ``leaf_cells`` allows (one attribute at least), free if of ≤
+        ``free_cells`` values.
 
         Every node above joins up to ``fan_out`` neighbours of the level below. A node that would have one child is
         that child, with no second threshold.
@@ -90,7 +91,8 @@ class Tree:
         return cls(sizes, tuple(nodes))
 
     def to_json(self) -> dict[str, Any]:
-        """How many attributes every leaf holds, which leaves have a threshold, and how many neighbours are joined."""
+        """The tree as JSON: the attributes per leaf, which leaves have a threshold, and how many neighbours are
+        joined."""
         if any(len(node.children) == 1 for node in self.nodes):
             raise MechanismError("A node with one child cannot be written down.", fix="Write the tree it came from.")
         leaves = [self.nodes[position] for position in self.levels[0]]
@@ -124,7 +126,7 @@ class Tree:
 
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
-        """Positions of the nodes of every level, leaves first."""
+        """Positions of the tree nodes of every level, leaves first."""
         rows: list[list[int]] = [[] for _ in range(self.root.level + 1)]
         for position, node in enumerate(self.nodes):
             rows[node.level].append(position)
@@ -132,7 +134,7 @@ class Tree:
 
     @cached_property
     def lowest(self) -> int:
-        """The lowest level with a threshold: 0, or 1 where all leaves are free."""
+        """The lowest level of the tree with a threshold: 0, or 1 where all leaves are free."""
         return min(node.level for node in self.nodes if node.thresholded)
 
     @property
@@ -141,7 +143,7 @@ class Tree:
 
     @cached_property
     def lowest_nodes(self) -> tuple[int, ...]:
-        """For every attribute, the lowest thresholded node that holds it. Those with the same one share a path."""
+        """For every attribute, the lowest thresholded node that holds it; attributes with the same one share a path."""
         found = [-1] * len(self.sizes)
         for position, node in enumerate(self.nodes):  # children come first
             if node.thresholded:
@@ -151,7 +153,7 @@ class Tree:
 
     @cached_property
     def path_lengths(self) -> tuple[int, ...]:
-        """For every attribute, how many thresholded nodes hold it."""
+        """For every attribute, the number of thresholded tree nodes that hold it."""
         lengths = [0] * len(self.sizes)
         for node in self.nodes:
             if node.thresholded:
@@ -167,12 +169,13 @@ class Tree:
         return max(self.path_lengths)
 
     def cells(self, node: Node) -> int:
-        """How many strings there are over the node's attributes."""
+        """The number of strings over a tree node's attributes."""
         return math.prod(self.sizes[attribute] for attribute in node.attributes)
 
 
 def leaf_groups(sizes: Sequence[int], leaf_cells: int) -> list[tuple[int, int, int]]:
-    """Attributes first … last − 1 with the product of their sizes: at most ``leaf_cells``, or a single one."""
+    """The attributes of each leaf, first … last − 1, and the product of their sizes: at most ``leaf_cells``, or a
+    single attribute."""
     groups: list[tuple[int, int, int]] = []
     first, cells = 0, 1
     for attribute, size in enumerate(sizes):
@@ -185,7 +188,7 @@ def leaf_groups(sizes: Sequence[int], leaf_cells: int) -> list[tuple[int, int, i
 
 
 def _joined(nodes: list[Node], children: list[int], level: int) -> int:
-    """The position of the node that joins these children, added to ``nodes`` unless there is only one."""
+    """The position of the tree node that joins these children, added to ``nodes`` unless there is only one child."""
     if len(children) == 1:
         return children[0]
     attributes = tuple(attribute for child in children for attribute in nodes[child].attributes)

@@ -26,7 +26,8 @@ Codes = Sequence[Sequence[int]]
 
 
 def combination_columns(schema: Schema, names: Sequence[str], codes: Codes) -> tuple[list[Column], list[list[Any]]]:
-    """A column for each attribute, and the rows; where there are very many attributes, one column of text."""
+    """View columns for frequent combinations, one per attribute, and the rows; of very many attributes, one column of
+    text."""
     if len(names) > MOST_COLUMNS:
         return [value_column("combination")], [[_difference(schema, names, row, codes[0])] for row in codes]
     columns, codebooks = [], []
@@ -48,12 +49,12 @@ def _difference(schema: Schema, names: Sequence[str], row: Sequence[int], first:
 
 
 def rest_row(columns: Sequence[Column]) -> list[Any]:
-    """The row of "everything else", in the columns of :func:`combination_columns`."""
+    """The view's row for "everything else", in the columns of :func:`combination_columns`."""
     return [len(column.source["labels"]) - 1 if "labels" in column.source else REST for column in columns]
 
 
 def first_combination(schema: Schema, names: Sequence[str], codes: Codes) -> list[View]:
-    """The combination that others are named by, where there are very many attributes."""
+    """The most frequent combination, from which the others are described where there are very many attributes."""
     if len(names) <= MOST_COLUMNS or not codes:
         return []
     return [
@@ -72,7 +73,7 @@ def names_title(names: Sequence[str]) -> str:
 
 
 def combination_labels(schema: Schema, names: Sequence[str], codes: Integers) -> tuple[str, ...]:
-    """Each combination as one text."""
+    """Each frequent combination as one text."""
     return tuple(
         ", ".join(f"{name} = {schema[name].label(code)}" for name, code in zip(names, row, strict=True))
         for row in codes.tolist()
@@ -83,7 +84,7 @@ def combination_labels(schema: Schema, names: Sequence[str], codes: Integers) ->
 
 
 def heavy_views(values: Mapping[str, Any], schema: Schema) -> list[View]:
-    """From the JSON form of its output."""
+    """The report views of a HeavyHitters release, from the JSON form of its output."""
     names, n = values["attributes"], values["n"]
     columns, rows = combination_columns(schema, names, values["codes"])
     width = len(columns)
@@ -123,7 +124,7 @@ def _noise(settings: Mapping[str, Any]) -> str:
 
 
 def _node_lists(lists: Sequence[Mapping[str, Any]]) -> list[View]:
-    """Where they were asked for: the strings that the nodes of the tree listed."""
+    """The view of the strings that the nodes of the tree listed, where these were asked for."""
     if not lists:
         return []
     return [
@@ -142,7 +143,7 @@ def _node_lists(lists: Sequence[Mapping[str, Any]]) -> list[View]:
 
 
 def count_combinations(counts: Counts, names: Sequence[str], codes: Integers) -> Integers:
-    """In how many rows each combination occurs, exactly: for the owner of the table only."""
+    """The exact number of rows that hold each frequent combination: for the owner of the table only."""
     return counts.fold(Occurrences(names, codes)) if len(codes) else np.zeros(0, dtype=np.int64)
 
 
@@ -169,6 +170,6 @@ class Occurrences(Kernel):
 
 
 def _keys(codes: Integers) -> NDArray[np.void]:
-    """A row as one value; big-endian bytes sort as the codes do."""
+    """Each row of codes as one big-endian value, which sorts as the codes do."""
     rows = np.ascontiguousarray(codes, dtype=">i8")
     return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()

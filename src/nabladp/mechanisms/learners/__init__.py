@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def as_estimator(mechanism: Any, session: Any) -> Estimator:
-    """The learner as a scikit-learn classifier that releases through this session."""
+    """Any learner as a scikit-learn classifier that releases through this session."""
     try:
         from nabladp.mechanisms.learners.estimator import Estimator
     except ModuleNotFoundError:

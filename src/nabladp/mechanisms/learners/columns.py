@@ -21,7 +21,7 @@ _SERIES = ("pandas.Series", "polars.Series")  # neither is loaded here
 
 
 def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns that a label is predicted from: ``over``, or every source attribute but the label."""
+    """A learner's feature columns: ``over``, or every source attribute but the label."""
     if schema[label].size != 2:
         raise MechanismError(
             f"The label {label!r} has {schema[label].size:,} values.",
@@ -46,13 +46,13 @@ def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[st
 
 
 def label_values(schema: Schema, label: str) -> NDArray[Any]:
-    """What predictions look like: the label's values, by code. The second one is the positive one."""
+    """The values that a learner predicts: the label's values, by code. The second one is the positive one."""
     values: NDArray[Any] = decode(schema, {label: np.arange(2)}).column(label).to_numpy(zero_copy_only=False)
     return values
 
 
 def codes_of(values: Iterable[Any], schema: Schema, names: Sequence[str], what: str) -> tuple[int, ...]:
-    """A code for each of these columns, as a stored release holds them."""
+    """A stored learner's codes, one for each of these columns, checked against the schema."""
     codes, sizes = tuple(int(value) for value in values), schema.sizes(names)
     if len(codes) != len(sizes) or not all(0 <= code < size for code, size in zip(codes, sizes, strict=True)):
         raise MechanismError(
@@ -62,7 +62,8 @@ def codes_of(values: Iterable[Any], schema: Schema, names: Sequence[str], what: 
 
 
 def as_arrow(data: Any) -> pa.Table:
-    """A data frame, an Arrow table or a mapping of columns as an Arrow table, each value read by itself."""
+    """Rows to predict as an Arrow table, from a data frame, an Arrow table or a mapping of columns, each value read by
+    itself."""
     if isinstance(data, Mapping):
         columns = {str(name): column(values) for name, values in data.items()}
         if len({len(values) for values in columns.values()}) > 1:
@@ -86,7 +87,7 @@ def as_arrow(data: Any) -> pa.Table:
 
 
 def column(values: Any) -> pa.Array | pa.ChunkedArray:
-    """A list, an array or a series as an Arrow column."""
+    """A list, an array or a series as an Arrow column, such as the labels given to a learner."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in _SERIES for kind in type(values).__mro__):
@@ -107,7 +108,7 @@ def no_column(missing: Sequence[str], why: str = "", *, fix: str) -> DataError:
 
 
 def encoded(data: Any, schema: Schema, names: Sequence[str]) -> Integers:
-    """The codes of these columns: a row for each row, a column for each name."""
+    """Rows to predict as codes of the feature columns: one row per row, one column per name."""
     table = as_arrow(data)
     missing = [name for name in names if name not in table.column_names]
     if missing:

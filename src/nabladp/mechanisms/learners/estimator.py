@@ -35,7 +35,8 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return type(self)(self.mechanism, self.session)
 
     def fit(self, X: Any = None, y: Any = None) -> Estimator:
-        """Without arguments, from the session's own table; with them from that table, through the same ledger.
+        """Release the learner: without arguments from the session's own table; with them from X and y, through the same
+        ledger.
 
         X is a data frame, an Arrow table, a mapping of columns, or an array with the features in order; y holds the
         labels, where X has no such column. Together they must have every column of the session's schema.
@@ -49,7 +50,7 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label of every row, as the schema declares its values."""
+        """The predicted label of every row, as the schema declares its values."""
         check_is_fitted(self, "model_")
         predicted: NDArray[Any] = self.model_.predict(self._named(X))
         return predicted
@@ -74,7 +75,8 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {name: X[:, i] for i, name in enumerate(self._features)}
 
     def _complete(self, table: pa.Table) -> pa.Table:
-        """A column that is missing but never read is no misspelling: what is wrong is the session's schema."""
+        """Refuse a table for ``fit`` that lacks a column of the session's schema, even one that the learner never
+        reads."""
         missing = [name for name in self._schema.names if name not in table.column_names]
         if not missing or set(missing) & set(self.mechanism.reads(self._schema)):
             return table  # complete, or refused by the session with the name of what is needed
@@ -101,18 +103,19 @@ class HalfspaceEstimator(Estimator):
     """As :class:`Estimator`, and what a halfspace can do beyond predicting: its decision function and robust errors."""
 
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """At least 0 where ``classes_[1]`` is predicted (above 0, should that be the label's first value)."""
+        """The halfspace's decision value: at least 0 where ``classes_[1]`` is predicted (above 0, should that be the
+        label's first value)."""
         check_is_fitted(self, "model_")
         found: NDArray[Any] = self.model_.decision_function(self._named(X))
         return found if label_values(self._schema, self.mechanism.label)[1] == self.classes_[1] else -found
 
     def distance_to_flip(self, X: Any, y: Any = None) -> NDArray[Any]:
-        """For every row, how many features have to change at least until another label is predicted."""
+        """For every row, the fewest features to change until the fitted halfspace predicts another label."""
         check_is_fitted(self, "model_")
         found: NDArray[Any] = self.model_.distance_to_flip(self._named(X), y)
         return found
 
     def robust_error(self, X: Any, y: Any, gamma: float) -> float:
-        """The share of rows that are wrong after at most γ·d of the d features have changed."""
+        """The share of rows that the fitted halfspace gets wrong after at most γ·d of the d features have changed."""
         check_is_fitted(self, "model_")
         return float(self.model_.robust_error(self._named(X), y, gamma))

@@ -68,14 +68,16 @@ PERSON_LABEL = "… at the same budget per person, rows at least of the order of
 
 
 def least_units(schema: Schema, columns: Sequence[str], budget: BudgetValue, budgets: Mapping[str, BudgetValue]) -> int:
-    """What the attribute with the smallest budget may pay, of those that the columns come from."""
+    """The smallest budget among the attributes that a learner's columns come from, in units."""
     universe = Universe.of(schema)
     units = source_units(universe, budget, budgets)
     return min(units[source] for source in limited_by(universe, columns))
 
 
 def person_rows(sizes: Sequence[int], units: int, pure: bool, error: float | None) -> int | None:
-    """ln k/(α·ε), or √(ln k/ρ)/α, for a class of k rules: the standard lower bound, without its constant.
+    """The rows that any learner of a class of k rules needs at the same budget per person: ln k/(α·ε), or √(ln k/ρ)/α.
+
+    This is the standard lower bound, without its constant.
 
     Among k populations of which each needs another rule, any two differ on a share α of the people. One rule in k comes
     out by luck; who is right for each of them therefore tells tables apart that differ in about α·n rows, by ln k: at
@@ -97,16 +99,17 @@ class LearnedRule(Output):
 
     @abstractmethod
     def is_second(self, rows: Integers) -> NDArray[np.bool_]:
-        """Where the label's second value is predicted, for rows of codes with a column for each feature."""
+        """For rows of codes, whether the learned rule predicts the label's second value."""
 
     def predict(self, data: Any) -> NDArray[Any]:
-        """The label of every row of a data frame, an Arrow table or a mapping of columns."""
+        """The label that the learned rule predicts for every row of a data frame, an Arrow table or a mapping of
+        columns."""
         second = self.is_second(encoded(data, self.schema, self.features))
         predicted: NDArray[Any] = label_values(self.schema, self.label)[second.astype(np.int64)]
         return predicted
 
     def released_accuracy(self) -> tuple[float, float, float] | None:
-        """The share of people predicted right, with its interval; None where it was not released."""
+        """The released share of people predicted right, with its interval; None where it was not released."""
         return None
 
     def label_names(self) -> tuple[str, str]:
@@ -115,7 +118,10 @@ class LearnedRule(Output):
         return first, second
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
-        """The share of rows predicted right, of all and by label; only that of rows held out was released."""
+        """The learned rule against the true table: the share of rows predicted right, of all and by label.
+
+        Only the share of rows held out was released.
+        """
         table = counts.fold(_Agreement(self.features, self.label, self.is_second))
         rows = np.append(table.sum(), table.sum(axis=1))
         shares = np.append(np.trace(table), np.diag(table)) / np.maximum(rows, 1)
@@ -153,7 +159,8 @@ class _Agreement(Kernel):
 
 
 def promise_fact(error: float | None, failure: float, condition: str) -> tuple[str, str]:
-    """The predicted error of a rule that errs on at most this share of people, except with probability ``failure``."""
+    """The predicted error of a learned rule as a fact of its view: at most this share of people, except with
+    probability ``failure``."""
     if error is None:
         return ("predicted error", "nothing is promised with so few rows at this budget")
     chance = format_percent(1 - failure)

@@ -59,7 +59,7 @@ class Bound:
         return math.sqrt(step) + math.log(self.queries) / selection
 
     def best_rounds(self, per_round: float) -> int:
-        """The minimiser; the bound first falls, then rises."""
+        """The number of MWEM rounds that minimises the error bound, which first falls, then rises."""
         low, high = 1, MOST_ROUNDS
         while low < high:
             middle = (low + high) // 2
@@ -176,7 +176,7 @@ class MWEM(Mechanism):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def queries(self, schema: Schema) -> Queries:
-        """The workload's queries; refuses a domain that memory could not hold."""
+        """The workload's queries for MWEM; refuses a domain that memory could not hold."""
         found = self.workload.bind(schema)
         if found.cells > MOST_RECORDS:
             raise DomainTooLarge(
@@ -207,7 +207,8 @@ class MWEM(Mechanism):
         return self._plan(scope, schema, n).guarantee()
 
     def _any_rounds(self, scope: Scope) -> Guarantee:
-        """However many rounds there will be: blocks cost no more than one pick from all attributes would."""
+        """The guarantee of MWEM however many rounds there will be: blocks cost no more than one pick from all
+        attributes."""
         (block,) = scope.block(scope.attributes, 1)
         first = blocks_of_rounds(scope, self.per_round, 1, self.seed)[0]
         most = self.per_round or len(scope.attributes) // scope.smallest
@@ -217,7 +218,7 @@ class MWEM(Mechanism):
         return prices.guarantee(scope.universe, Block(block.attributes, block.members, block.masks, most))
 
     def _budget_units(self, scope: Scope) -> dict[str, int]:
-        """What every protected source attribute that is asked about may pay."""
+        """The budget of every protected source attribute that MWEM's workload asks about."""
         units = source_units(scope.universe, self.budget, self.budgets)
         return {name: units[name] for name in scope.attributes if name not in scope.universe.public}
 
@@ -229,7 +230,7 @@ class MWEM(Mechanism):
         return Rounds(scope, blocks_of_rounds(scope, self.per_round, rounds, self.seed), prices)
 
     def _best_rounds(self, scope: Scope, schema: Schema, n: int) -> int:
-        """From the bound, which knows public facts only.
+        """The number of MWEM rounds with the smallest bound, which knows public facts only.
 
         The paper's small steps need all the rounds that the bound asks for. The fit takes from a measurement all it
         tells, so more measurements than there are queries would only make each of them noisier.
@@ -246,13 +247,13 @@ class MWEM(Mechanism):
         return Bound(rho, math.log(queries.cells), len(queries), float(self.selection), n)
 
     def _promised(self, plan: Rounds, schema: Schema, n: int) -> Bound | None:
-        """The bound where the theorem speaks of it: queries that count alike, picked from all of them."""
+        """MWEM's error bound where the theorem covers the run: queries that count alike, picked from all of them."""
         queries = self.queries(schema)
         alike = len({group.weight for group in queries.groups}) == 1 and plan.prices.alike
         return self._bound(plan.scope, schema, n) if n and alike and not plan.in_blocks else None
 
     def expected_error(self, schema: Schema, n: int) -> DistributionError:
-        """The bound of `eq:pdp-mwem-T` for this budget, and for the same budget held by the whole person (ℓ = 1)."""
+        """MWEM's bound of `eq:pdp-mwem-T` for this budget, and for the same budget per person (ℓ = 1)."""
         check_asked(schema, n)
         queries = self.queries(schema)
         scope = Scope(queries, Universe.of(schema))
@@ -308,7 +309,7 @@ class MWEM(Mechanism):
     def _output(
         self, machine: RunSetup, steps: tuple[Step, ...], measured: Measured, noise: NoiseSource
     ) -> FittedDistribution:
-        """From here on everything is made from what was released."""
+        """The fitted MWEM model and answers; from here on everything is post-processing of what was released."""
         average = (self.output or ("last" if self.update == "fit" else "average")) == "average"
         if not average:
             steps = (Step.together(steps, len(machine.queries)),)
@@ -349,14 +350,15 @@ class MWEM(Mechanism):
         return dict(zip(names, told.count.tolist(), strict=True))
 
     def noise_uses(self, schema: Schema, n: int, output: FittedDistribution) -> list[NoiseUse]:
-        """For every round what the published measurements say; synthetic rows are drawn from the model."""
+        """The noise of MWEM, round by round as the published measurements say; synthetic rows are drawn from the
+        model."""
         machine = self._machine(schema, n)
         rounds = machine.plan.noise_uses(machine.queries, output.measured.round, output.measured.query)
         rows = NoiseUse.exactly("synthetic rows", "select", self._synthetic_rows(n))
         return [*rounds, rows, NoiseUse.free("positions inside bins", "uniform_integers")]
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        """Changing every attribute at once moves one query of each disjoint set."""
+        """Records that differ in every attribute of T: that moves one query of each disjoint set."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
     # ---- record ---------------------------------------------------------------------------------------------------

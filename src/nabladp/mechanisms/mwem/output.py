@@ -56,7 +56,7 @@ class Step:
 
     @classmethod
     def together(cls, steps: Sequence[Step], queries: int) -> Step:
-        """Several steps as one, where what lies between them is not needed."""
+        """Several update steps of the MWEM model as one, where the models in between are not needed."""
         theta = np.zeros(queries)
         for step in steps:
             theta[step.query] += step.change
@@ -93,21 +93,21 @@ class FittedDistribution(Output):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The columns of the distribution and of the synthetic table."""
+        """The columns of MWEM's fitted distribution and of its synthetic table."""
         return self.queries.names
 
     @cached_property
     def probabilities(self) -> Floats:
-        """The probability of every record, the last column fastest."""
+        """The fitted probability of every record, the last column fastest."""
         return model_distribution(self.cube, self.steps, self.average)
 
     @property
     def distribution(self) -> Floats:
-        """The same, with one axis for each of ``attributes``."""
+        """The fitted probabilities, with one axis for each of ``attributes``."""
         return self.probabilities.reshape(self.cube.sizes)
 
     def marginal(self, *names: str) -> Floats:
-        """The model's share of rows in every cell of these columns, asked for or not."""
+        """The fitted distribution's share of rows in every cell of these columns, in the workload or not."""
         missing = [name for name in names if name not in self.attributes]
         if missing:
             self.schema[missing[0]]  # an unknown name says so
@@ -134,7 +134,8 @@ class FittedDistribution(Output):
 
     @cached_property
     def direct(self) -> tuple[Floats, Floats, Integers]:
-        """For every query its measured share (NaN where it never was), the interval's half-width, and how often.
+        """For every MWEM query its measured share (NaN if never measured), the interval's half-width, and the number of
+        measurements.
 
         How often a round came back to a query depends on what was measured before. The sum of t noises of scale s stays
         within s·√(2(t+r)·ln(√((t+r)/r)/0.05)) for all t at once with probability 95%, whatever r is (a martingale of
@@ -153,15 +154,19 @@ class FittedDistribution(Output):
     # ---- synthetic rows -------------------------------------------------------------------------------------------
 
     def sample(self, rows: int, noise: NoiseSource | None = None) -> pa.Table:
-        """A new table of so many rows drawn from the distribution. Costs nothing: it uses published numbers only."""
+        """A new synthetic table of ``rows`` rows from MWEM's distribution. Costs nothing: it uses published numbers
+        only."""
         source = noise or NoiseSource()
         drawn = draw_rows(self.probabilities, rows, source)
         return self._table(drawn, draw_bin_positions(self.schema, self.attributes, rows, source))
 
     @property
     def synthetic(self) -> pa.Table:
-        """The table that was drawn when the release was made. Read from its record, numbers that were drawn anywhere in
-        their bin (``decode = "uniform"``) lie in the middle of it; synthetic.parquet has them as drawn."""
+        """The synthetic table that was sampled when MWEM was released.
+
+        Read from its record, numbers that were drawn anywhere in their bin (``decode = "uniform"``) lie in the middle
+        of it; synthetic.parquet has them as drawn.
+        """
         if self.rows is None:
             raise MechanismError("No synthetic table was asked for.", fix="Draw one with sample(rows).")
         return self._table(self.rows, self.within or {})
@@ -186,7 +191,7 @@ class FittedDistribution(Output):
         return {"distribution": whole} | ({} if self.rows is None else {"synthetic": self.synthetic})
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a query: what it asks, the model's answer, and where it was measured, that and its interval."""
+        """One row per query: its text, MWEM's answer and, where it was measured, the measurement with its interval."""
         import pyarrow as pa
 
         share, width, times = self.direct
@@ -247,7 +252,7 @@ class FittedDistribution(Output):
         return model
 
     def _check_fits(self) -> None:
-        """The parts of a stored model belong to one workload."""
+        """Refuse a stored MWEM model whose parts do not belong to one workload."""
         asked, m = len(self.queries), self.measured
         if self.answers.shape != (asked,) or not np.isfinite(self.answers).all():
             raise damaged("answers")
@@ -266,7 +271,7 @@ class FittedDistribution(Output):
     # ---- showing --------------------------------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """The model's answers beside what was measured, and beside the synthetic rows."""
+        """Views of MWEM's answers beside what was measured, and beside the synthetic rows."""
         table = self.to_arrow(context.schema)
         runs = query_runs(table, context.schema)
         columns = {"model": shares_of(table, "answer")}
@@ -321,7 +326,7 @@ class FittedDistribution(Output):
 
 
 def model_distribution(cube: Cube, steps: Sequence[Step], average: bool) -> Floats:
-    """From the rounds' changes: the mean of the distributions before each round, or the one after the last."""
+    """MWEM's distribution from the rounds' updates: the mean of those before each round, or the one after the last."""
     theta = np.zeros(len(cube.queries))
     total = np.zeros(cube.cells)
     for step in steps:
@@ -332,7 +337,7 @@ def model_distribution(cube: Cube, steps: Sequence[Step], average: bool) -> Floa
 
 
 def draw_rows(probabilities: Floats, rows: int, noise: NoiseSource) -> tuple[Integers, Integers]:
-    """Record numbers, and how often each was drawn."""
+    """Sampled records of MWEM's distribution: record numbers, and how often each was drawn."""
     weights = np.rint(probabilities * _FINE).astype(np.int64)
     drawn = noise.select(weights, rows)
     records, times = np.unique(drawn, return_counts=True)

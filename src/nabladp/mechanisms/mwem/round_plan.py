@@ -55,7 +55,8 @@ class Scope:
         self.largest = max(len(sources) for sources in self.sources)
 
     def block(self, attributes: tuple[str, ...], at_most: int | None) -> tuple[Block, ...]:
-        """All groups inside these attributes, with the largest packing or ``at_most``; nothing where there are none."""
+        """All query groups inside these attributes, with the largest packing or ``at_most``; None where there are
+        none."""
         place = {name: 1 << i for i, name in enumerate(attributes)}
         inside = [i for i, sources in enumerate(self.sources) if sources and sources <= place.keys()]
         if not inside:
@@ -68,7 +69,7 @@ class Scope:
 
 
 def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int) -> tuple[tuple[Block, ...], ...]:
-    """The blocks of every round; none is without any.
+    """The blocks of attributes of every MWEM round, within which queries are picked jointly; none is empty.
 
     One block holds everything while it has at most 16 attributes, or where one query a round is picked. Otherwise each
     round cuts the attributes anew into blocks of at most 16, by a shuffle that depends on ``seed`` and the round's
@@ -97,7 +98,8 @@ def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int
 
 
 def _cut_round(scope: Scope, pieces: int, per_round: int | None, seed: int, number: int) -> tuple[Block, ...]:
-    """As many disjoint sets from every block as there are, but no more than ``per_round`` in all."""
+    """The blocks of one MWEM round: as many disjoint sets from each as there are, but no more than ``per_round`` in
+    all."""
     cuts = _cut(_shuffled(scope.attributes, seed, number), pieces)  # [blocks]
     made = [block for cut in cuts for block in scope.block(cut, None)]
     while per_round is not None and sum(block.count for block in made) > per_round:
@@ -107,7 +109,7 @@ def _cut_round(scope: Scope, pieces: int, per_round: int | None, seed: int, numb
 
 
 def _chance_inside(d: int, pieces: int, size: int) -> float:
-    """That all of ``size`` attributes lie in one block."""
+    """The probability that all of ``size`` attributes lie in one block."""
     cuts = _cut(("",) * d, pieces)
     return sum(math.comb(len(cut), size) for cut in cuts) / math.comb(d, size)
 
@@ -160,7 +162,7 @@ class Prices:
 
     @classmethod
     def any_rounds(cls, budget_units: Mapping[str, int], share: Fraction) -> Prices:
-        """What all rounds together cost at most, however many there are."""
+        """The guarantee of all MWEM rounds together, however many there are."""
         selection, answers = {}, {}
         for name, units in budget_units.items():
             for_selection = units * share.numerator // share.denominator
@@ -173,11 +175,11 @@ class Prices:
 
     @property
     def alike(self) -> bool:
-        """Whether every attribute pays the same."""
+        """Whether every attribute pays the same in an MWEM round."""
         return len(set(self.selection.values())) <= 1 and len(set(self.answers.values())) <= 1
 
     def least(self, sources: frozenset[str]) -> tuple[int, int]:
-        """What a query on these sources may cost: the smallest prices of its protected ones.
+        """The price of a query on these sources: the smallest prices of its protected ones.
 
         Nothing is promised for public attributes: a query on them alone takes the largest prices there are.
         """
@@ -187,7 +189,7 @@ class Prices:
         return max(self.selection.values(), default=UNIT), max(self.answers.values(), default=UNIT)
 
     def guarantee(self, universe: Universe, block: Block) -> Guarantee:
-        """One round's cost for one block: a joint selection and as many Gaussian answers."""
+        """The guarantee of one MWEM round for one block: a joint selection and as many Gaussian answers."""
         selection, answers = self.costs(universe, block)
         return selection + answers
 
@@ -218,7 +220,7 @@ class Rounds:
 
     @cached_property
     def per_round(self) -> float:
-        """How many queries a round picks, on average."""
+        """The mean number of queries that an MWEM round picks."""
         return sum(block.count for blocks in self.blocks for block in blocks) / len(self.blocks)
 
     def guarantee(self) -> Guarantee:
@@ -231,7 +233,8 @@ class Rounds:
     # ---- what is drawn --------------------------------------------------------------------------------------------
 
     def noise_uses(self, queries: Queries, rounds: Integers, answered: Integers) -> list[NoiseUse]:
-        """For every round and block a selection, and noise for its answers; which these are, the output says."""
+        """The noise of MWEM's rounds: per round and block a selection, and noise for the answers that the output
+        names."""
         found = []
         for number, blocks in enumerate(self.blocks):
             here = answered[rounds == number].tolist()

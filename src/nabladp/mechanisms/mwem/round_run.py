@@ -44,7 +44,7 @@ class Update(Protocol):
 
 
 def gibbs(cube: Cube, theta: Floats) -> tuple[Floats, float]:
-    """The distribution A(u) ∝ exp(Σ θ_q·q(u)) and the logarithm of its normaliser."""
+    """MWEM's distribution A(u) ∝ exp(Σ θ_q·q(u)) and the logarithm of its normaliser."""
     mass = cube.scores(theta)
     peak = float(mass.max())
     mass -= peak
@@ -63,7 +63,7 @@ class Model:
         self._answers: Floats | None = None
 
     def answers(self) -> Floats:
-        """To every query, as shares."""
+        """The MWEM model's answer to every query, as shares."""
         if self._answers is None:
             self._answers = self.cube.answers(gibbs(self.cube, self.theta)[0])
         return self._answers
@@ -161,7 +161,7 @@ class Selector:
         self.packings = Packings(block.masks, len(block.attributes), block.count) if block.count > 1 else None
 
     def slack(self, largest: float) -> float:
-        """η: how far a log probability may be from the ideal one when all scores are at most ``largest``."""
+        """η: how far a pick's log probability may be from the ideal one when all scores are at most ``largest``."""
         score = _U * largest  # [slack]: rounding coefficient times integer
         if self.packings is None:
             return 4 * (2 * _step(largest) + score)
@@ -171,7 +171,7 @@ class Selector:
         return 4 * (inside + self.packings.slack(largest + math.log(most)))
 
     def draw(self, scores: Floats, noise: NoiseSource) -> list[int]:
-        """The queries picked: one from each of ``count`` disjoint groups."""
+        """The MWEM queries picked in a round: one from each of ``count`` disjoint groups."""
         own = scores[self.queries]
         if self.packings is None:
             return [int(self.queries[_pick(own, noise)])]
@@ -179,13 +179,13 @@ class Selector:
         return [a + _pick(scores[a:b], noise) for a, b in (self.ranges[i] for i in chosen)]
 
     def _together(self, own: Floats) -> Floats:
-        """Every group's log-sum of weights."""
+        """The log-sum of weights of every query group."""
         peak = np.maximum.reduceat(own, self.firsts)
         lengths = np.diff([*self.firsts, len(own)])
         return np.asarray(peak + np.log(np.add.reduceat(np.exp(own - np.repeat(peak, lengths)), self.firsts)))
 
     def law(self, scores: Floats) -> Iterator[tuple[tuple[int, ...], float]]:
-        """Every possible pick with the log of the probability with which :meth:`draw` makes it; for tiny cases."""
+        """Every possible MWEM pick with the log-probability with which :meth:`draw` makes it; for tiny cases."""
         own = scores[self.queries]
         if self.packings is None:
             yield from (((int(q),), p) for q, p in zip(self.queries, _log_law(own), strict=True))
@@ -221,7 +221,8 @@ class Scores:
         self.coefficients = np.repeat(own, np.diff(queries.starts)) / queries.grids  # the grid is a power of two
 
     def of(self, truth: Integers, guess: Floats) -> Floats:
-        """From the exact answers' numerators and the model's answers as shares."""
+        """MWEM's selection score of every query, from the exact answers' numerators and the model's answers as
+        shares."""
         near = np.rint(np.clip(guess, 0, 1) * (self.n * self.queries.grids)).astype(np.int64)
         return np.asarray(self.coefficients * np.abs(truth - near))  # [score]
 
@@ -237,7 +238,7 @@ def _grid(largest: float) -> int:
 
 
 def _step(largest: float) -> float:
-    """How far rounding to the grid moves one log weight."""
+    """How far rounding to the grid moves one log weight of a selection."""
     return 2.0 ** -(_grid(largest) + 1)
 
 
@@ -303,7 +304,7 @@ class RunSetup:
     # ---- the exact law, for tiny cases ----------------------------------------------------------------------------
 
     def law(self, truth: Integers, model: Update, number: int, working: Working) -> Law:
-        """A round is a pick; a pick is followed by its answers; the answers decide the next round."""
+        """The exact law of MWEM from this round on: a pick, then its noisy answers, which decide the next round."""
         scores = self.scores.of(truth, model.answers())
         laws = [list(selector.law(scores)) for selector in self.selectors(number)]
         picks, chances, then = [], [], list[Law]()
@@ -320,7 +321,7 @@ class RunSetup:
         return Law((Branch(np.array(chances), np.arange(len(picks)), tuple(then)),), _AUDIT_ORDER)
 
     def scenarios(self, law: Law, number: int = 0) -> Iterator[Scenario]:
-        """Every pick is published with its noisy answers: their names are the round and the query."""
+        """The scenarios of MWEM's published numbers: every pick with its noisy answers, named by round and query."""
         nothing = np.zeros(len(self.queries))
         laws = [list(selector.law(nothing)) for selector in self.selectors(number)]  # lists the picks in their order
         picks = [[q for queries, _ in combined for q in queries] for combined in itertools.product(*laws)]
@@ -332,7 +333,7 @@ class RunSetup:
                     yield Scenario(chance + found + rest.log_chance, own | dict(rest.values))
 
     def _answered(self, chosen: list[int], law: Law, number: int) -> Iterator[tuple[float, list[ValueLaw], Law | None]]:
-        """The laws of one pick's answers; before another round, given what that round learns of them."""
+        """The laws of the answers to one MWEM pick; before another round, given what that round learns of them."""
         lows = [self._window(q)[0] for q in chosen]
         if number == self.plan.count - 1:
             yield 0.0, [ValueLaw(low, part) for low, part in zip(lows, law.arrays(), strict=True)], None
@@ -356,7 +357,7 @@ class RunSetup:
         return gaussian_log_pmf(float(self.scale[query]), low - true, high - true)
 
     def _continued(self, truth: Integers, model: Update, number: int, chosen: Integers, working: Working) -> Law:
-        """All answers to one pick, and the next round after each. The model only sees answers cut to [0, 1]."""
+        """All answers to one MWEM pick, and the next round after each. The model only sees answers cut to [0, 1]."""
         spans = [self._window(int(q)) for q in chosen]
         lengths = [high - low + 1 for low, high in spans]
         if math.prod(lengths) > _AUDIT_OUTCOMES:
@@ -382,5 +383,5 @@ class RunSetup:
 
 
 def answer_scale(units: int, moved: int) -> float:
-    """The least noise for a query at this price, where one row moves its numerator so far, squared."""
+    """The least noise scale for a query at this price, where ``moved`` is the squared sensitivity of its numerator."""
     return max(least_scale("gaussian", units, moved), _SMALLEST_SCALE)

@@ -17,7 +17,7 @@ from nabladp.mechanisms.allocation import allocate, least_scale, limited_by, sou
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Names, Sets, Weights, Whole, check_all_support
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
-from nabladp.mechanisms.noisy_marginals.tables import MarginalError, MarginalTables, NoisyMarginal
+from nabladp.mechanisms.noisy_marginals.output import MarginalError, MarginalTables, NoisyMarginal
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
 from nabladp.privacy.guarantee import Guarantee
@@ -86,7 +86,7 @@ class NoisyMarginals(Mechanism):
         return tuple(name for name in schema.names if name in used)
 
     def _units(self, schema: Schema) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """Every marginal with its cost in units of 2⁻⁶⁰: ρ for Gaussian noise, ε for Laplace."""
+        """The cost of every marginal in units of 2⁻⁶⁰: ρ for Gaussian noise, ε for Laplace."""
         sets = self.marginals(schema)
         universe = Universe.of(schema)
         touched = [limited_by(universe, chosen) for chosen in sets]  # [sources]
@@ -140,7 +140,7 @@ class NoisyMarginals(Mechanism):
         return MarginalTables(tuple(released), counts.n, counts.schema)
 
     def _with_noise(self, tables: list[Integers], scales: list[float], noise: NoiseSource) -> list[Integers]:
-        """Fresh noise on every cell of every table; one draw for all tables of a scale, as draws are cheap in bulk."""
+        """Marginals with fresh noise on every cell; one draw for all tables of a scale, as draws are cheap in bulk."""
         draw = noise.discrete_gaussian if self.noise == "gaussian" else noise.discrete_laplace
         found = list(tables)
         for scale in sorted(set(scales)):
@@ -166,7 +166,7 @@ class NoisyMarginals(Mechanism):
         return Law(tuple(parts), _AUDIT_ORDER if self.noise == "gaussian" else math.inf)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
-        """A part for each cell of each table, in order: all of them are published."""
+        """The law of the published marginals: a part for each cell of each table, in order."""
         scales = [self._scale(units) for chosen, units in self._units(schema) for _ in range(schema.cells(chosen))]
         cells = zip(scales, law.arrays(), strict=True)
         return [Scenario(0.0, {cell: ValueLaw(-_window(scale), part) for cell, (scale, part) in enumerate(cells)})]
@@ -175,7 +175,7 @@ class NoisyMarginals(Mechanism):
         return dict(enumerate(count for table in output for count in table.counts.ravel().tolist()))
 
     def noise_uses(self, schema: Schema, n: int, output: MarginalTables) -> list[NoiseUse]:
-        """A number for every cell of every marginal: one row moves two of them by one."""
+        """The noise of NoisyMarginals: a number for every cell of every marginal; one row moves two of them by one."""
         return [
             NoiseUse.exactly(
                 f"the marginal {'+'.join(chosen)}",
@@ -198,5 +198,5 @@ class NoisyMarginals(Mechanism):
 
 
 def _window(scale: float) -> int:
-    """How far beyond all possible counts the exact law reaches."""
+    """How far beyond all possible counts of a marginal's cell the exact law reaches."""
     return math.ceil(_AUDIT_ORDER + 14 * scale)

@@ -43,7 +43,7 @@ class Calibration:
 
     @cached_property
     def count_scales(self) -> NDArray[np.float64]:
-        """The noise of every query as a number of rows."""
+        """The noise scale of every query of a Projection, as a number of rows."""
         scales = [scale / group.grid for scale, group in zip(self.scales, self.queries.groups, strict=True)]
         return np.repeat(scales, np.diff(self.queries.starts))
 
@@ -57,7 +57,8 @@ class Calibration:
         return Guarantee.compose(self.universe, parts)  # [composition]
 
     def noise_uses(self) -> list[NoiseUse]:
-        """A number for every query; those of a scale of their own are charged by themselves."""
+        """The noise of a Projection: a number for every query; queries with a scale of their own are charged by
+        themselves."""
         curve = self.queries.curve
         if self.together and curve is not None:
             charge = Charge(self.guarantee(), self._moved_together(curve))
@@ -76,13 +77,13 @@ class Calibration:
         return found | ({protected: curve.table[sum(held[s] for s in protected)]} if protected else {})
 
     def _moved(self, group: Group) -> dict[frozenset[str], Fraction]:
-        """On the grid of the group's numerators."""
+        """The squared sensitivity of a group of queries, on the grid of its numerators."""
         behind = self.universe.sources([name for name, _ in group.shift.amounts]) - self.universe.public
         each = {frozenset({source}): costliest(group, self.universe, frozenset({source})) for source in sorted(behind)}
         return {held: squared * group.grid**2 for held, squared in each.items()}
 
     def _cost(self, group: Group, scale: float) -> Guarantee:
-        """What one group of queries costs, column by column; the guarantee charges a column to its sources."""
+        """The cost of one group of queries, column by column; the guarantee charges a column to its sources."""
         spread = 2 * (Fraction(scale) / group.grid) ** 2
         costs = {name: Rho(squared / spread) for name, squared in group.shift.amounts}  # [group]
         if group.shift.shape == "linear":
@@ -91,7 +92,8 @@ class Calibration:
         return Guarantee.touch(self.universe, costs, gaussian_scale=scale if counts else None)
 
     def diameter_squared(self, among: Iterable[str] | None = None) -> float:
-        """The largest squared distance, in units of the noise, between the answers of two records (times no n)."""
+        """The largest squared distance, in units of the noise, between the query answers of two records (times no
+        n)."""
         names = set(self.queries.names) if among is None else set(among)
         curve = self.queries.curve
         if self.together and curve is not None:
@@ -103,7 +105,7 @@ class Calibration:
 def calibrate(
     queries: Queries, universe: Universe, budget: BudgetValue, budgets: Mapping[str, BudgetValue]
 ) -> Calibration:
-    """The least noise that keeps every source attribute within its budget, shared by weight where queries compete."""
+    """Calibrate a Projection: the least noise per query that keeps every source within its budget, shared by weight."""
     units = source_units(universe, budget, budgets)
     if queries.curve is not None:
         concerned = {units[name] for name in limited_by(universe, queries.curve.attributes)}
@@ -114,7 +116,7 @@ def calibrate(
 
 
 def _shared(groups: tuple[Group, ...], universe: Universe, units: Mapping[str, int]) -> tuple[float, ...]:
-    """A scale for every group. The noise of a query is then as small as its weight is large."""
+    """A noise scale for every group of queries; the larger a query's weight, the smaller its noise."""
     moving = [number for number, group in enumerate(groups) if group.shift.amounts]
     touched = [limited_by(universe, [name for name, _ in groups[number].shift.amounts]) for number in moving]
     moved = [costliest(groups[number], universe, among) for number, among in zip(moving, touched, strict=True)]
@@ -133,7 +135,7 @@ def _shared(groups: tuple[Group, ...], universe: Universe, units: Mapping[str, i
 
 
 def _scale(units: int, moved: Fraction) -> float:
-    """For numerators that one source attribute can move so far (squared), the double at which noise is drawn."""
+    """The noise scale, as a double, for numerators whose squared sensitivity to one source attribute is ``moved``."""
     scale = max(least_scale("gaussian", units, moved), _SMALLEST) if units >= _FEWEST_UNITS else math.inf  # [scale]
     if scale > _LARGEST:
         raise BudgetError("The budget is too small for so many queries.", fix="Raise it or ask for fewer.")
@@ -141,7 +143,7 @@ def _scale(units: int, moved: Fraction) -> float:
 
 
 def costliest(group: Group, universe: Universe, among: frozenset[str]) -> Fraction:
-    """The largest squared distance that one of these sources can move the group's answers, as the guarantee has it."""
+    """The largest squared sensitivity of the group's answers to one of these sources, as the guarantee has it."""
     columns: dict[str, list[Fraction]] = {}
     for name, squared in group.shift.amounts:
         for source in universe.sources(name) & among:
@@ -151,7 +153,7 @@ def costliest(group: Group, universe: Universe, among: frozenset[str]) -> Fracti
 
 
 def _sum_of_roots_squared(amounts: list[Fraction]) -> Fraction:
-    """(Σ√a)², exactly for one number, rounded up for several."""
+    """(Σ√a)² of squared sensitivities, exactly for one number, rounded up for several."""
     if len(amounts) == 1:
         return amounts[0]
     roots = [Fraction(math.isqrt(a.numerator * a.denominator * _FINE**2) + 1, a.denominator * _FINE) for a in amounts]
@@ -175,7 +177,7 @@ class Bound:
 
     @property
     def least(self) -> float | None:
-        """Shares lie in [0, 1], and so do projected ones: no error is above 1."""
+        """The error bound of a Projection: the smaller term, at most 1, as true and projected shares lie in [0, 1]."""
         return None if self.noise is None else min(1.0, self.noise, math.inf if self.hull is None else self.hull)
 
     def to_json(self) -> dict[str, Any]:
@@ -197,7 +199,7 @@ class ProjectionError(ExpectedError):
 
     @property
     def cells(self) -> int:
-        """How many answers will be written."""
+        """The number of query answers that a Projection will write."""
         return self.queries
 
     def to_json(self) -> dict[str, Any]:
@@ -214,7 +216,7 @@ class ProjectionError(ExpectedError):
         }
 
     def _summary(self) -> dict[str, Any]:
-        """For people: errors as root mean squares, which are at most the roots of these bounds."""
+        """The expected error of a Projection for people: root mean squares, at most the roots of these bounds."""
         lines: dict[str, Any] = {
             "queries": self.queries,
             "possible records": f"2^{self.log_records / math.log(2):.1f}",
@@ -233,7 +235,8 @@ class ProjectionError(ExpectedError):
 
 
 def expected_error(calibration: Calibration, rho: float, pieces: Pieces, n: int) -> ProjectionError:
-    """``rho`` is what the person would have: the least budget of any attribute that is asked about."""
+    """The expected error of a Projection, per attribute and per person; ``rho`` is the least budget of any attribute
+    asked about."""
     queries = calibration.queries
     log_records = math.log(queries.cells)
     widest = float(calibration.count_scales.max())
@@ -260,7 +263,7 @@ def expected_error(calibration: Calibration, rho: float, pieces: Pieces, n: int)
 
 
 def _per_person(calibration: Calibration, rho: float) -> tuple[float, float]:
-    """The largest scale of a count's noise, and the squared diameter in its units, were the budget for the person."""
+    """At the same budget per person: the largest noise scale of a count, and the squared diameter in its units."""
     queries, universe = calibration.queries, calibration.universe
     protected = [name for name in queries.names if universe.sources(name) - universe.public] or list(queries.names)
     if calibration.together and queries.curve is not None:

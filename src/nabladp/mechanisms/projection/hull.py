@@ -55,7 +55,8 @@ class Mixture:
         return np.asarray(self._corners @ self.weights)
 
     def admit(self, records: Integers, corners: Any) -> int:
-        """Take in corners, with weight 0 (the first one with 1); says how many lie outside the plane of the others."""
+        """Take corners of the hull into the mixture, with weight 0 (the first with 1); returns how many lie outside the
+        plane of the others."""
         from scipy.sparse import hstack
 
         from_origin = corners.T @ self._origin
@@ -83,12 +84,12 @@ class Mixture:
         return len(kept)
 
     def _products(self, one: Any, from_one: Floats, other: Any, from_other: Floats) -> Floats:
-        """(v − o)·(v' − o) + c for all pairs of corners."""
+        """(v − o)·(v' − o) + c for all pairs of the mixture's corners v, v' and origin o."""
         shift = self._origin_squared + self._shift
         return np.asarray((one.T @ other).toarray() - from_one[:, None] - from_other[None, :] + shift)
 
     def settle(self) -> None:
-        """Move to the nearest mixture of the corners held, and let go of those with no weight in it."""
+        """Move to the point of the mixture's corners nearest to the goal, and drop corners with no weight in it."""
         alive = np.ones(len(self.weights), dtype=bool)
         while True:
             aim = self._least(alive)
@@ -108,7 +109,7 @@ class Mixture:
             self._compact(alive)
 
     def _least(self, alive: NDArray[np.bool_]) -> Floats:
-        """Weights (of any sign) of the point nearest to the goal in the plane of the corners alive."""
+        """Weights (of any sign) of the point nearest to the goal in the plane of the corners ``alive``."""
         towards, plane = self._solved(self._pull, alive), self._solved(np.ones(len(alive)), alive)
         if towards is None or plane is None:
             self._afresh(alive)
@@ -119,7 +120,8 @@ class Mixture:
         return np.asarray(weights / weights.sum())
 
     def _solved(self, wanted: Floats, alive: NDArray[np.bool_]) -> Floats | None:
-        """B⁻¹ times a column, refined a few times; None where the inverse is too far off."""
+        """B⁻¹ times a column, B the corners' Gram matrix, refined a few times; None where the inverse is too far
+        off."""
         wanted = np.where(alive, wanted, 0)
         size = float(np.abs(wanted).max()) + 1e-300
         solved = _product(self._inverse, wanted)
@@ -132,7 +134,8 @@ class Mixture:
         return solved if wrong <= _WRONG else None
 
     def _afresh(self, alive: NDArray[np.bool_]) -> None:
-        """The inverse from the Gram matrix itself; a corner that has come to lie in the plane of others goes."""
+        """The inverse computed anew from the corners' Gram matrix; a corner that now lies in the plane of others
+        goes."""
         here = np.flatnonzero(alive)
         gram = self._gram[np.ix_(here, here)]
         kept, inner = _inverted(gram, np.diag(gram))
@@ -144,7 +147,7 @@ class Mixture:
         self.weights = self.weights / self.weights.sum() if self.weights.any() else alive / alive.sum()
 
     def _forget(self, leaving: Integers) -> None:
-        """The inverse without some corners, whose rows become zero."""
+        """Update the inverse Gram matrix for corners that leave, whose rows become zero."""
         columns = self._inverse[:, leaving]
         if len(leaving) == 1:
             pivot = max(float(columns[leaving[0], 0]), 1e-300)
@@ -165,8 +168,10 @@ class Mixture:
 
 
 def _product(one: Floats, other: Floats) -> Floats:
-    """A product of middling size, in slices so small that no library starts threads for them: for so many of them it
-    would wait longer than it works, above all where the processor's cores are busy."""
+    """A matrix product in slices so small that no library starts threads for it.
+
+    For so many small products threads would wait longer than they work, above all where the processor's cores are busy.
+    """
     small = _SMALL_VECTOR if other.ndim == 1 else _SMALL_MATRIX
     work = one.shape[1] * math.prod(other.shape[1:])
     if not small < len(one) * work <= _LARGE:
@@ -176,7 +181,7 @@ def _product(one: Floats, other: Floats) -> Floats:
 
 
 def _inverted(gram: Floats, size: Floats, tolerance: float = _INDEPENDENT) -> tuple[Integers, Floats]:
-    """Vectors of which none lies in the plane of the others, by their Gram matrix, and the inverse of theirs.
+    """Corners of which none lies in the plane of the others, chosen by their Gram matrix, and the inverse of theirs.
 
     Gauss and Jordan's way, the vector farthest from those taken before coming next; in blocks where there are many.
     """
@@ -265,19 +270,19 @@ class Hull:
         self._cube = None if few else Cube(queries)
 
     def scores(self, direction: Floats) -> Floats:
-        """How far every record's corner lies in some direction."""
+        """How far every record's corner of the hull lies in some direction."""
         if self._cube is None:
             return np.asarray(self._listed.T @ direction)
         return self._cube.scores(self.metric * direction)
 
     def middle(self) -> Floats:
-        """The mean of all corners."""
+        """The mean of all corners of the hull."""
         if self._cube is None:
             return np.asarray(self._listed.mean(axis=1)).ravel()
         return self.metric * self._cube.answers(self._cube.uniform())
 
     def corners(self, records: Integers) -> Any:
-        """The coordinates of some records' answers: a sparse column each."""
+        """The query answers of some records as corners of the hull: a sparse column each."""
         return self._made(records) if self._listed is None else self._listed[:, records]
 
     def _made(self, records: Integers) -> Any:
@@ -290,7 +295,8 @@ class Hull:
         return csc_array(self._values @ inside)
 
     def promising(self, scores: Floats, above: float) -> Integers:
-        """The best records that no change of one attribute betters: far beyond the point, and unlike each other."""
+        """The best records to add as corners: far beyond the point, unlike each other, and not improved by changing one
+        attribute."""
         pool = np.argpartition(scores, -_POOL)[-_POOL:] if len(scores) > _POOL else np.arange(len(scores))
         pool = pool[scores[pool] > above]
         best = np.ones(len(pool), dtype=bool)
@@ -304,7 +310,8 @@ class Hull:
         return pool[np.argsort(-scores[pool], kind="stable")[:ADDED]]
 
     def nearest(self, target: Floats, tolerance: float, most_held: int = _HELD, enough: float = 0.0) -> Nearest:
-        """The point of the hull nearest to the target, to within a gap of ``tolerance`` (squared, in the metric).
+        """Project: the point of the hull nearest to the target, to within a gap of ``tolerance`` (squared, in the
+        metric).
 
         Where the target turns out to lie no further than ``enough`` from the hull, the search ends as well.
         """
@@ -336,5 +343,5 @@ class Hull:
 
 
 def rounding(metric: Floats, moved: float) -> float:
-    """More than the rounding of shares, as doubles, can matter in a gap."""
+    """An upper bound on the effect of rounding in the gap of a projection onto the hull."""
     return _ROUNDING * math.sqrt(len(metric) * float(metric @ metric)) * (1 + math.sqrt(moved))

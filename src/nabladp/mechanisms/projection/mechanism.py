@@ -67,7 +67,8 @@ class Projection(Mechanism):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def _prepared(self, schema: Schema) -> tuple[Calibration, Pieces]:
-        """The queries with their noise, and the pieces of their hull; kept for the schema last asked about."""
+        """The calibrated queries of a Projection, and the pieces of their hull; kept for the schema last asked
+        about."""
         known = self.__dict__.get("_known")
         if known is None or known[0] is not schema:
             queries = self.workload.bind(schema)
@@ -85,7 +86,7 @@ class Projection(Mechanism):
         return self._prepared(schema)[0].guarantee()
 
     def expected_error(self, schema: Schema, n: int) -> ProjectionError:
-        """Both terms of the theorem, for this budget per attribute and for the same per person."""
+        """Both terms of the Projection theorem, for this budget per attribute and for the same per person."""
         check_asked(schema, n)
         calibration, pieces = self._prepared(schema)
         universe = calibration.universe
@@ -110,7 +111,8 @@ class Projection(Mechanism):
         return ProjectedAnswers(self.workload, queries, counts.n, noisy, found.answers, calibration.scales, note)
 
     def _drawn(self, calibration: Calibration, noise: NoiseSource) -> Integers:
-        """Fresh noise for every query; one draw for all of a scale, as draws are cheap in bulk."""
+        """Fresh noise for every query of a Projection; one draw for all queries of a scale, as draws are cheap in
+        bulk."""
         scales = np.repeat(calibration.scales, np.diff(calibration.queries.starts))
         each, which = np.unique(scales, return_inverse=True)
         drawn = np.zeros(len(scales), dtype=np.int64)
@@ -122,7 +124,7 @@ class Projection(Mechanism):
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
-        """The law of the noisy answers; the projected ones are a function of them."""
+        """The output distribution of a Projection's noisy answers; the projected answers are a function of them."""
         calibration, _ = self._prepared(counts.schema)
         queries = calibration.queries
         known: dict[tuple[float, int, int, int], Floats] = {}
@@ -136,7 +138,7 @@ class Projection(Mechanism):
         return Law(tuple(parts), _AUDIT_ORDER)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
-        """The noisy answers are published beside the projected ones."""
+        """The law of a Projection's noisy answers, which are published beside the projected ones."""
         calibration, _ = self._prepared(schema)
         groups, largest = calibration.queries.group_of.tolist(), _largest(calibration.queries)
         values: dict[Hashable, ValueLaw] = {}
@@ -152,8 +154,8 @@ class Projection(Mechanism):
         return self._prepared(schema)[0].noise_uses()
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
-        """T all first values against all second ones, once with everything else at its first value and once at its
-        second: the worst pairs for marginals, and for unsigned conjunctions on bits."""
+        """T all first values against all second ones, with everything else at its first value or at its second: the
+        worst pairs for marginals, and for unsigned conjunctions on bits."""
         others = [name for name in self.workload.explicit_names() if name not in attributes]
         changed = dict.fromkeys(attributes, 1)
         rest = dict.fromkeys(others, 1)
@@ -174,12 +176,12 @@ def _largest(queries: Queries) -> list[int]:
 
 
 def _grid(scale: float, most: int) -> tuple[int, int]:
-    """How far beyond all possible answers the exact law reaches, and the distance of its outcomes."""
+    """How far beyond all possible query answers the exact law reaches, and the distance of its outcomes."""
     return math.ceil(_AUDIT_ORDER * most + 14 * scale), max(1, math.floor(scale / _SPACING))
 
 
 def _log_law(scale: float, n: int, most: int, count: int) -> Floats:
-    """log P of a count of at most ``n·most`` with noise, over outcomes that are the same for every count.
+    """log P of a noisy query count, at most ``n·most`` before noise, over outcomes that are the same for every count.
 
     Where the noise is wide, outcomes are so alike that every h-th stands for all: with h ≤ scale/16, sums over them
     are what sums over all are, to far more digits than a double has (Poisson's formula).

@@ -98,7 +98,7 @@ class ProjectedAnswers(Output):
 
     @cached_property
     def _rows(self) -> Integers:
-        """What turns a numerator into a share."""
+        """The divisor that turns a query's integer numerator into a share of rows."""
         return self.queries.grids * max(self.n, 1)
 
     def _each(self, by_group: Sequence[float]) -> Floats:
@@ -106,16 +106,17 @@ class ProjectedAnswers(Output):
 
     @property
     def noisy_answers(self) -> Floats:
-        """Unbiased, with independent noise; possibly below 0 or above 1."""
+        """Every query's noisy answer before projection, as a share: unbiased, independent, possibly below 0 or above
+        1."""
         return self.noisy / self._rows
 
     @property
     def deviations(self) -> Floats:
-        """The scale of every noisy answer's noise, as a share."""
+        """The noise scale of every noisy answer, as a share."""
         return self._each(self.scales) / self._rows
 
     def interval(self, projected: bool = True, level: float = LEVEL) -> tuple[Floats, Floats]:
-        """Each true share lies within with probability at least ``level``.
+        """Bounds on each query's true share, before or after projection, right with probability at least ``level``.
 
         Before projection: the noisy answer, more or less what the noise allows. After: that interval cut to [0, 1],
         where the truth lies, and widened where it does not hold the projected answer.
@@ -127,7 +128,7 @@ class ProjectedAnswers(Output):
         return np.minimum(np.clip(low, 0, 1), self.answers), np.maximum(np.clip(high, 0, 1), self.answers)
 
     def error_bound(self, level: float = LEVEL) -> float:
-        """With probability at least ``level``, the mean squared error of all projected answers is at most this.
+        """A bound on the mean squared error of all projected answers, right with probability at least ``level``.
 
         Where queries have noise of different scales, the mean weighs each by 1/scale².
         """
@@ -196,7 +197,7 @@ class ProjectedAnswers(Output):
         return cls(workload, queries, stored_rows(data), noisy, answers, scales, HullNote(**data["hull"]))
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a query: its attributes, what it asks, both answers with their 95% intervals, the noise's scale."""
+        """One row per query: its attributes, text, noisy and projected answer with 95% intervals, and noise scale."""
         import pyarrow as pa
 
         groups = self.queries.groups
@@ -217,7 +218,7 @@ class ProjectedAnswers(Output):
     # ---- showing --------------------------------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """Every answer before and after projection."""
+        """Views of every answer before and after projection."""
         table = self.to_arrow(context.schema)
         scales, level, bound = self.deviations, format_percent(LEVEL), format_percent(math.sqrt(self.error_bound()))
 
@@ -249,7 +250,7 @@ class ProjectedAnswers(Output):
 
 
 def _texts(schema: Schema, group: Group) -> Iterator[str]:
-    """What each query of a group asks, as :meth:`Queries.text` says it."""
+    """The text of each query of a group, as :meth:`Queries.text` says it."""
     if group.texts is not None:
         return iter(group.texts)
     sizes = schema.sizes(group.attributes)

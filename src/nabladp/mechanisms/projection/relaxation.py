@@ -58,7 +58,7 @@ class Projected:
 
 
 def pieces_of(queries: Queries, hull: str) -> Pieces:
-    """What is projected together. Known from the workload alone."""
+    """The groups of queries that are projected together, each onto a hull of its own; known from the workload alone."""
     found: list[Piece] = []
     exact = True
     sets = [group.attributes for group in queries.groups]
@@ -81,7 +81,7 @@ def pieces_of(queries: Queries, hull: str) -> Pieces:
 
 
 def _tied_together(sets: list[tuple[str, ...]]) -> list[list[int]]:
-    """Numbers of sets, those that share columns, directly or through others, in one list."""
+    """Numbers of attribute sets, grouped so that sets sharing columns, directly or through others, are together."""
     leader: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -99,7 +99,8 @@ def _tied_together(sets: list[tuple[str, ...]]) -> list[list[int]]:
 
 
 def _blocks(schema: Schema, sets: list[tuple[str, ...]], numbers: list[int], names: list[str]) -> list[Piece]:
-    """Each set goes into the first block where it fits; a block then gets all groups inside it."""
+    """Attribute sets packed into blocks for projection: each into the first block where it fits, which then takes all
+    groups inside it."""
     at = {name: place for place, name in enumerate(names)}
     size = np.log2(schema.sizes(names))
     room = math.log2(BLOCK_CELLS) + 1e-9
@@ -140,7 +141,7 @@ def _filled(
 
 
 def project(queries: Queries, noisy: Floats, metric: Floats, pieces: Pieces, tell: Tell) -> Projected:
-    """Move noisy answers to the pieces' hulls; ``metric`` times an answer is in units of its noise."""
+    """Project noisy answers onto the hulls of all pieces; ``metric`` times an answer is in units of its noise."""
     answers = noisy.copy()
     moved = gap = 0.0
     unfinished = 0
@@ -161,8 +162,11 @@ def project(queries: Queries, noisy: Floats, metric: Floats, pieces: Pieces, tel
 
 
 def _nearest(queries: Queries, piece: Piece, target: Floats, metric: Floats, exact: bool) -> Nearest:
-    """The nearest point of a piece's hull. Where the search met a limit, or in a block has little to gain, each set
-    may be held to its own conditions instead: whatever is certain to gain more."""
+    """The nearest point of a piece's hull.
+
+    Where the search met a limit, or a block has little to gain, each set may be held to its own conditions instead:
+    whatever is certain to gain more.
+    """
     groups = [queries.groups[number] for number in piece.groups]
     loose = set_by_set(groups, target, metric)
     if len(groups) == 1 and (groups[0].is_identity or piece.records > HULL_CELLS):
@@ -180,7 +184,7 @@ def _nearest(queries: Queries, piece: Piece, target: Floats, metric: Floats, exa
 
 
 def _promised(inside: Queries, metric: Floats, records: int) -> float:
-    """What the theorem promises for the squared error, in units of the noise."""
+    """The squared error that the theorem promises for projecting a piece, in units of the noise."""
     firsts = inside.starts[:-1]
     apart = math.fsum(
         g.shift.squared_distance(g.attributes) * float(metric[i]) ** 2
@@ -190,7 +194,8 @@ def _promised(inside: Queries, metric: Floats, records: int) -> float:
 
 
 def set_by_set(groups: list[Group], target: Floats, metric: Floats) -> Nearest:
-    """Every marginal to the nearest one without negative cells that adds up to 1, all else into [0, 1]: exactly."""
+    """Project set by set, exactly: every marginal onto nonnegative cells that sum to 1, all other answers into [0,
+    1]."""
     point = np.clip(target, 0, 1)
     gap, start = 0.0, 0
     for group in groups:
@@ -207,7 +212,7 @@ def set_by_set(groups: list[Group], target: Floats, metric: Floats) -> Nearest:
 
 
 def _simplex(target: Floats) -> Floats:
-    """The nearest point without negative coordinates that adds up to 1."""
+    """The nearest point with nonnegative coordinates that sum to 1."""
     falling = np.sort(target)[::-1]
     excess = (np.cumsum(falling) - 1) / np.arange(1, len(target) + 1)
     last = int(np.flatnonzero(falling > excess)[-1])

@@ -45,7 +45,8 @@ class Limits:
 
     @classmethod
     def of(cls, universe: Universe, columns: Iterable[str], budget: Budget) -> Limits:
-        """The budget's limits, as far as they concern these columns; an attribute's own is the least it is under."""
+        """The budget's limits in units, as far as they concern these columns; an attribute's own is the least it is
+        under."""
         read = universe.sources(columns)
         attributes = tuple(name for name in universe.protected if name in read)
         given = [(limit, limit.attributes & read) for limit in budget.limits(universe)]
@@ -84,7 +85,8 @@ class Limits:
         return {name: tuple(i for i, held in enumerate(self.sets) if name in held) for name in self.attributes}
 
     def charged(self, columns: Iterable[str]) -> Keys:
-        """The accounts that a marginal of these columns is charged to; none if it reads public attributes only."""
+        """The accounts that measuring a marginal of these columns is charged to; none if it reads public attributes
+        only."""
         found: dict[int, None] = {}
         for source in self.universe.sources(columns):
             found |= dict.fromkeys(self._at.get(source, ()))  # [sources]
@@ -94,11 +96,12 @@ class Limits:
         return self.universe.sources(columns) & frozenset(self.attributes)
 
     def shared(self, share: Fraction) -> list[int]:
-        """A share of every limit."""
+        """The limits times a share."""
         return [units * share.numerator // share.denominator for units in self.units]
 
     def divided(self, sets: Sequence[Names], weights: Sequence[Fraction], share: Fraction | int = 1) -> list[int]:
-        """Units for each marginal that together stay within a share of every limit, in proportion while possible.
+        """The budget of each marginal, in units, that together stay within a share of every limit, in proportion while
+        possible.
 
         Marginals of public attributes alone cost nothing; they get what the richest attribute may pay.
         """
@@ -109,7 +112,7 @@ class Limits:
         return [units if keys else free for units, keys in zip(found, touched, strict=True)]
 
     def touched(self, sets: Sequence[Names], units: Sequence[int], scales: Sequence[float]) -> Guarantee:
-        """What marginals that are fixed in advance cost."""
+        """The guarantee of marginals that are fixed in advance."""
         parts = [
             Guarantee.touch(self.universe, columns, Rho(Fraction(amount, UNIT)), gaussian_scale=scale)
             for columns, amount, scale in zip(sets, units, scales, strict=True)
@@ -133,7 +136,7 @@ class Accounts:
 
     @classmethod
     def after(cls, limits: Limits, fixed: Guarantee) -> Accounts:
-        """With all that the limits leave once ``fixed`` is paid; nothing is granted yet."""
+        """Accounts with all that the limits leave once ``fixed`` is paid; nothing is granted yet."""
         most = []
         for held, units, name in zip(limits.sets, limits.units, limits.names, strict=True):
             left = units - (fixed.rho_units(held) or 0)
@@ -143,7 +146,7 @@ class Accounts:
         return cls(limits, tuple(most), (0,) * len(most), (0,) * len(most))
 
     def grow(self, part: Fraction) -> Accounts:
-        """Everything up to this part of the whole is granted."""
+        """Grant the accounts everything up to this part of the whole."""
         granted = tuple(most * part.numerator // part.denominator for most in self.most)
         return Accounts(self.limits, self.most, granted, self.spent)
 
@@ -151,7 +154,7 @@ class Accounts:
         return self.granted[key] - self.spent[key]
 
     def affordable(self, keys: Keys, sharing: Mapping[int, int]) -> int:
-        """What a marginal charged to these accounts may cost, if so many others share each of them."""
+        """The budget for a marginal charged to these accounts, if so many others share each of them."""
         if not keys:
             return max(self.granted, default=UNIT)
         return min(self.saved(key) // max(1, sharing.get(key, 1)) for key in keys)
@@ -165,12 +168,12 @@ class Accounts:
         return Accounts(self.limits, self.most, self.granted, tuple(spent))
 
     def left(self) -> Limits:
-        """What is unspent, as limits of its own."""
+        """The unspent budget of the accounts, as limits of its own."""
         units = tuple(most - spent for most, spent in zip(self.most, self.spent, strict=True))
         return Limits(self.limits.universe, self.limits.attributes, self.limits.sets, self.limits.names, units)
 
     def guarantee(self, least: int) -> Guarantee:
-        """What everything measured may cost, where every marginal measured touches ``least`` attributes or more.
+        """The guarantee of all marginals that rounds may measure, each touching ``least`` attributes or more.
 
         Then all measurements together cost at most the attributes' own sum over ``least``.
         """
@@ -207,12 +210,13 @@ class Block:
 
     @cached_property
     def read(self) -> Names:
-        """The attributes that some member reads."""
+        """The attributes that some candidate marginal of the block reads."""
         union = functools.reduce(operator.or_, self.masks, 0)
         return tuple(name for i, name in enumerate(self.attributes) if union >> i & 1)
 
     def guarantee(self, universe: Universe, prices: Mapping[str, int]) -> Guarantee:
-        """What one pick costs. All that members read is charged, picked or not: the pick is an output."""
+        """The guarantee of one pick from the block. All that candidates read is charged, picked or not: the pick is an
+        output."""
         charged = {name: CDP(Fraction(prices[name], UNIT)) for name in self.read if name in prices}
         if self.most == 1:
             return Guarantee.touch(universe, charged)  # [single]
@@ -222,7 +226,8 @@ class Block:
 def blocks_of_rounds(
     attributes: Names, sources: Sequence[frozenset[str]], rounds: int, seed: int, *, single: bool
 ) -> tuple[tuple[Block, ...], ...]:
-    """The blocks of every round. ``sources[i]`` are the source attributes of candidate i.
+    """The blocks of attributes of every Synthesis round. ``sources[i]`` are the source attributes of candidate marginal
+    i.
 
     One block holds everything where one set is picked, or there are few attributes. Otherwise each round cuts them
     anew, by a shuffle that depends on ``seed`` and the round's number only. Where some set would rarely lie in a block,
@@ -253,7 +258,7 @@ def _block(attributes: Names, sources: Sequence[frozenset[str]], *, single: bool
 
 
 def _chance_inside(d: int, pieces: int, size: int) -> float:
-    """That all of ``size`` attributes lie in one block."""
+    """The probability that all of ``size`` attributes lie in one block."""
     cuts = _cut(("",) * d, pieces)
     return sum(math.comb(len(cut), size) for cut in cuts) / math.comb(d, size)
 

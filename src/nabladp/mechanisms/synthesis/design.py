@@ -44,7 +44,7 @@ class Planned:
 
 
 def scale_for(units: int) -> float:
-    """The noise that so many units of ρ buy: one row moves two cells by one."""
+    """The noise scale of a marginal that so many units of ρ buy: one row moves two cells by one."""
     return max(least_scale("gaussian", units, 2), _SMALLEST_SCALE)  # [scale]
 
 
@@ -95,7 +95,8 @@ class Design:
         )  # [composition]
 
     def noise_uses(self, measured: Sequence[tuple[Names, int, float]]) -> list[NoiseUse]:
-        """For what is planned, for picks, and for every marginal that rounds measured, with the scale published."""
+        """The noise of Synthesis: for planned marginals, for picks, and for every marginal that rounds measured, with
+        its published scale."""
         found = [
             NoiseUse.exactly(
                 f"the marginal {'+'.join(p.attributes)}",
@@ -115,7 +116,8 @@ class Design:
         return found + self._pick_uses(spent)
 
     def _pick_uses(self, spent: Guarantee) -> list[NoiseUse]:
-        """At most one draw for each block: a round may find nothing to pick, and a later one may stand for several."""
+        """The draws of the rounds' picks, at most one per block: a round may find nothing to pick, a later one may
+        stand for several."""
         universe, found = self.limits.universe, []
         first = [(block, block.guarantee(universe, self.price)) for block in self.rounds[0]]
         later = [block.guarantee(universe, self.price) for blocks in self.rounds[1:] for block in blocks]
@@ -134,12 +136,12 @@ class Design:
 
     @cached_property
     def keys(self) -> list[tuple[int, ...]]:
-        """The accounts that each candidate is charged to."""
+        """The accounts that each candidate marginal is charged to."""
         return [self.limits.charged(names) for names in self.wanted.candidates]
 
     @cached_property
     def least(self) -> int:
-        """How many protected attributes every candidate that costs anything touches."""
+        """The number of protected attributes that every candidate marginal with a cost touches at least."""
         counted = [len(self.limits.protected(names)) for names in self.wanted.candidates]
         return min((count for count in counted if count), default=1)
 
@@ -153,7 +155,7 @@ class Design:
 
     @cached_property
     def one_block(self) -> bool:
-        """Whether every round chooses in the same way, so that one strong pick may stand for several."""
+        """Whether every round chooses from the same block, so that one strong pick may stand for several."""
         return len(set(self.rounds)) == 1
 
     @cached_property
@@ -169,7 +171,7 @@ class Design:
 
     @cached_property
     def sharing(self) -> dict[int, int]:
-        """For each account of a set: how many sets of one pick may be charged to it."""
+        """For each account of a set: the number of marginals of one pick that may be charged to it."""
         most = max((sum(block.most for block in blocks) for blocks in self.rounds), default=1)
         return {key: min(most, len(held)) for key, held in enumerate(self.limits.sets) if len(held) > 1}
 
@@ -188,7 +190,7 @@ def _planned(limits: Limits, sets: tuple[Names, ...], weights: list[Fraction], s
 
 
 def _merged(planned: tuple[Planned, ...]) -> tuple[Planned, ...]:
-    """One marginal where a set was planned twice, for what both cost: exacter than two."""
+    """Planned marginals, each set once: one planned twice is measured once, for what both cost."""
     found: dict[frozenset[str], Planned] = {}
     for each in planned:
         key = frozenset(each.attributes)
@@ -202,7 +204,8 @@ def _cost(limits: Limits, planned: tuple[Planned, ...]) -> Guarantee:
 
 
 def _shares(wanted: Wanted, balance: float) -> list[Fraction]:
-    """All at once: in proportion to weights and, for larger tables to suffer no more, a power of their cells."""
+    """Weights for measuring all marginals at once: those of the workload times a power of the cells, which protects
+    larger tables."""
     return [
         Fraction(weight).limit_denominator(1 << 20) * max(1, round(1000 * wanted.cells(names) ** balance))
         for names, weight in zip(wanted.sets, wanted.weights, strict=True)
@@ -240,7 +243,7 @@ class SynthesisError(ExpectedError):
     seconds: float
 
     def values_written(self) -> int:
-        """How much will be written: answers, what was measured, the drawn table."""
+        """The number of values that Synthesis will write: answers, measurements, synthetic table."""
         return 2 * self.workload_cells + self.rows * self.columns // 32
 
     def to_json(self) -> dict[str, Any]:
@@ -290,7 +293,7 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
 
 
 def _model_bytes(design: Design, limit_bytes: int) -> int:
-    """As large as it is allowed to be, or could ever be."""
+    """The expected memory of the Synthesis model: as large as it is allowed to be, or could ever be."""
     return min(limit_bytes, 8 * math.prod(design.wanted.sizes.values()))
 
 
@@ -309,8 +312,8 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int) -> int:
 
 
 def _seconds(design: Design, limit_bytes: int) -> float:
-    """Counting, comparing candidates with the model in every round, fitting, mostly with a half-grown model, and
-    publishing with the report."""
+    """The expected time of a Synthesis run: counting, comparing candidates with the model in every round, fitting,
+    publishing."""
     rounds = design.choice.rounds
     fits = 2 + rounds / 2
     counting = design.n * max(1.0, len(design.wanted.candidates) / 100) / _ROWS_A_SECOND

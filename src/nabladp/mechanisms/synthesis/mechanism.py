@@ -65,7 +65,8 @@ class Synthesizer:
         self._release: Any = None
 
     def fit(self, table: Any = None) -> Synthesizer:
-        """Without a table from the session's own; with one (a data frame, an Arrow table) through the same ledger."""
+        """Release Synthesis: without a table from the session's own; with one (a data frame, an Arrow table) through
+        the same ledger."""
         session = self.session if table is None else self.session.with_table(table)
         self._release = session.release(self.mechanism)
         return self
@@ -82,11 +83,11 @@ class Synthesizer:
         return model
 
     def sample(self, rows: int | None = None, noise: NoiseSource | None = None) -> pa.Table:
-        """A table of so many rows (default: as many as the fitted table had)."""
+        """A synthetic table of ``rows`` rows (default: as many as the fitted table had)."""
         return self.model_.sample(self.model_.n if rows is None else rows, noise)
 
     def save(self, path: Any) -> None:
-        """The fitted model as a file; ``SyntheticModel.load`` reads it."""
+        """Save the fitted synthetic model as a file; ``SyntheticModel.load`` reads it."""
         self.model_.save(path)
 
 
@@ -195,7 +196,7 @@ class Synthesis(Mechanism):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def wanted(self, schema: Schema) -> Wanted:
-        """The marginals wanted, those that rounds choose from, and those measured first."""
+        """The marginals of the workload, the candidates that Synthesis rounds choose from, and those measured first."""
         return wanted(schema, self.workload, self.over, self.weights, self.target)
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
@@ -221,7 +222,7 @@ class Synthesis(Mechanism):
         return f"; {' and '.join(given)} not used" if strategy == "all" and given else ""
 
     def design(self, schema: Schema, n: int) -> Design:
-        """Everything that is fixed before data is read; refuses what could not be carried out."""
+        """The Synthesis design, fixed before data is read; refuses what could not be carried out."""
         if n > MOST_ROWS:
             raise DomainTooLarge(f"Synthesis takes at most {MOST_ROWS:,} rows.", fix="Use NoisyMarginals.")
         check_back_end(self.back_end, self.zeros)
@@ -236,7 +237,8 @@ class Synthesis(Mechanism):
         return forbidden(schema, asked.columns, self.zeros)
 
     def _check_model(self, asked: Wanted, zeros: Sequence[Zeros]) -> None:
-        """The model must hold at least every column by itself, derived ones with their sources, and all zeros."""
+        """Refuse a Synthesis model too small to hold every column by itself, derived ones with their sources, and all
+        zeros."""
         held = [*asked.first, *(zero.attributes for zero in zeros)]
         needed = model_bytes(asked.sizes, held)
         if needed > self._limit_bytes:
@@ -265,7 +267,7 @@ class Synthesis(Mechanism):
         return Guarantee.linear(limits.universe, each)  # [any-rows]
 
     def expected_error(self, schema: Schema, n: int) -> SynthesisError:
-        """How the budget will be used and why, the noise of a measured marginal, memory and time."""
+        """How Synthesis will use the budget and why, the noise of a measured marginal, memory and time."""
         check_asked(schema, n)
         found = expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
         if n or self.strategy != "auto":
@@ -292,7 +294,8 @@ class Synthesis(Mechanism):
         return Course(design, self._limit_bytes, self._zeros(schema, design.wanted), self.back_end)
 
     def _output(self, design: Design, state: State, noise: NoiseSource) -> SyntheticModel:
-        """From here on everything is made from what was released."""
+        """The synthetic model, fitted to all measurements; from here on everything is post-processing of what was
+        released."""
         released = SyntheticModel(
             schema=design.wanted.schema,
             n=design.n,
@@ -308,7 +311,8 @@ class Synthesis(Mechanism):
         return released.with_table(noise)
 
     def estimator(self, session: Any) -> Synthesizer:
-        """An object with ``fit(table)`` and ``sample(rows)``; its ``fit`` releases this through the session."""
+        """An object with ``fit(table)`` and ``sample(rows)``; its ``fit`` releases this Synthesis through the
+        session."""
         return Synthesizer(self, session)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
@@ -331,7 +335,8 @@ class Synthesis(Mechanism):
         return dict(zip(names, (c for m in output.measured for c in m.counts.ravel().tolist()), strict=True))
 
     def noise_uses(self, schema: Schema, n: int, output: SyntheticModel) -> list[NoiseUse]:
-        """What is planned, and what the output says that rounds measured; rows are drawn from the model."""
+        """The noise of Synthesis: planned marginals, and what the output says that rounds measured; rows are sampled
+        from the model."""
         later = [(m.attributes, m.counts.size, m.scale) for m in output.measured if m.round]
         uses = self.design(schema, n).noise_uses(later)
         return [*uses, NoiseUse.free("synthetic rows", "uniform_integers")]

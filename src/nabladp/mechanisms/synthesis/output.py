@@ -69,7 +69,8 @@ class Function:
 
 
 def functions(schema: Schema, model: Model, measured: Iterable[Names]) -> dict[str, Function]:
-    """One for each derived column of the model that was measured with all of its sources."""
+    """How derived columns follow from their sources in the model: one function for each that was measured with all of
+    its sources."""
     tied = [frozenset(names) for names in measured]
     found = {}
     for name, sources in schema.derived.items():
@@ -81,7 +82,8 @@ def functions(schema: Schema, model: Model, measured: Iterable[Names]) -> dict[s
 
 
 def settled(codes: Codes, known: Mapping[str, Function], model: Model) -> dict[str, NDArray[Any]]:
-    """Drawn rows with every such column recomputed, but where that would make a combination declared impossible."""
+    """Synthetic rows with every derived column recomputed, except where that would make a combination declared
+    impossible."""
     found = dict(codes)
     for name, function in known.items():
         drawn, value = found[name], function(found).astype(found[name].dtype)
@@ -94,7 +96,7 @@ def settled(codes: Codes, known: Mapping[str, Function], model: Model) -> dict[s
 
 
 def expected(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
-    """What a marginal of drawn rows comes out as: the model's, with such columns following from their sources."""
+    """The expected marginal of synthetic rows: the model's, with derived columns recomputed from their sources."""
     return _followed(model, known, names, plain) if set(known) & set(names) else plain
 
 
@@ -145,14 +147,14 @@ class SyntheticModel(Output):
 
     @property
     def columns(self) -> Names:
-        """The columns of the model and of the tables drawn from it."""
+        """The columns of the model and of its synthetic tables."""
         return tuple(self.model.sizes)
 
     # ---- answers --------------------------------------------------------------------------------------------------
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
-        """Every marginal of the workload."""
+        """Synthesis's answer to every marginal of the workload."""
         return self._answered(self.sets)
 
     def __getitem__(self, names: str | tuple[str, ...]) -> Answer:
@@ -169,35 +171,36 @@ class SyntheticModel(Output):
         return tuple(self._answer(pooled) for pooled in pool(self.model, noisy, sets))
 
     def _answer(self, pooled: Pooled) -> Answer:
-        """A drawn table errs as the model does: by what the pooled answer would correct, and by what that misses."""
+        """One pooled answer with its predicted errors, also that of the synthetic table, which errs as the model
+        does."""
         guess = expected(self.model, self._functions, pooled.attributes, pooled.guess)
         apart = float(np.abs(pooled.values - guess).sum()) / (2 * self.n)
         drawn = min(1.0, math.hypot(pooled.error, apart) + self._rounding(guess))
         return Answer(pooled.attributes, pooled.values, np.sqrt(pooled.variance), pooled.error, drawn)
 
     def _rounding(self, guess: Floats) -> float:
-        """Whole rows for expected counts: each cell is off by less than one row."""
+        """The error of rounding expected counts to whole synthetic rows: less than one row per cell."""
         return float(np.minimum(guess, 0.5).sum()) / (2 * max(self.n, self.rows, 1))
 
     # ---- tables ---------------------------------------------------------------------------------------------------
 
     def sample(self, rows: int, noise: NoiseSource | None = None) -> pa.Table:
-        """A new table of so many rows drawn from the model. Costs nothing: it uses published numbers only."""
+        """A new synthetic table of ``rows`` rows from the model. Costs nothing: it uses published numbers only."""
         return replace(self, rows=checked_rows(rows)).with_table(noise or NoiseSource()).synthetic
 
     def with_table(self, noise: NoiseSource) -> SyntheticModel:
-        """The same with a table of ``rows`` rows drawn."""
+        """The synthetic model with a synthetic table of ``rows`` rows sampled from it."""
         codes = settled(self.model.draw(self.rows, noise), self._functions, self.model)
         return replace(self, codes=codes, within=draw_bin_positions(self.schema, codes, self.rows, noise))
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
-        """How derived columns follow from their sources in what is drawn."""
+        """How derived columns follow from their sources in synthetic rows."""
         return functions(self.schema, self.model, (m.attributes for m in self.measured))
 
     @property
     def synthetic(self) -> pa.Table:
-        """The table that was drawn when the release was made."""
+        """The synthetic table that was sampled when the release was made."""
         if self.codes is None:
             raise MechanismError(
                 "The synthetic table is not part of the record.",
@@ -214,7 +217,7 @@ class SyntheticModel(Output):
 
     @cached_property
     def quality(self) -> dict[str, Any]:
-        """How good answers and drawn tables are, predicted from noisy measurements only; fit to be published."""
+        """The predicted quality of answers and synthetic tables, from noisy measurements only; fit to be published."""
         weights = np.array(self.weights)
         pooled, drawn = np.array([a.error for a in self.answers]), np.array([a.drawn for a in self.answers])
         worst = np.argsort(-drawn, kind="stable")[:10]
@@ -236,7 +239,8 @@ class SyntheticModel(Output):
     # ---- showing --------------------------------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """Answers, measurements beside the model, and the first rows of the table, where that is at hand."""
+        """Views of a Synthesis release: answers, measurements beside the model, and the first synthetic rows, where at
+        hand."""
         models = self.model.marginals([answer.attributes for answer in self.answers])
         fitted = self.model.marginals([own.attributes for own in self.measured])
         views = [quality_view(self.quality, self.answers)]
@@ -248,7 +252,8 @@ class SyntheticModel(Output):
         return views if self.codes is None else [*views, synthetic_preview(self.synthetic)]
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
-        """The answers and, from memory or from the published file, the drawn rows."""
+        """Synthesis's answers and, from memory or from the published file, the synthetic rows beside the true
+        counts."""
         truths = counts.marginals([answer.attributes for answer in self.answers])
         yield from compare_answers(self.answers, truths, self.n)
         codes = self._published_codes(context) if self.codes is None else self.codes
@@ -256,7 +261,8 @@ class SyntheticModel(Output):
             yield from compare_drawn(self.schema, codes, self.answers, self.weights, truths, self.n)
 
     def _published_codes(self, context: ReleaseContext) -> dict[str, NDArray[Any]]:
-        """Of the published table, one column at a time; its hash was checked when the release was loaded."""
+        """The codes of the published synthetic table, one column at a time; its hash was checked when the release was
+        loaded."""
         from nabladp.tables import recode
 
         codes = {}
@@ -269,7 +275,7 @@ class SyntheticModel(Output):
     # ---- keeping --------------------------------------------------------------------------------------------------
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a cell of the workload: its values, the count, its interval and the marginal's predicted errors."""
+        """One row per cell of the workload: its values, the count, its interval and the marginal's predicted errors."""
         import pyarrow as pa
 
         return pa.concat_tables([answer.to_arrow(self.schema) for answer in self.answers])
@@ -323,7 +329,7 @@ class SyntheticModel(Output):
         )
 
     def save(self, path: str | Path) -> None:
-        """The fitted model as a file of its own. It holds published numbers only."""
+        """Save the fitted synthetic model as a file of its own. It holds published numbers only."""
         body = {"kind": KIND, "schema": self.schema.to_json(), "values": self.to_json()}
         Path(path).write_text(json.dumps(body, ensure_ascii=False, allow_nan=False), encoding="utf-8")
 

@@ -24,7 +24,8 @@ _MOST_AFTER = 2_000
 
 
 def learned_counts(counts: Integers, n: int) -> Integers:
-    """What the model learns of noisy counts: everything. Any function of them would be as private."""
+    """What the Synthesis model learns of noisy counts in the exact law: everything. Any function of them would be as
+    private."""
     return counts
 
 
@@ -40,7 +41,7 @@ class OutputDistribution:
         return self._each(sets, scales, 0, lambda noisy: self._round(self.course.start(noisy)))
 
     def _round(self, state: State) -> Law:
-        """A pick, and what follows each."""
+        """The exact law of a Synthesis round: a pick, and what follows each."""
         grown, strength, selectors = self.course.next_round(state)
         excess = self.course.excess(state, grown, selectors, self.truth)
         chances, then = [], []
@@ -65,7 +66,7 @@ class OutputDistribution:
         )
 
     def _cells(self, sets: Sequence[Names], scales: Sequence[float]) -> list[Floats]:
-        """Every cell's noisy count, each independent of the others."""
+        """The law of every noisy cell count of the measured marginals, each independent of the others."""
         found = []
         for table, scale in zip(self.truth.tables(sets), scales, strict=True):
             low, high = self._window(scale)
@@ -82,7 +83,8 @@ class OutputDistribution:
         number: int,
         follow: Callable[[list[Noisy]], Law],
     ) -> Law:
-        """What the model learns of noisy counts, then the counts themselves beside what follows from it."""
+        """The law of what the model learns of noisy counts, then of the counts themselves beside what follows from
+        it."""
         if not sets:
             return follow([])
         shapes = [self.course.design.wanted.schema.sizes(names) for names in sets]
@@ -128,7 +130,7 @@ def _heard(law: Floats, values: Integers) -> list[_Heard]:
 
 
 def window(scale: float, n: int) -> tuple[int, int]:
-    """The noisy counts that the law tells apart."""
+    """The range of noisy counts that the exact law distinguishes."""
     reach = math.ceil(_ORDER + 12 * scale)
     return -reach, n + reach
 
@@ -139,7 +141,8 @@ Measured = tuple[int, Names, float]  # round, attributes, scale of the noise
 
 
 def published_scenarios(course: Course, law: Law) -> Iterator[Scenario]:
-    """All noisy counts are published: those of a planned table, or those of one round's picks."""
+    """The scenarios of Synthesis's published numbers: the noisy counts of planned marginals, and of one round's
+    picks."""
     design = course.design
     planned = [(0, p.attributes, p.scale) for p in design.planned]
     if design.accounts is None:
@@ -162,7 +165,7 @@ def published_scenarios(course: Course, law: Law) -> Iterator[Scenario]:
 
 
 def _cell_laws(course: Course, measured: Sequence[Measured], law: Law) -> dict[Hashable, ValueLaw]:
-    """By the names of :func:`cell_names`, from parts in the same order."""
+    """The laws of noisy cell counts, by the names of :func:`cell_names`, from parts in the same order."""
     wanted, n = course.design.wanted, course.design.n
     names = cell_names([(number, own, wanted.cells(own)) for number, own, _ in measured])
     lows = [window(scale, n)[0] for _, own, scale in measured for _ in range(wanted.cells(own))]
@@ -171,7 +174,8 @@ def _cell_laws(course: Course, measured: Sequence[Measured], law: Law) -> dict[H
 
 
 def cell_names(tables: Sequence[tuple[int, Names, int]]) -> list[Hashable]:
-    """Of every cell: round, attributes, which of that round's tables of these attributes, and which cell."""
+    """The name of every measured cell: round, attributes, which of that round's tables of these attributes, and which
+    cell."""
     met: Counter[tuple[int, Names]] = Counter()
     found: list[Hashable] = []
     for number, attributes, cells in tables:

@@ -41,20 +41,20 @@ class Truth:
         self._kept: dict[Names, NDArray[np.integer]] = {}
 
     def keep(self, sets: Sequence[Names]) -> None:
-        """Count these now if they all fit; each of them is asked for many times."""
+        """Count these candidate marginals now if they all fit into memory; each of them is asked for many times."""
         if sum(map(self._cells, sets)) * np.dtype(self._type).itemsize <= MOST_BYTES:
             for chunk in self.chunks(sets):
                 for names, table in zip(chunk, self.counts.marginals(chunk), strict=True):
                     self._kept[names] = table.astype(self._type)
 
     def tables(self, sets: Sequence[Names]) -> list[Integers]:
-        """The true counts of these, which must be few enough to hold."""
+        """The exact counts of these candidate marginals, which must be few enough to hold."""
         missing = [names for names in sets if names not in self._kept]
         counted = dict(zip(missing, self.counts.marginals(missing), strict=True)) if missing else {}
         return [counted[names] if names in counted else self._kept[names].astype(np.int64) for names in sets]
 
     def chunks(self, sets: Sequence[Names]) -> Iterator[list[Names]]:
-        """These sets, in pieces that one pass can count."""
+        """Candidate marginals in pieces that one pass over the rows can count."""
         chunk: list[Names] = []
         held = 0
         for names in sets:
@@ -91,12 +91,13 @@ class Noisy:
 
     @property
     def expected(self) -> float:
-        """The expected sum of the noise's sizes."""
+        """The expected sum of the absolute noise on a measured marginal."""
         return ABSOLUTE * math.sqrt(variance_of(self.scale)) * self.counts.size
 
 
 def answers(model: Model, noisy: Sequence[Noisy], sets: Sequence[Names]) -> list[Floats]:
-    """From the model and direct counts together: what does not fit into the model would look unknown for ever."""
+    """Answers between rounds, from the model and direct counts together: what the model cannot hold would look unknown
+    for ever."""
     return [pooled.values for pooled in pool(model, [m.measurement for m in noisy], sets)]
 
 
@@ -114,7 +115,7 @@ class State:
 
     @property
     def chosen(self) -> list[Names]:
-        """What rounds have measured."""
+        """The marginals that rounds have measured so far."""
         return list(dict.fromkeys(m.attributes for m in self.measured if m.round))
 
 
@@ -148,7 +149,8 @@ class Course:
     def _measure(
         self, truth: Truth, sets: Sequence[Names], scales: Sequence[float], number: int, noise: NoiseSource
     ) -> list[Noisy]:
-        """Fresh noise on every cell of every table, each of its own scale: a set may stand there twice."""
+        """Measure marginals: fresh noise on every cell of every table, each of its own scale; a set may be measured
+        twice."""
         tables = ((n, t) for chunk in truth.chunks(sets) for n, t in zip(chunk, truth.tables(chunk), strict=True))
         return [
             Noisy(names, table + noise.discrete_gaussian(scale, table.shape), scale, number)  # [noise]
@@ -173,7 +175,7 @@ class Course:
         return state.done + self._take(state) >= self.design.choice.rounds
 
     def next_round(self, state: State) -> tuple[Accounts, int, list[Selector]]:
-        """The accounts as they stand in this round, how strongly it picks, and where."""
+        """The next Synthesis round: the accounts as they stand, how strongly it picks, and its blocks."""
         if state.accounts is None:
             raise ValueError("this course has no rounds")
         rounds, take = self.design.choice.rounds, self._take(state)
@@ -186,7 +188,7 @@ class Course:
         return left if left < 2 * state.step else state.step
 
     def excess(self, state: State, grown: Accounts, selectors: Sequence[Selector], truth: Truth) -> Integers:
-        """For every candidate of the round: how far the model is off beyond what noise would explain, on the grid."""
+        """For every candidate marginal of the round: the model's error beyond what noise would explain, on the grid."""
         design, explained = self.design, self.explained(grown, selectors)
         found = np.full(len(design.wanted.candidates), UNABLE, np.int64)
         place = {design.wanted.candidates[c]: c for c in sorted(explained)}
@@ -197,7 +199,7 @@ class Course:
         return found
 
     def explained(self, grown: Accounts, selectors: Sequence[Selector]) -> dict[int, int]:
-        """For every candidate of the round that can be paid: what noise would explain, on the grid."""
+        """For every affordable candidate marginal of the round: the error that noise would explain, on the grid."""
         design = self.design
         found: dict[int, int] = {}
         for c in {int(c) for selector in selectors for c in selector.members}:
@@ -208,7 +210,7 @@ class Course:
         return found
 
     def units(self, grown: Accounts, pick: Pick) -> list[int]:
-        """What each marginal of a pick costs: all that its accounts have saved, shared where several need one."""
+        """The cost of each marginal of a pick: all that its accounts have saved, shared where several need one."""
         sharing = Counter(key for c in pick for key in self.design.keys[c])
         return [grown.affordable(self.design.keys[c], sharing) for c in pick]
 
@@ -238,7 +240,7 @@ class Course:
         )
 
     def leftovers(self, accounts: Accounts | None, chosen: Sequence[Names]) -> tuple[list[Names], list[int]]:
-        """What is still unspent goes to what rounds measured, once more."""
+        """The marginals measured once more at the end, with all that is still unspent: those that rounds measured."""
         if accounts is None:
             return [], []
         units = accounts.left().divided(chosen, [Fraction(1)] * len(chosen))
@@ -260,13 +262,14 @@ class Course:
         return found
 
     def _claim(self, worth: Mapping[Names, float]) -> Callable[[Names], float]:
-        """Which set enters the model first: large tables take the room of several others."""
+        """The worth of a marginal for entering the model first: large tables take the room of several others."""
         return lambda names: -worth[names] / self.design.wanted.cells(names) ** strategy.ROOM
 
     def _fit(
         self, noisy: Sequence[Noisy], worth: Mapping[Names, float], warm: Model | None, *, last: bool = False
     ) -> Model:
-        """Of what was measured, the sets of most worth enter the model while they fit; all of it is pooled later."""
+        """Fit the model between rounds: measured marginals of most worth enter while they fit; all of them are pooled
+        later."""
         sizes = self.design.wanted.sizes
         ordered = [*sorted(worth, key=self._claim(worth)), *self.design.wanted.first]
         held = admit(sizes, ordered, self.limit_bytes, always=[zero.attributes for zero in self.zeros])

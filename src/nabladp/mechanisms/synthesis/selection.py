@@ -26,7 +26,8 @@ _LEAST_UNITS = 1 << 12  # of a round's cost
 
 
 def prices(limits: Limits, rounds: Sequence[tuple[Block, ...]], share: Fraction) -> tuple[dict[str, int], Guarantee]:
-    """ε-units that every protected attribute pays for one pick, and what all picks together cost.
+    """The ε-units that every protected attribute pays for one pick of a marginal, and the guarantee of all picks
+    together.
 
     Every attribute's picks stay within ``share`` of its own limit, and every set's within ``share`` of that set's.
     """
@@ -59,7 +60,8 @@ def _cost(limits: Limits, rounds: Sequence[tuple[Block, ...]], found: Mapping[st
 
 
 def distance(truth: Integers, guess: Floats) -> int:
-    """‖truth − guess‖₁ in parts of 1/GRID of a row. One row moves it by at most 2·GRID, whatever the guess is."""
+    """A pick's score: ‖truth − guess‖₁ in parts of 1/GRID of a row. One row moves it by at most 2·GRID, whatever the
+    guess is."""
     rows = float(truth.sum())  # a public number: all of them
     near = np.rint(np.clip(np.nan_to_num(guess), 0.0, rows) * GRID)
     if float(near.sum()) > LARGEST_GUESS:  # a sum of more than 64 bits would wrap around, and jump
@@ -85,7 +87,8 @@ class Selector:
         self.reach = 4 * (n + 1) * GRID
 
     def _coefficients(self, strength: int) -> tuple[Floats, float]:
-        """For the distance on its grid; and the largest score there can be."""
+        """The coefficients of the distance on its grid in each candidate marginal's score; and the largest possible
+        score."""
         dearest = max((self.price[name] for name in self.block.read if name in self.price), default=UNIT)
         steepest = min(Fraction(strength * dearest, UNIT), Fraction(LARGEST_SCORE, 2 * (self.n + 1)))
         largest = float(steepest) * 2 * (self.n + 1)
@@ -97,7 +100,7 @@ class Selector:
         return np.array(own) * self.relative * (1 - 2.0**-50) / (2 * GRID), largest  # never rounded up
 
     def slack(self, largest: float) -> float:
-        """η: how far a log probability may be from the ideal one when all scores lie within ± ``largest``."""
+        """η: how far a pick's log probability may be from the ideal one when all scores lie within ± ``largest``."""
         rounding = 4 * 2.0**-53 * largest * self.block.most  # coefficient times weight times whole number
         if self.block.one:
             return 4 * (2.0 ** -fineness(largest) + rounding)
@@ -105,14 +108,15 @@ class Selector:
         return 4 * rounding + any_slack(width, len(self.members), self.block.most, largest)  # [slack]
 
     def _ready(self, excess: Integers, strength: int) -> tuple[Integers, Floats, float]:
-        """The members that can be paid (the others have no excess: the smallest integer), their scores, a bound."""
+        """The affordable candidate marginals (the others have no excess: the smallest integer), their scores, a
+        bound."""
         coefficients, largest = self._coefficients(strength)
         own = excess[self.members]
         able = np.flatnonzero(own != UNABLE)
         return able, coefficients[able] * np.clip(own[able], -self.reach, self.reach), largest
 
     def draw(self, excess: Integers, strength: int, noise: NoiseSource) -> Pick:
-        """The candidates picked; none where none can be paid."""
+        """The candidate marginals picked from the block; none where none can be paid."""
         able, scores, largest = self._ready(excess, strength)
         if not len(able):
             return ()
@@ -124,7 +128,8 @@ class Selector:
         return tuple(sorted(self.members[able[chosen]].tolist()))
 
     def law(self, excess: Integers, strength: int) -> Iterator[tuple[Pick, float]]:
-        """Every possible pick with the log of the probability with which :meth:`draw` makes it; for tiny cases."""
+        """Every possible pick of marginals with the log-probability with which :meth:`draw` makes it; for tiny
+        cases."""
         able, scores, largest = self._ready(excess, strength)
         if not len(able):
             yield (), 0.0
@@ -145,7 +150,7 @@ UNABLE = np.iinfo(np.int64).min  # stands for a candidate that nobody can pay fo
 
 
 def combined_law(selectors: Sequence[Selector], excess: Integers, strength: int) -> Iterator[tuple[Pick, float]]:
-    """The picks of all blocks of a round, which are drawn independently."""
+    """The law of the picks of all blocks of a Synthesis round, which are drawn independently."""
     for parts in itertools.product(*(list(selector.law(excess, strength)) for selector in selectors)):
         yield tuple(sorted(c for pick, _ in parts for c in pick)), math.fsum(chance for _, chance in parts)
 

@@ -23,7 +23,7 @@ MOST_ROUNDS = 10_000
 
 
 def check_back_end(back_end: str, zeros: Sequence[Any]) -> None:
-    """Refuses, before anything is booked, a last fit that could not be made."""
+    """Refuse, before anything is booked, a Synthesis back end that could not make the last fit."""
     if back_end != "mbi":
         return
     if zeros:
@@ -153,7 +153,7 @@ class Facts:
 
 
 def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
-    """The strategy asked for, or the one that public facts speak for."""
+    """Synthesis strategy: the one asked for, or for "auto" the one that public facts speak for."""
     chosen = _auto(facts) if strategy == "auto" else _named(facts, strategy, "asked for")
     return chosen if rounds is None or chosen.strategy == "all" else replace(chosen, rounds=rounds)
 
@@ -193,7 +193,8 @@ def _auto(facts: Facts) -> Choice:
 
 
 def _signal(facts: Facts) -> float:
-    """An average cell's count over its noise if everything were measured at once, for the marginal in the middle."""
+    """The mean count of a cell over its noise if all marginals were measured at once, for the marginal in the
+    middle."""
     often: Mapping[str, int] = _times_used(facts.wanted)
     sharing = {  # how many marginals have to share one budget
         names: len(facts.wanted.sets) if facts.person is not None else max(often[name] for name in names)

@@ -53,12 +53,13 @@ class Answer:
     drawn: float
 
     def interval(self, level: float = LEVEL) -> tuple[Floats, Floats]:
-        """About where the true counts are: ``level`` is approximate, as what the model misses is estimated."""
+        """Approximate intervals of a marginal's true counts; ``level`` is approximate, as the model's error is
+        estimated."""
         reach = NormalDist().inv_cdf((1 + level) / 2) * self.deviation
         return np.maximum(self.counts - reach, 0.0), self.counts + reach
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a cell."""
+        """One row per cell of a workload marginal."""
         import pyarrow as pa
 
         low, high = self.interval()
@@ -86,7 +87,7 @@ Codes = Mapping[str, NDArray[Any]]
 
 
 def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
-    """Every marginal of the workload with its predicted errors, the worst first."""
+    """The view of every marginal of the workload with its predicted errors, the worst first."""
     worst = sorted(answers, key=lambda answer: -float(answer.drawn))
     answered, drawn = (format_percent(quality[key]) for key in ("predicted_error", "predicted_error_drawn"))
     return View(
@@ -112,7 +113,7 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
 
 
 def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
-    """A marginal of the workload, beside that of the model that the drawn table follows."""
+    """The view of a marginal of the workload, beside that of the model that the synthetic table follows."""
     low, high = answer.interval()
     deviation = float(np.sqrt((answer.deviation**2).mean()))
     return _cells_view(
@@ -132,7 +133,7 @@ def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
 
 
 def measured_view(schema: Schema, measured: Noisy, model: Floats, codes: Codes | None, n: int) -> View:
-    """A noisy marginal beside the model's and, where they are at hand, the drawn rows'."""
+    """The view of a measured marginal beside the model's and, where at hand, the synthetic rows'."""
     names, scale = measured.attributes, format_figure(measured.scale)
     counts, width = measured.counts.astype(np.float64), math.ceil(_DEVIATIONS * measured.scale)
     columns = {"noisy": counts, "low": counts - width, "high": counts + width, "model": model}
@@ -155,7 +156,7 @@ def measured_view(schema: Schema, measured: Noisy, model: Floats, codes: Codes |
 
 
 def _scaled_counts(schema: Schema, codes: Codes, names: Sequence[str], n: int) -> Floats:
-    """The drawn rows in each cell, scaled to n."""
+    """The synthetic rows in each cell, scaled to n."""
     cells = np.ravel_multi_index([np.asarray(codes[name], dtype=np.int64) for name in names], schema.sizes(names))
     counts: Floats = np.bincount(cells, minlength=schema.cells(names)).astype(np.float64)
     return counts * (n / max(len(cells), 1))
@@ -171,7 +172,8 @@ def _cells_view(
     facts: list[tuple[str, str]],
     caption: str,
 ) -> View:
-    """All cells of some attributes: the first column with its interval, and those after "low" and "high" beside it."""
+    """The view of all cells of some attributes: the first column with its interval, and those after "low" and "high"
+    beside it."""
     flat = [np.asarray(column, dtype=np.float64).ravel().tolist() for column in columns.values()]
     kind = marginal_kind(schema.sizes(names), dots=True)
     first, *others = (word for word in columns if word not in ("low", "high"))
@@ -198,7 +200,8 @@ def _cells_view(
 
 
 def compare_answers(answers: Sequence[Answer], truths: Sequence[Integers], n: int) -> Iterator[Compared]:
-    """Total variation is half the sum of the errors of all cells, as shares."""
+    """Synthesis's answers compared with the true counts. Total variation is half the sum of the errors of all cells, as
+    shares."""
     for answer, truth in zip(answers, truths, strict=True):
         yield Compared.of(
             " + ".join(answer.attributes),
@@ -219,7 +222,8 @@ def compare_drawn(
     truths: Sequence[Integers],
     n: int,
 ) -> Iterator[Compared]:
-    """Every marginal of the workload in the drawn rows, as counts of as many rows as the table has."""
+    """The synthetic rows compared with the true counts, on every marginal of the workload, scaled to the table's
+    rows."""
     rows = len(next(iter(codes.values())))
     own = Schema(tuple(replace(schema[name], derived_from=()) for name in schema.names if name in codes))
     counts = CodedTable(own, codes).marginals([answer.attributes for answer in answers])
@@ -246,7 +250,7 @@ def compare_drawn(
 
 
 def _merge_alike(schema: Schema, names: Sequence[str], counts: Integers) -> Floats:
-    """Values that a drawn table does not tell apart (a number's "other" and null) count together."""
+    """Counts with values merged that a synthetic table does not distinguish (a number's "other" and null)."""
     merged = counts.astype(np.float64)
     for axis, name in enumerate(names):
         same = alike(schema[name])

@@ -49,7 +49,7 @@ class Wanted:
 
     @cached_property
     def columns(self) -> Names:
-        """What the model and the drawn table hold."""
+        """The columns of the Synthesis model and of the synthetic table."""
         used = {name for names in (*self.sets, *self.links) for name in names}
         return tuple(name for name in self.schema.names if name in used)
 
@@ -62,7 +62,7 @@ class Wanted:
 
     @cached_property
     def first(self) -> tuple[Names, ...]:
-        """Measured before anything is chosen: every column, by itself or tied to its sources."""
+        """The marginals measured before anything is chosen: every column, by itself or tied to its sources."""
         tied = {link[0] for link in self.links}
         return (*((name,) for name in self.columns if name not in tied), *self.links)
 
@@ -74,7 +74,7 @@ def wanted(
     weights: Mapping[Any, float] | Sequence[float] | None,
     target: str | None,
 ) -> Wanted:
-    """The workload, checked against the schema; refuses what could never be counted."""
+    """The Synthesis workload of marginals, checked against the schema; refuses what could never be counted."""
     links: tuple[Names, ...] = ()
     if isinstance(workload, int):
         _check_number(workload, len(schema.roots if over is None else over))
@@ -92,7 +92,7 @@ def wanted(
 
 
 def _check_number(workload: int, columns: int) -> None:
-    """In the words of this mechanism, where the number is the workload."""
+    """Refuse a k-way workload that these columns cannot have, in the words of Synthesis."""
     if not 1 <= workload <= columns:
         raise MechanismError(
             f"There are no {workload}-way combinations of {columns} attributes.",
@@ -119,7 +119,8 @@ def _refuse_large_domains(schema: Schema, sets: Iterable[Names]) -> None:
 
 
 def _links(schema: Schema) -> tuple[Names, ...]:
-    """Each derived column with its sources: with all of them where that is not too large, else with each."""
+    """The marginals that tie each derived column to its sources: to all of them where that is not too large, else to
+    each."""
     found: list[Names] = []
     for name, sources in schema.derived.items():
         together = (name, *sources)
@@ -156,7 +157,8 @@ def _weights(
 def _closure(
     schema: Schema, sets: tuple[Names, ...], weights: tuple[float, ...]
 ) -> tuple[tuple[Names, ...], tuple[float, ...]]:
-    """The sets and all their parts of two columns or more. A part counts for every set by what they share."""
+    """Candidate marginals: the workload's sets and all their subsets of two columns or more, weighted by what they
+    share."""
     order = {name: i for i, name in enumerate(schema.names)}
     parts: dict[frozenset[str], Names] = {}
     for names in sets:
@@ -188,7 +190,8 @@ LIMIT_BYTES = 1 << 28  # of a model that holds nothing but declared zeros
 
 
 def forbidden(schema: Schema, columns: Sequence[str], declared: Sequence[Mapping[str, Any]]) -> tuple[Zeros, ...]:
-    """The impossible cells, one table for each set of columns; refuses what leaves nothing possible."""
+    """The declared structural zeros as tables of impossible cells, one per set of columns; refuses zeros that leave
+    nothing possible."""
     found: dict[tuple[str, ...], Mask] = {}
     for conditions in declared:
         names = tuple(name for name in schema.names if name in conditions)
@@ -219,7 +222,7 @@ def _check_names(schema: Schema, columns: Sequence[str], conditions: Mapping[str
 
 
 def _meets(attribute: Attribute, condition: Any) -> Mask:
-    """For every code, whether it meets the condition."""
+    """For every code of an attribute, whether it meets the condition of a declared zero."""
     met = _all_met(attribute, condition) if isinstance(condition, Mapping) else _listed(attribute, condition)
     if not met.any():
         raise _refusal(attribute, "has a condition that none of its values meets")
@@ -237,7 +240,8 @@ def _all_met(attribute: Attribute, condition: Mapping[str, Any]) -> Mask:
 
 
 def _check_numbers(attribute: Attribute, met: Mask) -> None:
-    """The number that is drawn for a bin may lie on its upper edge, which belongs to the next one."""
+    """Refuse a zero that splits a bin: a number drawn for a bin may lie on its upper edge, which belongs to the next
+    one."""
     if attribute.kind != "real" or attribute.representatives is None:
         return
     bins = attribute.ordered_size
@@ -263,7 +267,7 @@ def _listed(attribute: Attribute, given: Any) -> Mask:
 
 
 def _label(value: Any) -> str:
-    """As the schema writes it: 3 and 3.0 are the same value."""
+    """A value in a declared zero as the schema writes it: 3 and 3.0 are the same value."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

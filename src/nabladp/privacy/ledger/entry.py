@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def ticket(self) -> str | None:
-        """Made by the client for each request, so that a repeated one is recognised."""
+        """A ledger entry's ticket, made by the client for each request, so that a repeated one is recognised."""
         return self.payload.get("ticket")
 
     @property
@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def digest(self) -> str | None:
-        """Of the release bound here."""
+        """The digest of the release that this ledger entry binds."""
         return self.payload.get("digest")
 
     @property
@@ -65,12 +65,12 @@ class Entry:
 
     @property
     def exceeded(self) -> tuple[str, ...]:
-        """Limits that an external release left exceeded."""
+        """The limits that an external release left exceeded."""
         return tuple(self.payload.get("exceeded", ()))
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What the entry spends, if it spends."""
+        """The guarantee that a ledger entry spends, if it spends."""
         return Guarantee.from_json(self.payload["guarantee"]) if "guarantee" in self.payload else None
 
     def to_json(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Row:
         return Entry(self.seq, self.kind, self.name, self.ref, self.time, payload, totals, self.previous, self.hash)
 
     def _has_valid_types(self) -> bool:
-        """SQLite keeps any type in any column."""
+        """Whether a stored entry's columns have the right types: SQLite keeps any type in any column."""
         texts = (self.kind, self.name, self.time, self.payload, self.totals, self.previous, self.hash)
         numbers = (self.seq,) if self.ref is None else (self.seq, self.ref)
         return all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
@@ -133,7 +133,7 @@ class Draft:
 
 
 def canonical(value: Any) -> str:
-    """JSON in one form only: sorted keys, no spaces, ASCII, no NaN."""
+    """Canonical JSON of a ledger entry: sorted keys, no spaces, ASCII, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -158,7 +158,7 @@ def check_text(text: Any, what: str) -> str:
 
 
 def check_format(written: int, label: str, *, older: bool) -> None:
-    """Refuse another format; ``older`` allows those that we can read and bring up to date."""
+    """Refuse a ledger of another format; ``older`` allows those that we can read and bring up to date."""
     if written == FORMAT or (older and 0 < written < FORMAT):
         return
     age = "newer" if written > FORMAT else "older"

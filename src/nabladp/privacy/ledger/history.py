@@ -41,7 +41,7 @@ class Follower:
         self._noted = 0
 
     def state(self, transaction: Transaction, *, lock: bool = False) -> State:
-        """The books at the last entry. ``lock`` keeps other writers out until the transaction ends."""
+        """The ledger's books at the last entry. ``lock`` keeps other writers out until the transaction ends."""
         seq, hash_ = transaction.head(lock=lock)
         written, ledger = transaction.identity()
         if lock:
@@ -68,7 +68,7 @@ class Follower:
         return state
 
     def mark_checked(self, state: State) -> None:
-        """Entries up to here need no second look, also where this process has just written them."""
+        """Mark ledger entries up to here as checked, also where this process has just written them."""
         if state.seq > self._checked.seq:
             self._checked = state
         if state.seq >= self._noted + _LONG:
@@ -80,7 +80,8 @@ class Follower:
 
 
 def _note(state: State) -> None:
-    """Best effort: without the note, the next process checks every entry again."""
+    """Note the checked books beside the ledger, best effort: without the note, the next process checks every entry
+    again."""
     path = _note_path(state.ledger)
     with suppress(OSError, RuntimeError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +91,7 @@ def _note(state: State) -> None:
 
 
 def _noted_state(transaction: Transaction, ledger: str) -> State | None:
-    """The books at the noted entry, if that entry is still what it was."""
+    """The books at the noted entry of the ledger, if that entry is still what it was."""
     try:
         state = State.from_json(json.loads(_note_path(ledger).read_text(encoding="utf-8")))
         row = transaction.at(state.seq)
@@ -176,7 +177,7 @@ class Problem:
 
 
 def problems(transaction: Transaction) -> Iterator[Problem]:
-    """Every problem, in order of the entries."""
+    """Every problem in a ledger, in order of the entries."""
     written, ledger = transaction.identity()
     head, state = transaction.head(), State(ledger)
     first = transaction.at(1)
@@ -198,7 +199,7 @@ def problems(transaction: Transaction) -> Iterator[Problem]:
 
 
 def _check_row(state: State, row: Row, past: Past) -> tuple[State, list[Problem]]:
-    """The books after this row whatever it is, and what is wrong with it."""
+    """The books after this ledger row whatever it is, and what is wrong with it."""
     faults = link_problems(state, row)
     try:
         after, recorded = judge(replace(state, seq=row.seq - 1), row, past)
@@ -212,7 +213,7 @@ def _check_row(state: State, row: Row, past: Past) -> tuple[State, list[Problem]
 
 
 def _recorded_totals(state: State, row: Row) -> Totals:
-    """What an illegal entry states, where that can be read."""
+    """The totals that an illegal ledger entry states, where that can be read."""
     try:
         return Totals.from_json(row.entry().totals)
     except (LedgerError, KeyError, TypeError, ValueError, AttributeError):
@@ -220,7 +221,7 @@ def _recorded_totals(state: State, row: Row) -> Totals:
 
 
 def _identity(opening: Row) -> str | None:
-    """The ledger's identity as its opening states it, where that can be read."""
+    """The ledger's identity as its opening entry states it, where that can be read."""
     try:
         stated = opening.entry().payload.get("ledger")
     except LedgerError:

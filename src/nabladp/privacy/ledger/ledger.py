@@ -45,7 +45,7 @@ class Ledger(Book):
         test: bool = False,
         patience: float = PATIENCE,
     ) -> Ledger:
-        """Make a new ledger for these attributes (a schema) and this budget; refused where there is one already.
+        """Create a new ledger for these attributes (a schema) and this budget; refused where there is one already.
 
         Only a ``test`` ledger takes seeded releases, and every entry of it says so. On PostgreSQL the user who creates
         it owns the tables.
@@ -107,13 +107,13 @@ class Ledger(Book):
 
     @classmethod
     def read(cls, where: str | Path) -> Ledger:
-        """Look at an existing ledger; nothing can be written, and no file is ever created."""
+        """Open an existing ledger to look at; nothing can be written, and no file is ever created."""
         store = _store(where, read_only=True)
         return cls(store, _identity(store))
 
     @classmethod
     def exists(cls, where: str | Path) -> bool:
-        """Whether there is a ledger. Looks only."""
+        """Whether there is a ledger here. Looks only."""
         try:
             store = _store(where, read_only=True)
         except NoLedger:
@@ -125,13 +125,15 @@ class Ledger(Book):
 
     @classmethod
     def label_of(cls, where: str | Path) -> str:
-        """Where this is, without any password."""
+        """The ledger's location, without any password."""
         return _database(where).label
 
     @classmethod
     def migrate(cls, where: str | Path) -> int:
         """Bring a ledger of an older format up to ours, in one transaction and on record; returns the format it had.
-        Entries stay as they are, and must all be legal. On PostgreSQL only the owner of the tables can do it."""
+
+        Entries stay as they are, and must all be legal. On PostgreSQL only the owner of the tables can do it.
+        """
         store = _store(where)
         if not store.exists():
             raise no_ledger(store.label)
@@ -161,15 +163,19 @@ class Ledger(Book):
         *,
         schema: str = "public",
     ) -> tuple[str, ...]:
-        """SQL for the owner of a PostgreSQL ledger to run: grantors change the budget, record external releases and
-        void; curators reserve, bind and record failures; auditors read."""
+        """SQL that gives users their roles, for the owner of a PostgreSQL ledger to run.
+
+        Grantors change the budget, record external releases and void; curators reserve, bind and record failures;
+        auditors read.
+        """
         from nabladp.privacy.ledger.rights import role_statements
 
         members = {"grantor": tuple(grantors), "curator": tuple(curators), "auditor": tuple(auditors)}
         return role_statements(members, schema)
 
     def check_agrees(self, universe: Universe | None, budget: Budget | None, *, test: bool) -> None:
-        """Refuse another schema, another budget, or a private use of a test ledger and the reverse."""
+        """Refuse to open a ledger with another schema, another budget, or a private use of a test ledger and the
+        reverse."""
         state = self._state()
         if state.test != test:
             kind, other = ("test", "private") if state.test else ("private", "test")
@@ -198,8 +204,10 @@ def _store(where: str | Path, *, read_only: bool = False, patience: float = PATI
 
 
 def _database(where: str | Path) -> Database:
-    """A PostgreSQL server for an address, a SQLite file for a path. An address that is merely misspelled is never taken
-    for a path, because paths are shown."""
+    """The database of a ledger: a PostgreSQL server for an address, a SQLite file for a path.
+
+    An address that is merely misspelled is never taken for a path, because paths are shown.
+    """
     if isinstance(where, str) and _ADDRESS.search(where):
         from nabladp.privacy.ledger.postgres import Postgres
 

@@ -56,13 +56,13 @@ class Tally:
         return left
 
     def units(self, *, pure: bool) -> int | None:
-        """The total in one measure; None stands for 'no bound'."""
+        """The total spent on one limited set, in one measure; None stands for 'no bound'."""
         if pure:
             return None if self.unbounded_pure else self.pure
         return None if self.unbounded_rho else self.rho
 
     def to_json(self) -> dict[str, Any]:
-        """Zeros are left out; units are text, because JSON readers lose integers above 2⁵³."""
+        """The tally as JSON: zeros are left out; units are text, because JSON readers lose integers above 2⁵³."""
         units = {"rho": str(self.rho), "pure": str(self.pure)}
         counts = {"unbounded_rho": self.unbounded_rho, "unbounded_pure": self.unbounded_pure}
         return {name: v for name, v in units.items() if v != "0"} | {name: v for name, v in counts.items() if v}
@@ -107,7 +107,8 @@ def _merge(old: Mapping[str, Tally], new: Mapping[str, Tally]) -> dict[str, Tall
 
 
 def keys_of(universe: Universe, limits: Iterable[Limit]) -> dict[frozenset[str], str]:
-    """Short names: positions, since attribute names may hold any character; '*' is the set of all protected."""
+    """Short names of the limited sets: positions, since attribute names may hold any character; '*' is the set of all
+    protected."""
     everything = frozenset(universe.protected)
 
     def key(attributes: frozenset[str]) -> str:
@@ -133,7 +134,8 @@ def total_of(costs: Iterable[Mapping[str, Tally]]) -> dict[str, Tally]:
 
 
 def after_budget(totals: Totals, seq: int, old: Keys, new: Keys, replay: Callable[[], Iterable[Guarantee]]) -> Totals:
-    """Totals under a new budget: kept for sets that stay, replayed from the guarantees for sets that are new."""
+    """The ledger's totals under a new budget: kept for sets that stay, replayed from the guarantees for sets that are
+    new."""
     fresh = {attributes: key for attributes, key in new.items() if attributes not in old}
     kept = {new[attributes] for attributes in new if attributes in old}
     spent: dict[str, Tally] = {key: tally for key, tally in totals.spent.items() if key in kept}
@@ -194,7 +196,7 @@ class LimitRequest:
 
     @property
     def fits(self) -> bool:
-        """Whether the request stays within the limit: the one rule, for the ledger and for a dry run.
+        """Whether a request stays within the limit: the one rule, for the ledger and for a dry run.
 
         A limit that the request does not add to never refuses it, even if exceeded.
         """
@@ -226,7 +228,7 @@ def check_limits(lines: Iterable[LimitRequest], what: str) -> None:
 
 
 def _room(line: Spending, requested: int | None) -> Fraction:
-    """The square of the factor by which the release's budget (in ε) has to shrink for this limit: ρ goes with ε²."""
+    """The square of the factor by which a release's budget (in ε) has to shrink for this limit: ρ goes with ε²."""
     if requested is None:
         return Fraction(-1)
     ratio = Fraction(line.left_units, requested)
@@ -274,7 +276,7 @@ def _listing(names: Sequence[str], most: int = 3) -> str:
 
 
 def float_below(units: int) -> float:
-    """The units as a double that is never above the true value: what is left must not look larger than it is."""
+    """Units as a double that is never above the true value: what is left of a limit must not look larger than it is."""
     value = units / UNIT
     return math.nextafter(value, -math.inf) if Fraction(value) * UNIT > units else value
 
@@ -283,7 +285,7 @@ def float_below(units: int) -> float:
 
 
 def extend_universe(ours: Universe, theirs: Universe) -> Universe:
-    """Our attributes with their new derived columns, or a refusal that names what differs."""
+    """The ledger's attributes with new derived columns, or a refusal that names what differs."""
     for problem in (
         _difference("has no attribute", set(theirs.roots) - set(ours.roots)),
         _difference("also has the attribute", set(ours.roots) - set(theirs.roots)),
@@ -309,7 +311,7 @@ def _difference(text: str, names: Iterable[str]) -> str:
 
 
 def check_same_budget(recorded: Sequence[Limit], given: Sequence[Limit]) -> None:
-    """The ledger owns its budget: another one is refused, naming the first limit that differs."""
+    """Refuse a budget other than the ledger's own, naming the first limit that differs."""
     ours, theirs = _by_set(recorded), _by_set(given)
     for key in (*ours, *theirs):
         was, now = ours.get(key, []), theirs.get(key, [])

@@ -86,7 +86,7 @@ class Postgres(Database):
         return _state(error) in _BUSY
 
     def is_lost(self, error: DBAPIError) -> bool:
-        """No state: the server was never there to give one."""
+        """Whether the PostgreSQL connection broke; an error without a state means that the server was never there."""
         state = _state(error)
         silent = not state and isinstance(error, OperationalError)
         return error.connection_invalidated or silent or state.startswith("08") or state in _GONE
@@ -117,7 +117,7 @@ class Postgres(Database):
 
 
 def read_address(address: str) -> dict[str, str]:
-    """The options of the connection, by libpq's names."""
+    """The connection options of a PostgreSQL address, by libpq's names."""
     url = _parse(address)
     if url is None or not _certain(address):
         raise _unreadable()
@@ -131,7 +131,7 @@ def read_address(address: str) -> dict[str, str]:
 
 
 def label_of(options: dict[str, str]) -> str:
-    """Host, port and database only."""
+    """A PostgreSQL ledger's host, port and database only."""
     port = options.get("port", "")
     host = options.get("host", "localhost") + (f":{port}" if port.isdecimal() else "")
     return f"postgresql://{host}/{options.get('dbname', '')}"
@@ -152,14 +152,17 @@ def _parse(address: str) -> URL | None:
 
 
 def _certain(address: str) -> bool:
-    """Whether there is but one way to read it: at most one '@', and that before the first '/'."""
+    """Whether there is only one way to read a PostgreSQL address: at most one '@', and that before the first '/'."""
     host, *rest = re.split(r"[/?#]", address.split("://", 1)[1])
     return address.isprintable() and host.count("@") < 2 and not any("@" in part for part in rest)
 
 
 def _connector(options: dict[str, str]) -> Callable[[], Any]:
-    """Opens connections. Only options of the server's own library are let through: the driver has some that would
-    change what a transaction is."""
+    """A function that opens PostgreSQL connections.
+
+    Only options of the server's own library are let through: the driver has some that would change what a transaction
+    is.
+    """
     try:
         import psycopg
         from psycopg.conninfo import make_conninfo
@@ -188,7 +191,7 @@ def _begin(wait_ms: int, connection: Connection) -> None:
 
 
 def _schema(connection: Connection) -> str:
-    """The quoted name of the schema that holds the ledger, or that a new one goes to."""
+    """The quoted name of the PostgreSQL schema that holds the ledger, or that a new one goes to."""
     query = (
         "SELECT quote_ident(coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE c.oid = to_regclass('entries')), current_schema()))"

@@ -49,12 +49,12 @@ class LedgerView(Displayed):
 
     @property
     def label(self) -> str:
-        """Where it lives, without any password."""
+        """The ledger's location, without any password."""
         return self._store.label
 
     @property
     def format(self) -> int:
-        """Of its tables; an older one can be read, and brought up to date."""
+        """The format of the ledger's tables; an older one can be read, and brought up to date."""
         return self._store.read(lambda transaction: transaction.identity())[0]
 
     @property
@@ -67,25 +67,27 @@ class LedgerView(Displayed):
 
     @property
     def budget(self) -> Budget:
-        """The one in force."""
+        """The ledger's budget in force."""
         budget = self._state().budget
         if budget is None:
             raise broken_ledger(self.label)
         return budget
 
     def spent(self) -> list[Spending]:
-        """Every limit with what is spent and left."""
+        """Every limit of the ledger with what is spent and left."""
         return self._state().spending
 
     def entries(self, last: int | None = None, after: int | None = None) -> Iterator[Entry]:
-        """In order: all, the ``last`` few, or those ``after`` a number. Read a page at a time, blocking no writer;
-        entries written meanwhile are left out."""
+        """The ledger's entries in order: all, the ``last`` few, or those ``after`` a number.
+
+        Read a page at a time, blocking no writer; entries written meanwhile are left out.
+        """
         end = self._state().seq
         start = max(after or 0, 0 if last is None else end - max(last, 0))
         return (row.entry() for row in takewhile(lambda row: row.seq <= end, self._rows(start)))
 
     def entry(self, name: str) -> Entry:
-        """The reservation or external release of this name."""
+        """The ledger's reservation or external release of this name."""
         self._state()
         return self._store.read(lambda transaction: self._find(transaction, name))
 
@@ -100,28 +102,28 @@ class LedgerView(Displayed):
         return self._store.read(find)
 
     def unfinished(self) -> list[Entry]:
-        """Reservations that are not bound, failed or voided: a release under way, or one that crashed."""
+        """The ledger's reservations that are not bound, failed or voided: a release under way, or one that crashed."""
         self._state()
         return [row.entry() for row in self._store.read(lambda transaction: transaction.unfinished())]
 
     def failed(self) -> list[Entry]:
-        """Recorded failures that nobody has voided yet: they still count."""
+        """Recorded failures in the ledger that nobody has voided yet: they still count."""
         self._state()
         return [row.entry() for row in self._store.read(lambda transaction: transaction.failed())]
 
     def guarantee(self) -> Guarantee:
-        """Everything that stands, composed: its figure for any set of attributes is what was spent on that set."""
+        """All guarantees in the ledger that stand, composed: its figure for any set is what was spent on that set."""
         universe = self.universe
         parts = standing_guarantees(self.entries())
         return Guarantee.compose(universe, (Guarantee(universe, part.terms) for part in parts))
 
     def spent_on(self, names: Iterable[str] | str) -> Figure:
-        """What was spent on any set of attributes, limited or not."""
+        """What was spent, by the ledger, on any set of attributes, limited or not."""
         return self.guarantee().figure(names)
 
     def verify(self) -> list[Problem]:
-        """Every entry that was changed, is missing, stands out of order or breaks a rule, and every right beyond the
-        roles."""
+        """Verify the ledger: every entry that was changed, is missing, stands out of order or breaks a rule, and every
+        right beyond the roles."""
         return self._store.read(lambda transaction: list(problems(transaction)))
 
     def _state(self) -> State:

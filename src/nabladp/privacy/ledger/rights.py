@@ -38,7 +38,8 @@ _ONLY_GROWS = "the ledger only grows"
 
 
 def guards(schema: str) -> tuple[str, ...]:
-    """``schema`` is the quoted name of the one that holds the tables."""
+    """SQL of the triggers that guard a PostgreSQL ledger; ``schema`` is the quoted name of the one that holds the
+    tables."""
     tables = ", ".join(f"{schema}.{table}" for table in _TABLES)
     functions = ", ".join(f"{schema}.{name}" for name in (*_TRIGGER_FUNCTIONS, *_MARKERS.values()))
     return (
@@ -80,7 +81,7 @@ def _bodies(schema: str) -> Mapping[str, str]:
 
 
 def _lawful(schema: str, entries: str) -> str:
-    """The part of the rules (state.py) that SQL can see, and who writes which kind."""
+    """The trigger's part of the ledger's rules (state.py) that SQL can see, and who writes which kind."""
 
     def holds(role: str) -> str:
         marker = _literal(f"{schema}.{_MARKERS[role]}")
@@ -105,7 +106,7 @@ def _lawful(schema: str, entries: str) -> str:
 
 
 def removals(schema: str) -> tuple[str, ...]:
-    """With a function go the triggers that call it."""
+    """SQL that removes the ledger's trigger functions; with a function go the triggers that call it."""
     names = (*_TRIGGER_FUNCTIONS, *_MARKERS.values(), *_EARLIER_FUNCTIONS)
     return tuple(f"DROP FUNCTION IF EXISTS {schema}.{name} CASCADE" for name in names)
 
@@ -114,7 +115,8 @@ def removals(schema: str) -> tuple[str, ...]:
 
 
 def role_statements(members: Mapping[str, Sequence[str]], schema: str) -> tuple[str, ...]:
-    """SQL for the owner, in one transaction. What these users, and everybody, could do before is taken away first."""
+    """SQL that gives PostgreSQL users their ledger roles, in one transaction; what they could do before is taken away
+    first."""
     listed = tuple(dict.fromkeys(name for role in ROLES for name in members.get(role, ())))
     if not listed:
         raise LedgerError("No user is named.", fix="Give --grantor, --curator or --auditor, once for each user.")
@@ -128,7 +130,7 @@ def role_statements(members: Mapping[str, Sequence[str]], schema: str) -> tuple[
 
 
 def grants(schema: str, members: Mapping[str, Sequence[str]]) -> list[str]:
-    """``schema`` is a quoted name."""
+    """SQL that grants the ledger's roles their rights; ``schema`` is a quoted name."""
     everyone = _quote_identifiers(name for role in ROLES for name in members.get(role, ()))
     writers = _quote_identifiers(name for role in ("grantor", "curator") for name in members.get(role, ()))
     tables = ", ".join(f"{schema}.{table}" for table in _TABLES)
@@ -150,7 +152,7 @@ def grants(schema: str, members: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def earlier_members(connection: Connection, schema: str) -> dict[str, list[str]]:
-    """Who was curator or auditor of a ledger of format 2, by the rights they have on its tables."""
+    """The curators and auditors of a PostgreSQL ledger of format 2, by the rights they have on its tables."""
     rights_of: dict[str, set[str]] = {}
     for grantee, thing, right in _granted_rights(connection, schema):
         if grantee and thing in _TABLES:
@@ -160,7 +162,7 @@ def earlier_members(connection: Connection, schema: str) -> dict[str, list[str]]
 
 
 def _not_the_owner(schema_name: str, names: tuple[str, ...]) -> str:
-    """Whoever owns the tables can remove the triggers, and is bound by no role."""
+    """Refuse a role for the owner of the ledger's tables, who can remove the triggers and is bound by no role."""
     table, listed = _literal(f"{schema_name}.entries"), ", ".join(map(_literal, names))
     return (
         f"DO $roles$ BEGIN IF (SELECT pg_get_userbyid(relowner) IN ({listed}) FROM pg_class "
@@ -170,7 +172,7 @@ def _not_the_owner(schema_name: str, names: tuple[str, ...]) -> str:
 
 
 def quote_identifier(name: str, what: str = "user") -> str:
-    """A name as PostgreSQL takes it to the letter. Too long a one it would cut, and "public" means everybody."""
+    """A name quoted for PostgreSQL. Too long a one it would cut, and "public" means everybody: both are refused."""
     fits = 0 < len(name.encode(errors="replace")) < 64 and name.isprintable() and "$roles$" not in name
     if not fits or (what == "user" and name in ("public", "none")):
         raise LedgerError(f"{name!r} cannot be the name of a {what}.", fix=f"Give the name of a {what} of the server.")
@@ -182,7 +184,7 @@ def _quote_identifiers(names: Iterable[str]) -> str:
 
 
 def _literal(words: str) -> str:
-    """``E`` strings read the same whatever the server thinks of backslashes."""
+    """Words as PostgreSQL ``E`` strings, which read the same whatever the server thinks of backslashes."""
     return "E'" + words.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -212,7 +214,7 @@ WHERE p.pronamespace = CAST(:schema AS regnamespace) AND p.proname LIKE 'ledger\
 
 
 def problems(connection: Connection, schema: str) -> list[str]:
-    """Rights on our tables and functions that the roles do not explain, and guards that are gone."""
+    """Rights on the ledger's tables and functions that the roles do not explain, and guards that are gone."""
     granted = _granted_rights(connection, schema)
     roles = {
         name: {role for role, marker in _MARKERS.items() if (name, marker, "EXECUTE") in granted}
@@ -241,6 +243,6 @@ def _is_explained(thing: str, right: str, roles: set[str]) -> bool:
 
 
 def _granted_rights(connection: Connection, schema: str) -> list[tuple[str, str, str]]:
-    """Who (everybody: an empty text), what, and which right; without the owner's own."""
+    """Rights granted on the ledger: who (everybody: an empty text), what, and which right; without the owner's own."""
     rows = connection.execute(text(_GRANTED), {"schema": schema, "tables": list(_TABLES)})
     return [(str(name), str(thing), str(right)) for name, thing, right in rows]

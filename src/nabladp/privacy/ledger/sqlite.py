@@ -67,7 +67,7 @@ class SQLite(Database):
         self.label = str(path)
 
     def check(self, *, write: bool, create: bool) -> None:
-        """What the file system can say at once, before SQLite says it less clearly."""
+        """Refuse a SQLite file at once where the file system can say why, before SQLite says it less clearly."""
         folder = self.path.parent
         try:
             os.fsencode(self.path)  # half of a surrogate pair is in no file name

@@ -56,11 +56,11 @@ class Past(ABC):
 
     @abstractmethod
     def end_of(self, seq: int) -> Entry | None:
-        """The entry that bound or voided this one, or recorded its failure."""
+        """The ledger entry that bound or voided this one, or recorded its failure."""
 
     @abstractmethod
     def has_name(self, name: str) -> bool:
-        """Whether a reservation or external release of this name exists."""
+        """Whether a reservation or external release of this name exists in the ledger."""
 
     @abstractmethod
     def entries(self) -> Iterable[Entry]: ...
@@ -84,7 +84,7 @@ class State:
     costs: dict[str, dict[str, Tally]] = field(default_factory=dict, compare=False, repr=False)
 
     def under(self, budget: Budget, limits: tuple[Limit, ...], universe: Universe) -> State:
-        """The same books with these limits and attributes in force."""
+        """The same ledger books with these limits and attributes in force."""
         keys = keys_of(universe, limits)
         return replace(self, budget=budget, limits=limits, universe=universe, keys=keys, costs={})
 
@@ -109,7 +109,7 @@ class State:
         return spending(self.limits, self.keys, self.totals)
 
     def check_affordable(self, cost: Mapping[str, Tally], what: str) -> None:
-        """Refuse a cost that breaks a limit."""
+        """Refuse a cost that breaks a limit of the ledger."""
         touched = [limit for limit in self.limits if self.keys[limit.attributes] in cost]
         lines = []
         for line in spending(touched, self.keys, self.totals):
@@ -140,7 +140,7 @@ _FIX = "Run `nabladp ledger verify` to see every problem, and restore the ledger
 
 
 def next_state(state: State, row: Row, past: Past) -> State:
-    """The books after this row, which must be the next one, unchanged and legal."""
+    """The ledger's books after this row, which must be the next one, unchanged and legal."""
     for problem in link_problems(state, row):
         raise problem
     after, recorded = judge(state, row, past)
@@ -150,7 +150,7 @@ def next_state(state: State, row: Row, past: Past) -> State:
 
 
 def link_problems(state: State, row: Row) -> list[IllegalEntry]:
-    """Whether the row follows the last one in the chain of hashes."""
+    """Whether the row follows the last one in the ledger's chain of hashes."""
     problems = []
     if row.seq != state.seq + 1 or row.previous != state.hash:
         problems.append(
@@ -162,7 +162,7 @@ def link_problems(state: State, row: Row) -> list[IllegalEntry]:
 
 
 def judge(state: State, row: Row, past: Past) -> tuple[State, Totals]:
-    """The books after this row, by the rules, and the totals that it states, which must be the same."""
+    """The ledger's books after this row, by the rules, and the totals that it states, which must be the same."""
     try:
         entry = row.entry()
         after = apply(state, entry, past)
@@ -180,7 +180,7 @@ def wrong_totals(row: Row) -> IllegalEntry:
 
 
 def apply(state: State, entry: Entry, past: Past) -> State:
-    """The books after this entry, or an error that says which rule it breaks."""
+    """The ledger's books after this entry, or an error that says which rule it breaks."""
     rule = _RULES.get(entry.kind)
     if rule is None:
         raise LedgerError(f"There is no entry of kind {entry.kind!r}.", fix=_FIX)
@@ -219,7 +219,7 @@ def _format(state: State, entry: Entry, past: Past) -> State:
 
 
 def _schema(state: State, entry: Entry, past: Past) -> State:
-    """Positions of attributes name the totals, so not even their order may change."""
+    """The books after a schema entry. Positions of attributes name the totals, so not even their order may change."""
     _refers_to_nothing(entry)
     ours, new = state.universe, Universe.from_json(entry.payload["universe"])
     kept = {name: new.derived.get(name) for name in ours.derived}
@@ -306,7 +306,8 @@ _RULES: Mapping[str, Callable[[State, Entry, Past], State]] = {
 
 
 def stated_limits(payload: Mapping[str, Any], universe: Universe) -> tuple[Budget, tuple[Limit, ...]]:
-    """The budget and its limits, which must be the ones that this budget gives for these attributes."""
+    """The budget and limits that an entry states, which must be the ones that this budget gives for these
+    attributes."""
     budget = Budget.from_json(payload["budget"])
     recorded = tuple(Limit.from_json(limit) for limit in payload["limits"])
     ours, theirs = sorted(map(_limit_key, recorded)), sorted(map(_limit_key, budget.limits(universe)))
@@ -320,15 +321,18 @@ def _limit_key(limit: Limit) -> tuple[str, list[str], str]:
 
 
 def _units_agree(limit: Limit) -> bool:
-    """A recorded value is a double, its units may come from an exact fraction: they agree up to rounding. Units of
-    (ε, δ) come from a conversion, which another machine may round in another way."""
+    """Whether a recorded limit's value and units agree, up to rounding: a value is a double, its units may come from an
+    exact fraction.
+
+    Units of (ε, δ) come from a conversion, which another machine may round in another way.
+    """
     stated = limit_units(limit.value)
     tolerance = Fraction(1, 10**9) if isinstance(limit.value, Approx) else Fraction(1, 2**51)
     return abs(limit.units - stated) <= stated * tolerance + 1 and limit.units > 0
 
 
 def standing_guarantees(entries: Iterable[Entry]) -> list[Guarantee]:
-    """What was spent and not voided."""
+    """The guarantees of ledger entries that were spent and not voided."""
     standing: dict[int, Guarantee] = {}
     failures: dict[int, int] = {}  # a failed entry to its reservation
     for entry in entries:
@@ -347,7 +351,7 @@ def exceeded_limits(state: State) -> list[str]:
 
 
 def _find_referred(entry: Entry, past: Past, *kinds: str) -> Entry:
-    """The entry that this one ends; it has the same name and was not ended before."""
+    """The ledger entry that this one ends; it has the same name and was not ended before."""
     referred = None if entry.ref is None else past.entry(entry.ref)
     if referred is None or referred.kind not in kinds or referred.name != entry.name:
         raise LedgerError(f"{entry.kind!r} must refer to a reservation of the same name.", fix=_FIX)

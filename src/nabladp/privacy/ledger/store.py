@@ -86,11 +86,11 @@ class Database(ABC):
     locked_head: str  # the query for the last entry that also keeps other writers out
 
     def check(self, *, write: bool, create: bool) -> None:
-        """Refuse at once what can be seen without a connection."""
+        """Refuse at once a database that can be seen to be no ledger without a connection."""
         return
 
     def exists(self) -> bool:
-        """Whether there is something to connect to."""
+        """Whether there is a database to connect to."""
         return True
 
     @abstractmethod
@@ -101,34 +101,34 @@ class Database(ABC):
         return
 
     def lock_tables(self, connection: Connection) -> None:
-        """Keep every writer out of the tables."""
+        """Keep every writer out of the ledger's tables."""
         return
 
     @abstractmethod
     def guard(self, connection: Connection) -> None:
-        """Make the triggers, by which the database itself refuses to change the past."""
+        """Make the triggers, by which the database itself refuses to change the ledger's past."""
 
     @abstractmethod
     def unguard(self, connection: Connection) -> list[str]:
-        """Remove the triggers of every format; answers with the statements that give users their rights anew."""
+        """Remove the ledger's triggers of every format; returns the statements that give users their rights anew."""
 
     def may_void(self, connection: Connection) -> bool:
-        """Whether this user may take away the cost of a reservation."""
+        """Whether this database user may take away the cost of a reservation."""
         return True
 
     def rights_problems(self, connection: Connection) -> list[str]:
-        """Rights that somebody has beyond the roles."""
+        """Rights on the ledger that somebody has beyond the roles."""
         return []
 
     def unsafe_settings(self, connection: Connection) -> list[str]:
-        """Settings without which a commit may not survive a power cut."""
+        """Database settings without which a commit may not survive a power cut."""
         return []
 
     @abstractmethod
     def busy(self, error: DBAPIError) -> bool: ...
 
     def is_lost(self, error: DBAPIError) -> bool:
-        """Whether the connection broke, or the server is not there just now."""
+        """Whether the database connection broke, or the server is not there just now."""
         return False
 
     @abstractmethod
@@ -143,12 +143,12 @@ class Transaction:
         self._database = database
 
     def identity(self) -> tuple[int, str]:
-        """Format and id of the ledger."""
+        """Format and id of the ledger, read in this transaction."""
         row = self._connection.execute(select(meta.c.format, meta.c.ledger)).first()
         return self._number_and_text(row) if row else (0, "")
 
     def head(self, *, lock: bool = False) -> tuple[int, str]:
-        """Number and hash of the last entry; ``lock`` keeps other writers out until the transaction ends."""
+        """Number and hash of the ledger's last entry; ``lock`` keeps other writers out until the transaction ends."""
         query = text(self._database.locked_head) if lock else select(head.c.seq, head.c.hash)
         row = self._connection.execute(query).first()
         return self._number_and_text(row) if row else (0, "")
@@ -166,24 +166,24 @@ class Transaction:
         return self._first(_rows().where(entries.c.seq == seq))
 
     def by_name(self, name: str) -> Row | None:
-        """The reservation or external release of this name."""
+        """The stored reservation or external release of this name."""
         return self._first(_rows().where(_SPENDING, entries.c.name == name))
 
     def end_of(self, seq: int) -> Row | None:
-        """The entry that refers to this one."""
+        """The stored entry that refers to this one."""
         return self._first(_rows().where(entries.c.ref == seq))
 
     def by_numbers(self, numbers: Sequence[int]) -> list[Row]:
-        """The entries with these numbers, up to a page of them."""
+        """The stored entries with these numbers, up to a page of them."""
         return self._all(_rows().where(entries.c.seq.in_(numbers))) if numbers else []
 
     def referring(self, numbers: Sequence[int], before: int) -> list[Row]:
-        """The entries with a number below ``before`` that refer to these."""
+        """The stored entries with a number below ``before`` that refer to these."""
         query = _rows().where(entries.c.ref.in_(numbers), entries.c.seq < before).order_by(entries.c.seq)
         return self._all(query) if numbers else []
 
     def names_in_use(self, names: Sequence[str], before: int | None = None) -> set[str]:
-        """Those of the names that are in use."""
+        """Those of the names that are in use in the ledger's tables."""
         used: set[str] = set()
         for start in range(0, len(names), PAGE):
             wanted = entries.c.name.in_(names[start : start + PAGE])
@@ -194,25 +194,25 @@ class Transaction:
         return used
 
     def beginning_with(self, stem: str) -> int:
-        """How many names in use begin with this."""
+        """The number of names in use in the ledger's tables that begin with this."""
         alike = entries.c.name.startswith(stem, autoescape=True)
         query = select(func.count()).select_from(entries).where(_SPENDING, alike)
         return int(self._connection.execute(query).scalar_one())
 
     def unfinished(self) -> list[Row]:
-        """Reservations that are not bound, failed or voided."""
+        """Stored reservations that are not bound, failed or voided."""
         ends = entries.alias("ends")
         query = _rows().outerjoin(ends, ends.c.ref == entries.c.seq).order_by(entries.c.seq)
         return self._all(query.where(entries.c.kind == "reserve", ends.c.seq.is_(None)))
 
     def failed(self) -> list[Row]:
-        """Recorded failures that are not voided: their cost still counts."""
+        """Stored failures that are not voided: their cost still counts."""
         ends = entries.alias("ends")
         query = _rows().outerjoin(ends, ends.c.ref == entries.c.seq).order_by(entries.c.seq)
         return self._all(query.where(entries.c.kind == "failed", ends.c.seq.is_(None)))
 
     def page(self, after: int) -> list[Row]:
-        """The entries that follow this number. A damaged file may hand out the same ones without end."""
+        """The stored entries that follow this number. A damaged file may hand out the same ones without end."""
         rows = self._all(_rows().where(entries.c.seq > after).order_by(entries.c.seq).limit(PAGE))
         numbers = [after, *(row.seq for row in rows)]
         if not all(isinstance(number, int) for number in numbers) or any(a >= b for a, b in pairwise(numbers)):
@@ -220,14 +220,15 @@ class Transaction:
         return rows
 
     def walk(self) -> Iterator[Row]:
-        """Every entry in order, a page at a time."""
+        """Every stored entry in order, a page at a time."""
         after = 0
         while rows := self.page(after):
             yield from rows
             after = rows[-1].seq
 
     def append(self, rows: Sequence[Row]) -> None:
-        """The head follows by itself; where it does not, the triggers are gone, and nothing is written."""
+        """Append rows to the ledger's tables. The head follows by itself; where it does not, the triggers are gone, and
+        nothing is written."""
         if rows:
             self._connection.execute(insert(entries), [vars(row) for row in rows])
             if self.head() != (rows[-1].seq, rows[-1].hash):
@@ -249,7 +250,8 @@ class Transaction:
         self._database.lock_tables(self._connection)
 
     def migrate(self) -> None:
-        """From any format that we can read: the tables stay, the triggers and rights are made anew."""
+        """Migrate the ledger's tables from any format that we can read: they stay, the triggers and rights are made
+        anew."""
         rights = self._database.unguard(self._connection)
         self._connection.execute(update(meta).values(format=FORMAT))
         self._database.guard(self._connection)
@@ -306,7 +308,7 @@ class Store:
         return ledger
 
     def check_durable(self) -> None:
-        """Refuse a server that says "booked" before it is on the disk."""
+        """Refuse a database server that says "booked" before it is on the disk."""
         if self.database.shared and (off := self.read(lambda transaction: transaction.unsafe_settings())):
             raise LedgerError(
                 f"The server of the ledger {self.label!r} runs with {' and '.join(off)} off: "
@@ -318,17 +320,19 @@ class Store:
         return self._transact(self._engine, work, write=False)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """All of ``work`` is committed and on the disk when this returns. If it raises, none of it ever happened,
-        unless the error says that this is not known: ``outcome`` is then "unknown".
+        """Run ``work`` in a write transaction: all of it is committed and on the disk when this returns.
 
-        ``work`` may be called again after a commit that was not answered, and must then look whether it stands.
+        If it raises, none of it ever happened, unless the error says that this is not known: ``outcome`` is then
+        "unknown". ``work`` may be called again after a commit that was not answered, and must then look whether it
+        stands.
         """
         if self.read_only:
             raise LedgerError(f"The ledger {self.label!r} was opened for reading.", fix="Use Ledger.open to write.")
         return self._transact(self._engine, work, write=True)
 
     def create(self, ledger: str, created: str, first: Callable[[Transaction], T]) -> T | None:
-        """Tables, triggers and first entry in one transaction; None if a ledger is already there."""
+        """Create the ledger's tables, triggers and first entry in one transaction; None if a ledger is already
+        there."""
 
         def work(transaction: Transaction) -> T | None:
             transaction.lock_creation()
@@ -373,7 +377,8 @@ class Store:
         )
 
     def present(self, transaction: Transaction) -> bool:
-        """Whether a ledger is here. An empty database (a creation cut short) is none; a foreign one is refused."""
+        """Whether a ledger is in the database. An empty one (a creation cut short) has none; a foreign one is
+        refused."""
         tables = transaction.tables()
         if tables >= TABLES:
             return True

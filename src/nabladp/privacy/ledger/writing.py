@@ -39,7 +39,7 @@ class Pen(Past):
         self._free: set[str] = set()  # names looked up before, all at once
 
     def add(self, draft: Draft) -> int:
-        """Returns its number."""
+        """Add an entry to the rows to write; returns its number."""
         stamped = replace(draft, payload={**draft.payload, **self._marks})
         seq = self.state.seq + 1
         after = apply(self.state, stamped.with_number(seq, self._time), self)
@@ -53,7 +53,7 @@ class Pen(Past):
         return seq
 
     def learn(self, universe: Universe) -> None:
-        """Refuse another schema; record derived columns that are new."""
+        """Refuse another schema; record derived columns that are new to the ledger."""
         wider = extend_universe(self.state.universe, universe)
         if wider.derived.keys() != self.state.universe.derived.keys():
             self.add(Draft("schema", "schema", {"universe": wider.to_json()}))
@@ -63,7 +63,7 @@ class Pen(Past):
         return {row.seq: row.entry() for row in self._rows.values()}
 
     def stands(self, transaction: Transaction) -> bool:
-        """Whether what was written down is in the ledger. The ticket makes the hash unlike any other."""
+        """Whether the rows written down are in the ledger. The ticket makes the hash unlike any other."""
         last = self._rows[max(self._rows)] if self._rows else None
         row = None if last is None else transaction.at(last.seq)
         return row is not None and last is not None and row.hash == last.hash
@@ -83,7 +83,8 @@ class Pen(Past):
         return (row.entry() for row in chain(self.transaction.walk(), self._rows.values()))
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Names are unique among all that was ever spent, so that a release is found by its name for good."""
+        """Refuse names in use: they are unique among all that was ever spent, so that a release is found by its name
+        for good."""
         seen: set[str] = set()
         used = self.transaction.names_in_use(names)
         for name in names:
@@ -134,7 +135,7 @@ class Book(LedgerView):
         seeded: bool = False,
         ticket: str | None = None,
     ) -> list[Entry]:
-        """A whole plan, all or nothing."""
+        """Book the costs of a whole plan, all or nothing."""
         listed = _tuples(requests, 3, "A request is a guarantee, a name and details.")
         requested = [(_guarantee(cost), check_name(name), _json_details(details)) for cost, name, details in listed]
         own = None if ticket is None else check_name(ticket, "ticket")
@@ -156,7 +157,8 @@ class Book(LedgerView):
         return self._write(work, own) if requested else []
 
     def check_fits(self, requests: Iterable[tuple[Guarantee, str]]) -> None:
-        """Refuse what would break a limit as things stand. Books nothing: only a reservation is sure to hold."""
+        """Refuse requests that would break a limit as things stand. Books nothing: only a reservation is sure to
+        hold."""
         listed = _tuples(requests, 2, "A request is a guarantee and a name.")
         if requested := [(_guarantee(cost), check_name(name)) for cost, name in listed]:
             _check_together(requested, self._state())
@@ -187,7 +189,7 @@ class Book(LedgerView):
         return pen.add(Draft("bind", reservation.name, payload, reservation.seq))
 
     def void(self, name: Which, reason: str) -> Entry:
-        """Take away the cost of a reservation that never became a release. State why; it stays on record.
+        """Void a reservation that never became a release, and with it its cost. State why; it stays on record.
 
         On PostgreSQL this takes a grantor. A reservation that a curator recorded as failed is voided in the same way.
         """
@@ -219,8 +221,10 @@ class Book(LedgerView):
         return self._write(work)
 
     def record_external(self, guarantee: Guarantee, name: str, who: str, note: str = "") -> Entry:
-        """Book a release that someone else made from the same people. It has happened, so no limit can refuse it;
-        ``entry.exceeded`` names the limits that are now exceeded."""
+        """Book a release that someone else made from the same people.
+
+        It has happened, so no limit can refuse it; ``entry.exceeded`` names the limits that are now exceeded.
+        """
         name, who = check_name(name), check_text(who, "who")
         _guarantee(guarantee)
         expect(note, str, "The note of an entry", "Give it as text.")
@@ -250,7 +254,7 @@ class Book(LedgerView):
         return self._write(work)[0]
 
     def _write(self, work: Callable[[Pen], Sequence[Entry | int]], ticket: str | None = None) -> list[Entry]:
-        """Run ``work`` under the write lock. It answers with entries, or with the numbers of those it added.
+        """Run ``work`` under the ledger's write lock. It answers with entries, or with the numbers of those it added.
 
         Where a server died before it answered a commit, ``work_locked`` is called once more. It then holds the lock
         that the first attempt held, so that its rows either stand for good, and are the answer, or never will.
@@ -312,7 +316,7 @@ def _check_together(requested: Sequence[tuple[Guarantee, str]], state: State) ->
 
 
 def _find_booked(pen: Pen, requested: Sequence[Request], ticket: str, seeded: bool) -> list[Entry]:
-    """What was booked with this ticket, if it was; a ticket stands for one request only."""
+    """The entries that were booked with this ticket, if any; a ticket stands for one request only."""
     rows = [pen.transaction.by_name(name) for _, name, _ in requested]
     booked = [row.entry() for row in rows if row is not None]
     if len(booked) < len(requested) or any(entry.ticket != ticket for entry in booked):

@@ -32,7 +32,7 @@ def act(
     progress: Share | None = None,
     stop: Event | None = None,
 ) -> Result:
-    """Run the action in a thread of its own while this one watches: it always notices Ctrl-C, and cancels the jobs.
+    """Run a Spark action in a thread of its own while this one watches: it always notices Ctrl-C, and cancels the jobs.
 
     ``stop`` is set when nobody waits any more, for actions that consist of several jobs.
     """
@@ -74,7 +74,7 @@ def act(
 
 
 def _hush() -> None:
-    """Spark's Python side writes errors of queries to the terminal, values included: not those of our threads."""
+    """Keep Spark's Python side from writing errors of our queries, values included, to the terminal."""
     from pyspark.logger import PySparkLogger
 
     for name in _LOGS:
@@ -86,7 +86,7 @@ def _is_not_ours(record: LogRecord) -> bool:
 
 
 def _share(context: Any, group: str) -> float:
-    """Of the first stage, which reads the rows; later ones only add up what it found."""
+    """The progress of a Spark action's first stage, which reads the rows; later ones only add up its results."""
     try:
         tracker = context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]

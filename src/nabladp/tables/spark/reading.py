@@ -46,7 +46,7 @@ _QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}  
 
 
 def check_spark(source: Mapping[str, Any]) -> None:
-    """Refuses what is no Spark source, without starting anything."""
+    """Refuse what is no Spark source of a plan, without starting anything."""
     kind = source.get("spark")
     if not isinstance(kind, str) or kind not in _OWN:
         raise SourceError(
@@ -88,7 +88,7 @@ _TYPES = {str: "text", int: "a whole number", Mapping: "a table of entries, in b
 
 
 def read_spark(source: Mapping[str, Any], folder: str = "") -> DataFrame:
-    """The data frame that a plan's source stands for; no row is read yet."""
+    """The Spark data frame that a plan's source stands for; no row is read yet."""
     check_spark(source)
     spark = session(source.get("master"), source.get("conf", {}))
     try:
@@ -111,7 +111,7 @@ def _read_path(spark: SparkSession, source: Mapping[str, Any], folder: str) -> D
 
 
 def _texts(frame: DataFrame) -> DataFrame:
-    """Bytes are text in a Parquet file whose writer did not say so, as elsewhere in nabladp."""
+    """A Spark data frame with bytes as text, which they are in a Parquet file whose writer did not say so."""
     from pyspark.sql import functions as f
 
     names = [f"c{i}" for i in range(len(frame.columns))]
@@ -162,7 +162,7 @@ def _fix(error: Exception, kind: str) -> str:
 
 
 def session(master: str | None = None, conf: Mapping[str, Any] | None = None) -> SparkSession:
-    """The session that runs, or a new one. A running one must be what was asked for."""
+    """The Spark session that runs, or a new one. A running one must be what was asked for."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -216,7 +216,7 @@ _WORDS |= {"date": "date", "timestamp": "date", "timestamp_ntz": "date"}
 
 
 def is_spark(source: Any) -> bool:
-    """Whether it is a DataFrame of Spark, without importing Spark."""
+    """Whether a source is a DataFrame of Spark, without importing Spark."""
     return any(k.__module__.startswith("pyspark.sql.") and k.__name__ == "DataFrame" for k in type(source).__mro__)
 
 
@@ -249,7 +249,8 @@ class SparkFrame:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """How many rows each partition has. Of a Parquet file Spark reads no more than its footers for this."""
+        """The number of rows of each Spark partition. Of a Parquet file Spark reads no more than its footers for
+        this."""
         from pyspark.sql import functions as f
 
         from nabladp.tables.spark.jobs import act
@@ -262,8 +263,11 @@ class SparkFrame:
         return sizes
 
     def check_row_order(self) -> None:
-        """A row must have the same index in every pass. After a shuffle it does not: Spark deals rows out by what
-        the columns in use hold, and fetches blocks as they come. A database promises no order either."""
+        """Refuse a Spark data frame whose rows may have another index in another pass.
+
+        After a shuffle they do: Spark deals rows out by what the columns in use hold, and fetches blocks as they come.
+        A database promises no order either.
+        """
         plan = self.frame._jdf.queryExecution().executedPlan().toString()
         if "Exchange" in plan or "JDBC" in plan:
             raise DataError(
@@ -273,12 +277,12 @@ class SparkFrame:
             )
 
     def columns(self, names: tuple[str, ...]) -> DataFrame:
-        """Selected by position: names may hold anything."""
+        """The Spark data frame with these columns, selected by position: names may hold anything."""
         index = {name: i for i, name in enumerate(self.frame.columns)}
         return self._bare.select(*(f"c{index[name]}" for name in names))
 
     def no_columns(self) -> DataFrame:
-        """Its rows, of which nothing is read."""
+        """The rows of a Spark data frame, of which nothing is read."""
         return self.frame.selectExpr("true as c0")
 
     @property

@@ -50,7 +50,7 @@ class Keeper:
         self._forget: Any = None
 
     def rows(self, names: tuple[str, ...], n: int) -> tuple[DataFrame, tasks.Rows]:
-        """A data frame, and how a task comes by the codes of these columns in it."""
+        """A Spark data frame, and how a task gets the codes of these columns from it."""
         wanted = frozenset(names)
         if self._frame is None or not wanted <= self._names:
             if not wanted <= self._read or not self._fits(n):
@@ -60,7 +60,7 @@ class Keeper:
         return self._frame, tasks.FromKept(names)
 
     def note(self, names: tuple[str, ...]) -> None:
-        """These columns were read and broke no rule; one that does must not stop who reads others."""
+        """Note that these columns were read and broke no rule; one that does must not stop who reads others."""
         self._read |= frozenset(names)
 
     def _fits(self, n: int) -> bool:
@@ -107,8 +107,10 @@ def _forget_all() -> None:
 
 
 def free_memory(context: Any) -> int:
-    """Bytes that all executors together could still keep. One entry of Spark's list is the driver's, without saying
-    which: of several, the largest is left out."""
+    """The bytes that all Spark executors together could still keep.
+
+    One entry of Spark's list is the driver's, without saying which: of several, the largest is left out.
+    """
     statuses, free = context._jsc.sc().getExecutorMemoryStatus().valuesIterator(), []
     while statuses.hasNext():
         free.append(int(statuses.next()._2()))
@@ -140,13 +142,14 @@ class SparkTable(Table):
         self._frame.check_row_order()
 
     def load(self, names: Iterable[str], progress: Progress | None = None) -> None:
-        """Nothing: what Spark keeps, it keeps when rows are counted."""
+        """Nothing to load beforehand: what Spark keeps, it keeps when rows are counted."""
 
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
         return self._frame.batches(names, ordered)
 
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> NDArray[np.int64]:
-        """As for any table. The kernel is first called here, with no rows, to learn the shape of its result."""
+        """Fold a kernel over the rows on Spark. It is first called here, with no rows, to learn the shape of its
+        result."""
         kernel = Kernel.of(kernel)
         names = self.schema.names if kernel.attributes is None else tuple(kernel.attributes)
         by_row_index = kernel.by_row_index
@@ -171,7 +174,8 @@ class SparkTable(Table):
         return self._keeper.rows(names, n)
 
     def _in_fixed_order(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
-        """Always the same columns, whichever are asked for, so that a row has the same index in every pass."""
+        """The Spark rows with always the same columns, whichever are asked for, so that a row has the same index in
+        every pass."""
         self.check_row_order()
         columns = self.schema.names
         return self._frame.columns(columns), tasks.FromValues(Encoder(self.schema, names), columns)
@@ -188,7 +192,8 @@ class SparkTable(Table):
             return self._collect(ship(sums.repartition(chunks, "chunk"), tasks.Add()), cells, progress)
 
     def _collect(self, sums: DataFrame, cells: int, progress: Share | None) -> tuple[NDArray[np.int64], int]:
-        """A few chunks at a time, so that the driver never holds a large result more than once."""
+        """Bring sums from Spark to the driver a few chunks at a time, so that it never holds a large result more than
+        once."""
         total, stop = np.zeros(cells, dtype=np.int64), Event()
         faults: list[NablaDPError] = []
 
@@ -212,7 +217,7 @@ class SparkTable(Table):
         return total, seen
 
     def _fault_order(self, fault: NablaDPError) -> int:
-        """If several columns fail, the first in schema order is reported."""
+        """Sort key of faults found on Spark: if several columns fail, the first in schema order is reported."""
         column = fault.fields.get("column")
         return self.schema.names.index(column) if column in self.schema.names else -1
 
@@ -228,7 +233,7 @@ class SparkTable(Table):
     # ---- checking -----------------------------------------------------------------------------------------------
 
     def findings(self) -> list[Finding]:
-        """The rules of the schema that rows break, found where the rows are."""
+        """The rules of the schema that rows break, found on Spark where the rows are."""
         with closing(Shipping()) as ship:
             distinct = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema)).select("fault").distinct()
             faults = [error_of(row.fault) for row in act(self._spark, "checking", distinct.collect)]
@@ -238,7 +243,7 @@ class SparkTable(Table):
         return [Finding(f.fields["column"], f.fields["rule"], f.fix) for f in sorted(faults, key=self._fault_order)]
 
     def is_function(self, column: str, sources: tuple[str, ...]) -> bool:
-        """Whether a column is a function of others on all rows; its columns must break no rule."""
+        """Whether a column is a function of others on all rows on Spark; its columns must break no rule."""
         chosen = (*sources, column)
         layout = ", ".join(f"c{i} long" for i in range(len(chosen)))
         with closing(Shipping()) as ship:
@@ -249,7 +254,8 @@ class SparkTable(Table):
 
 
 def most_tasks(cores: int, codes: int, cells: int) -> int:
-    """A partial sum should stand for at least as many bytes of codes as it has itself, while all cores have work."""
+    """The number of Spark tasks: a partial sum should stand for at least as many bytes of codes as it has itself, while
+    all cores have work."""
     return min(max(cores, codes // (8 * max(1, cells))), (1 << 31) - 1)
 
 

@@ -66,7 +66,8 @@ Run = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 def driver_versions() -> dict[str, str]:
-    """What executors must agree on: Python and packages in their first two numbers, nabladp in all."""
+    """The versions that Spark executors must agree on: Python and packages in their first two numbers, nabladp in
+    all."""
     same = {name: ".".join(version(name).split(".")[:2]) for name in PACKAGES}
     return {"Python": f"{sys.version_info[0]}.{sys.version_info[1]}", "nabladp": nabladp.__version__, **same}
 
@@ -93,7 +94,7 @@ class Shipping:
 
 
 def executor_function(task: Any, wanted: Mapping[str, str]) -> Run:
-    """What an executor is to run: ``task`` is a broadcast of the pickled task.
+    """The function that a Spark executor runs: ``task`` is a broadcast of the pickled task.
 
     The function inside is sent by value and leans on nothing of ours, so that it can tell of an executor where there is
     no nabladp. It looks at every task: executors come and go.
@@ -175,7 +176,8 @@ class FromKept:
 
 
 def gather(batches: Batches, names: tuple[str, ...], rows: int) -> Batches:
-    """Spark's batches are short; longer ones are counted faster. Times are in UTC, whatever the session's zone."""
+    """Longer Arrow batches from Spark's short ones, which are counted faster. Times are in UTC, whatever the session's
+    zone."""
     waiting: list[pa.RecordBatch] = []
     rows_waiting = 0
     for batch in batches:

@@ -38,7 +38,7 @@ class Average:
 
     @classmethod
     def choose(cls, task: Task, treatment: str | None) -> Average:
-        """With the treatment asked for, or else the one that leaves less noise."""
+        """The method "average" with the treatment of labels asked for, or else the one that leaves less noise."""
         own = cls(task)
         if treatment == "response":
             return cls(task, Response(task))
@@ -52,13 +52,14 @@ class Average:
 
     @cached_property
     def held(self) -> Counter[str]:
-        """In products that change: one for each column that a source can flip, all of them for the label's."""
+        """The products Σ y·x that each source can move: one per column that it can flip, all of them for the label."""
         pays = frozenset() if self.response else self.task.label_sources
         return self.task.flips + Counter(dict.fromkeys(pays, self.task.width))  # [products]
 
     @cached_property
     def scale(self) -> float:
-        """Of the noise on a count of disagreements; 0 where nothing protected can move it."""
+        """The noise scale of a count of disagreements between label and column; 0 where nothing protected can move
+        it."""
         units = (self.response.rest if self.response else self.task).units
         return max((least_scale("gaussian", units[s], self._moved(c)) for s, c in self.held.items()), default=0.0)
 
@@ -81,7 +82,7 @@ class Average:
         return [sums, self.response.noise_use()] if self.response else [sums]
 
     def noise(self) -> float:
-        """The deviation of a weight, in rows."""
+        """The standard deviation of an averaged weight's noise, in rows."""
         if self.response is None:
             return 2 * self.scale
         return math.hypot(2 * self.scale, self.response.spread(self.task.n)) / self.response.signal
@@ -98,7 +99,11 @@ class Average:
     # ---- on data --------------------------------------------------------------------------------------------------
 
     def disagreements(self, counts: Counts) -> Integers:
-        """For every column, from the tables of each feature with the label; the intercept always says +1."""
+        """For every column, the number of rows where it disagrees with the label, from the tables of each feature with
+        the label.
+
+        The intercept is always +1.
+        """
         target = self.response.answer if self.response else self.task.label
         blocks = [block for block in self.task.columns.blocks if block.names]
         tables = counts.marginals([(block.attribute, target) for block in blocks])
@@ -108,7 +113,7 @@ class Average:
         return np.concatenate(found)
 
     def sums(self, counts: Counts, noise: NoiseSource) -> Floats:
-        """Σ y·x with noise, unbiased."""
+        """The halfspace's weights Σ y·x with noise, unbiased."""
         rows: Counts = self.response.rows(counts, noise) if self.response else counts
         noisy = self.disagreements(rows)
         if self.scale:
@@ -126,17 +131,18 @@ class Average:
 
     @property
     def _lowest(self) -> int:
-        """Of the counts that the exact law lists; without noise they are at least 0."""
+        """The lowest count of disagreements that the exact law lists; without noise it is 0."""
         return -math.ceil(AUDIT_ORDER + 14 * self.scale) if self.scale else 0
 
     def scenarios(self, law: Law) -> Iterator[Scenario]:
-        """Every sum is published, as a weight; the answer of the row is not."""
+        """The scenarios of the method "average": every sum is published, as a weight; the randomized label of the row
+        is not."""
         for chance, then in answered(self.response, law):
             columns = enumerate(then.arrays())
             yield Scenario(chance, {column: ValueLaw(self._lowest, part) for column, part in columns})
 
     def values(self, model: HalfspaceModel) -> dict[Hashable, int]:
-        """The noisy count behind every weight, by :meth:`sums` turned round."""
+        """The noisy count of disagreements behind every published weight: :meth:`sums` inverted."""
         signal = self.response.signal if self.response else 1.0
         counts = (model.n - model.weights * (model.n * signal)) / 2
         return {name_whole(column, count): round(count) for column, count in enumerate(counts.tolist())}

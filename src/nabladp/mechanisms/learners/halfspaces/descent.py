@@ -122,7 +122,8 @@ class Rows:
 
 
 def hinge_sums(vectors: NDArray[Any], weights: Integers, radius: int) -> Integers:
-    """Σ r·v over rows v, 0 ≤ r ≤ LEVELS whole and smaller the farther ⟨w, v⟩ is above half of the margin."""
+    """One step's gradient sums of the clipped hinge loss: Σ r·v over rows v, 0 ≤ r ≤ LEVELS whole and smaller the
+    farther ⟨w, v⟩ is above half of the margin."""
     total = np.zeros(len(vectors), dtype=np.int64)
     compile_loop(_add)(vectors, weights.astype(np.float64), 1 / (radius * WEIGHT_GRID), LEVELS, total)
     return total
@@ -193,16 +194,18 @@ class Descent:
 
     @cached_property
     def held(self) -> Counter[str]:
-        """In features that change; the label counts as two, which is as much as all together."""
+        """The features that each source can change in a descent step; the label counts as two, as much as all
+        together."""
         return self.task.reach + Counter(dict.fromkeys(self.task.label_sources, 2))  # [one-feature]
 
     def _cost(self, held: int) -> int:
-        """Of one step, in units."""
+        """The cost of one descent step for so many changed features, in units."""
         return (0, self.quarter, 4 * self.quarter)[min(held, 2)]  # [quarter]
 
     @cached_property
     def quarter(self) -> int:
-        """What one feature pays for a step: a label pays all it has in all, a feature at most half of it."""
+        """One feature's cost of a descent step: the label spends its whole budget over all steps, a feature at most
+        half of it."""
         most = []
         for source, count in self.held.items():
             own = self.task.units[source] // (2 if source in self.task.feature_sources else 1)
@@ -219,7 +222,7 @@ class Descent:
 
     @cached_property
     def mechanism(self) -> GramMatrix:
-        """Of the features alone, for what they have left."""
+        """The GramMatrix of the features alone that whitens rows before the descent, for the budget they have left."""
         spent = {source: self.steps * self._cost(self.held[source]) for source in self.task.feature_sources}
         rest = self.task.features_after(spent)
         return GramMatrix(Rho(1), rest.columns.attributes, self._encode(), None, rest.budgets())
@@ -236,7 +239,8 @@ class Descent:
         return self.calibration.guarantee() + self._steps_cost(self.steps)  # [features-first]
 
     def noise_uses(self) -> list[NoiseUse]:
-        """Rows are cut to about ``RADIUS``; how far one moves a sum follows from that."""
+        """The noise of the method "descent": the Gram matrix, and every step's sums over rows cut to about
+        ``RADIUS``."""
         moved = {frozenset({s}): self.steps * self.moved(count, RADIUS) for s, count in self.held.items()}
         numbers, laws = (self.steps * self.task.width, self.step_laws()) if self.held else (0, ())
         charge = Charge(self._steps_cost(self.steps), moved)
@@ -244,7 +248,8 @@ class Descent:
         return [*with_steps(self.calibration.noise_uses(), self.mechanism), steps]
 
     def step_laws(self) -> tuple[NoisySums, ...]:
-        """A step after two Gram matrices that might be released: of rare values, and of values that are all alike.
+        """Exact laws of a descent step after two possible Gram matrices: of rare values, and of values that are all
+        alike.
 
         Rare values go farthest in whitened coordinates. At weights of 0 every row counts in full.
         """
@@ -268,22 +273,23 @@ class Descent:
 
     @staticmethod
     def moved(held: int, radius: int) -> int:
-        """How far a row of this length that changes in so many features moves a step's sum, squared."""
+        """The squared sensitivity of a descent step's sum to so many changed features in a row of this length."""
         return (0, 1, 4)[min(held, 2)] * (LEVELS * radius) ** 2
 
     def scale(self, radius: int) -> float:
-        """Of the noise in a step, for rows of this length; 0 where nothing protected moves them."""
+        """The noise scale of a descent step, for rows of this length; 0 where nothing protected moves them."""
         return least_scale("gaussian", 4 * self.quarter, (2 * LEVELS * radius) ** 2) if self.held else 0.0  # [two]
 
     # ---- how well it will do --------------------------------------------------------------------------------------
 
     @property
     def _noise(self) -> float:
-        """In an entry of a step's sum, for rows of length 1."""
+        """The noise in an entry of a descent step's sum, for rows of length 1."""
         return 2 / math.sqrt(8 * self.quarter / UNIT) if self.held else 0.0
 
     def suits(self) -> bool:
-        """Whether the steps together have about as little noise as a Gram matrix leaves in products with the label.
+        """Whether all descent steps together have about as little noise as a Gram matrix leaves in products with the
+        label.
 
         Where both have the same budget, so it is; not where labels are public, or nearly.
         """
@@ -325,7 +331,7 @@ class Descent:
         return Fitted(whitening.weights(_mean(total, taken)), self._facts(whitening, scale))
 
     def _drawn(self, scale: float, noise: NoiseSource) -> Integers:
-        """For every step a row of its own, drawn at once."""
+        """Noise for all descent steps, one row per step, drawn at once."""
         shape = (self.steps, self.task.width)
         return noise.discrete_gaussian(scale, shape) if scale else np.zeros(shape, dtype=np.int64)
 
@@ -340,7 +346,8 @@ class Descent:
 
 
 def often_first(columns: SignedColumns, often: int) -> Integers:
-    """Rows of ±1: the first values so many times, and one row for every other value of every attribute."""
+    """Rows of ±1 for a made-up Gram matrix: the first values so many times, and one row for every other value of every
+    attribute."""
     codes = {block.attribute: 0 for block in columns.blocks}
     rows = [codes] * often
     for block in columns.blocks:

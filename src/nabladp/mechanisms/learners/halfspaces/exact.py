@@ -82,12 +82,12 @@ class AllHalfspaces:
         return self.table_scores(table)
 
     def table_scores(self, table: Integers) -> NDArray[Any]:
-        """Of answers, if there is a response: then unbiased."""
+        """The scores of all halfspaces from the table of cells; unbiased where labels were randomized."""
         given = table if self.pick.response is None else unbiased(table, self.pick.keep)
         return self.orbits.scores(given, self.pick.loss, self.memory)
 
     def weights(self, index: int) -> Integers:
-        """The intercept's first."""
+        """The weights of the halfspace with this number, the intercept's first."""
         found = self.orbits.weights(index)
         return np.roll(found, 1) if self.orbits.intercept else np.concatenate(([0], found))
 
@@ -187,7 +187,8 @@ class Exact:
         return Fitted(weights.astype(np.float64), facts, integers=weights)
 
     def law(self, counts: Counts) -> Law:
-        """Over all candidates; with a response, summed over everything that it may answer (shown, for one row)."""
+        """The exact law of the method "exact" over all candidate halfspaces, summed over all randomized labels (shown,
+        for one row)."""
         cells = self.task.schema.cells((*self.task.features, self.task.label))
         if cells > MOST_CELLS or 2**counts.n > _MOST_RESPONSES:
             raise AuditError("The exact output distribution is for tiny tables.", fix="Use fewer features and rows.")
@@ -207,7 +208,8 @@ class Exact:
         return Law((self._log_law(rows.marginals([(*self.task.features, answer)])[0]),))
 
     def law_with_holdout(self, counts: Counts, plan: HoldoutPlan) -> Law:
-        """Of the halfspace and the noisy count of its right answers together, summed over which rows are held out."""
+        """The exact law of the selected halfspace and the noisy count of its right answers on the holdout, over all
+        holdouts."""
         held, n = plan.rows(counts.n), counts.n
         window = math.ceil(AUDIT_ORDER + 14 * plan.scale)
         found = []
@@ -261,7 +263,7 @@ class Robust:
         return self.pick.promise((len(RIDGES) + 1) * len(CLIPS))
 
     def rows(self, excess: float) -> int:
-        """How many rows are enough for a choice this much worse than the best candidate, on average."""
+        """The number of rows that are enough for a choice this much worse than the best candidate, on average."""
         if not excess > 0:
             raise MechanismError("The excess must be positive.", fix="Give, say, 0.05.")
         return max(1, math.ceil(self.promise.private_excess(1) / excess))
@@ -270,12 +272,14 @@ class Robust:
         return self.gram.guarantee() + self.pick.guarantee()  # [composition]
 
     def noise_uses(self) -> list[NoiseUse]:
-        """The matrix, if labels are not randomized, and the choice among some halfspaces have laws of their own."""
+        """The noise of the method "robust": its Gram matrix (if labels are not randomized) and the choice among
+        halfspaces."""
         matrix = with_steps(self.gram.noise_uses(), *(() if self.randomizes else (self.gram.mechanism,)))
         return [*matrix, *with_steps(self.pick.noise_uses(), ChoiceAmong(self.pick, self._offered()))]
 
     def _offered(self) -> tuple[Halfspace, ...]:
-        """Such as a release may offer: each column by itself, for and against the label, and all together."""
+        """Halfspaces that a release may offer, for audits: each column by itself, for and against the label, and all
+        together."""
         one = np.eye(self.task.width, dtype=np.int64)
         weights = [*one, *-one, one.sum(axis=0), -one.sum(axis=0)]
         return tuple(halfspace_of(self.task.columns, self.task.features, own) for own in weights)
@@ -300,7 +304,8 @@ class Robust:
         return Fitted(weights, facts | {"candidates": len(offered)})
 
     def candidates(self, gram: NoisyGram) -> list[tuple[Floats, dict[str, Any]]]:
-        """Several ridges, and the average (a ridge without end), each with its weights cut at several sizes."""
+        """The candidate halfspaces of the method "robust": several ridges and the average, each with weights cut at
+        several sizes."""
         (first,) = self.gram.fits(gram, [self.gram.ridge])
         more = self.gram.fits(gram, [first.facts["ridge"] * times for times in RIDGES[1:]])
         average = gram.matrix[:-1, -1] / gram.n
@@ -333,7 +338,7 @@ class ChoiceAmong(Auditable):
 
 
 def _cut(weights: Floats, clip: float) -> Floats:
-    """The intercept shrinks with the features' weights together."""
+    """Weights clipped at ``clip``; the intercept shrinks together with the features' weights."""
     sizes = np.abs(weights[1:])
     cut = np.clip(weights[1:], -clip * sizes.max(initial=0.0), clip * sizes.max(initial=0.0))
     shrunk = np.abs(cut).sum() / sizes.sum() if sizes.any() else 1.0

@@ -77,7 +77,8 @@ class SignOrbits:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Where the halfspaces of each representative begin: every order, and for each all signs on its support."""
+        """The number of the first halfspace of each representative: every order, and for each all signs on its
+        support."""
         starts = [0]
         for row, support in zip(self.representatives.tolist(), self._supports.tolist(), strict=True):
             starts.append(starts[-1] + (orders(Counter(row)) << support))
@@ -85,7 +86,8 @@ class SignOrbits:
 
     @cached_property
     def _distances(self) -> NDArray[np.int8]:
-        """[representative, position of the intercept (last: none), signs of z (bit i set: z_i = −1)]."""
+        """Robust distances by [representative, position of the intercept (last: none), signs of z (bit i set: z_i =
+        −1)]."""
         free = self.coordinates
         shape = len(self.representatives), free + 1, 1 << int(self._supports.max())
         found = np.full(shape, _ENDLESS, np.int8)
@@ -93,7 +95,8 @@ class SignOrbits:
         return found
 
     def fold(self, table: ArrayLike) -> Integers:
-        """n(z) from a table with an axis of two for each feature (−1, +1) and a last one for the label."""
+        """n(z), the rows by feature signs times label, from a table with an axis of two per feature and a last one for
+        the label."""
         counts = whole(table, "Counts")
         if counts.shape != (2,) * (self.features + 1):
             raise MechanismError("Counts need an axis of two for each feature and the label.", fix="Give such a table.")
@@ -102,7 +105,7 @@ class SignOrbits:
         return np.ascontiguousarray(folded.reshape(-1))
 
     def scores(self, table: ArrayLike, loss: ClippedLoss, memory: int = MEMORY) -> NDArray[Any]:
-        """Every halfspace's score: the clipped distances of all rows, summed. Counts may be of either sign."""
+        """The robust loss of every halfspace of the class, summed over all rows. Counts may be of either sign."""
         cells = self.fold(table)
         total = int(np.abs(cells).sum())
         kind = np.dtype(np.int32 if total * loss.width < 1 << 31 else np.int64)
@@ -120,7 +123,7 @@ class SignOrbits:
         return found
 
     def weights(self, index: int) -> Integers:
-        """Of the halfspace with this number; with an intercept, that is the last."""
+        """The weights of the halfspace with this number; an intercept comes last."""
         own = int(np.searchsorted(self._starts, index, side="right")) - 1
         order, signs = divmod(index - self._starts[own], 1 << int(self._supports[own]))
         row = self.representatives[own].tolist()
@@ -146,12 +149,12 @@ def within_memory(count: int, memory: int, itemsize: int = 8) -> None:
 
 
 def orders(repeats: Counter[int]) -> int:
-    """In how many orders so many things can stand that are partly alike."""
+    """The number of orders of a weight vector some of whose entries are equal."""
     return math.factorial(repeats.total()) // math.prod(math.factorial(m) for m in repeats.values())
 
 
 def _order(row: list[int], number: int) -> list[int]:
-    """The order with this number, lexicographically."""
+    """The order of weights with this number, lexicographically."""
     left, found = Counter(row), []
     for _ in row:
         for value in sorted(left):
@@ -165,7 +168,7 @@ def _order(row: list[int], number: int) -> list[int]:
 
 
 def _positions(row: list[int], arranged: list[int]) -> list[int]:
-    """For every coordinate the position of its weight in the row: those that are alike are taken from the left."""
+    """For every coordinate the position of its weight in the representative: equal ones are taken from the left."""
     seen: Counter[int] = Counter()
     positions = []
     for value in arranged:
@@ -178,7 +181,8 @@ def _positions(row: list[int], arranged: list[int]) -> list[int]:
 
 
 def _tabulate(rows: Integers, supports: Integers, first: int, found: NDArray[np.int8]) -> None:
-    """Largest agreeing weights flip first, all but the one at ``fixed``, until the sum is negative."""
+    """Fill the table of robust distances: largest agreeing weights flip first, but for the one at ``fixed``, until the
+    sum is negative."""
     for r in range(len(rows)):
         for fixed in range(first, found.shape[1]):
             for z in range(1 << supports[r]):
@@ -195,7 +199,7 @@ def _tabulate(rows: Integers, supports: Integers, first: int, found: NDArray[np.
 
 
 def _transform(values: Integers) -> None:
-    """Walsh–Hadamard, in place."""
+    """The Walsh–Hadamard transform, in place."""
     step = 1
     while step < len(values):
         for start in range(0, len(values), 2 * step):
@@ -214,7 +218,8 @@ def _scores(
     starts: Integers,
     found: NDArray[Any],
 ) -> None:
-    """For every order of every representative, product of transforms and back; orders come lexicographically.
+    """Scores of every order of every representative, as a product of Walsh–Hadamard transforms; orders come
+    lexicographically.
 
     Eight orders go side by side through the transform, so that each of its steps is done for all of them at once.
     """
@@ -287,7 +292,7 @@ MOST_LISTED = 7
 
 @cache
 def threshold_functions(features: int, intercept: bool = False) -> SignOrbits:
-    """Every halfspace; an intercept counts as a coordinate."""
+    """The class of all halfspaces on so many features; an intercept counts as a coordinate."""
     coordinates = features + intercept
     if features < 1:
         raise MechanismError("A halfspace needs at least one feature.", fix="Name features in 'over'.")
@@ -319,7 +324,7 @@ def _representatives(d: int) -> Integers:
 
 
 def partitions(total: int, parts: int, largest: int) -> Iterator[list[int]]:
-    """Lists of ``parts`` numbers from ``largest`` to 0 that never rise and sum to ``total``."""
+    """Integer partitions: lists of ``parts`` numbers from ``largest`` to 0 that never rise and sum to ``total``."""
     if parts == 0:
         if total == 0:
             yield []
@@ -337,7 +342,8 @@ def partitions(total: int, parts: int, largest: int) -> Iterator[list[int]]:
 
 
 def lattice_size(coordinates: int, resolution: int) -> int:
-    """How many points: i coordinates that are not 0, a composition of K into i parts, and i signs."""
+    """The number of points in the lattice net of halfspaces: i nonzero coordinates, a composition of K into i parts, i
+    signs."""
     return sum(
         math.comb(coordinates, i) * math.comb(resolution - 1, i - 1) << i
         for i in range(1, min(coordinates, resolution) + 1)
@@ -345,12 +351,13 @@ def lattice_size(coordinates: int, resolution: int) -> int:
 
 
 def net_radius(coordinates: int, resolution: int) -> Fraction:
-    """ν: how far, in ℓ₁ and for weights of norm 1, the nearest point of the net is at most."""
+    """ν: the largest ℓ₁ distance from weights of norm 1 to the nearest point of the lattice net."""
     return Fraction(coordinates, 2 * resolution)
 
 
 def lattice_net(features: int, resolution: int, intercept: bool = False, memory: int = MEMORY) -> SignOrbits:
-    """The net for so many features, refused before anything is made if its scores would not fit into ``memory``."""
+    """The lattice net of halfspaces on so many features, refused beforehand if its scores would not fit into
+    ``memory``."""
     coordinates = features + intercept
     if resolution < 1 or resolution % 2 == 0:
         raise MechanismError("The resolution is an odd number: then no row lies on a boundary.", fix="Add 1 to it.")

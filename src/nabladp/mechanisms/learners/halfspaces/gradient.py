@@ -44,7 +44,8 @@ class Gradient:
 
     @classmethod
     def choose(cls, task: Task, treatment: str | None, steps: int) -> Gradient:
-        """The label's whole budget is for the sums with it; of a feature's, at most half."""
+        """The method "gradient" within budget: the label's whole budget is for the sums with it; of a feature's, at
+        most half."""
         units = {s: u if s not in task.feature_sources else u // 2 for s, u in task.units.items()}
         return cls(task, Average.choose(replace(task, units=units), treatment), steps)
 
@@ -54,13 +55,14 @@ class Gradient:
 
     @cached_property
     def largest(self) -> int:
-        """W on the grid: so small that one attribute's change in tanh matters little more than its own columns."""
+        """The bound W on weights, on the grid: so small that one attribute's change in tanh matters little more than
+        its own columns."""
         flips = max(self.task.flips.values(), default=1)
         return max(1, math.floor(BOX * 2 * WEIGHT_GRID / math.sqrt(flips * self.task.width)))
 
     @cached_property
     def _moves(self) -> list[Fraction]:
-        """The square of how far, in steps of the grid, so many flipped columns of a row can move the sums."""
+        """The squared sensitivity of a gradient step's sums, on the grid, to so many flipped columns of a row."""
         width, bound = self.task.width, self.largest / WEIGHT_GRID
         found, farthest = [Fraction(0)], 0.0
         for t in range(1, sum(self.task.flips.values()) + 1):
@@ -72,7 +74,7 @@ class Gradient:
 
     @cached_property
     def scale(self) -> float:
-        """Of the noise in every step, on the grid."""
+        """The noise scale of every gradient step, on the grid."""
         spent = costs(self.sums.guarantee(), self.task.feature_sources)
         left = {s: (self.task.units[s] - spent[s]) // self.steps for s in self.task.feature_sources}
         if left and min(left.values()) < FEWEST_UNITS:
@@ -100,7 +102,8 @@ class Gradient:
         return [*self.sums.noise_uses(), steps]
 
     def _step_laws(self) -> tuple[NoisySums, ...]:
-        """A step at the corners of the box, where one column moves tanh most or least, and half-way to one of them."""
+        """Exact laws of a gradient step at the corners of the box, where one column moves tanh most or least, and
+        half-way to one."""
         signs = 1 - 2 * (np.arange(self.task.width) % 2)
         states = (np.full(self.task.width, self.largest), self.largest * signs, self.largest * signs // 2)
 
@@ -134,7 +137,7 @@ class Gradient:
         return Fitted(weights / WEIGHT_GRID, {"steps": self.steps, "noise_scale": self.scale / ROW_GRID})
 
     def descend(self, target: Floats, sums: Callable[[Integers], Floats], told: Callable[[int], None]) -> Floats:
-        """Steps with momentum inside the box, from 0, where tanh is 0 and known; the later half is averaged.
+        """Logistic regression by noisy gradient steps with momentum inside the box, from 0; the later half is averaged.
 
         The curvature is at most ¼ of the number of columns: with this rate no step overshoots.
         """

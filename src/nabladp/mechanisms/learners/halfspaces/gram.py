@@ -42,7 +42,8 @@ class GramFit:
 
     @classmethod
     def choose(cls, task: Task, treatment: str | None, ridge: float | None = None) -> GramFit:
-        """With the treatment asked for, or else the one that leaves less noise in the products with the label."""
+        """The method "gram" with the treatment of labels asked for, or else the one that leaves less noise in products
+        with the label."""
         own = cls(task, None, ridge)
         if treatment == "response":
             return cls(task, Response(task), ridge)
@@ -73,7 +74,8 @@ class GramFit:
         return self.mechanism.calibration(self.schema)
 
     def guarantee(self) -> Guarantee:
-        """The answers are public once they are given, so the matrix costs what it costs with a public label."""
+        """The guarantee of the method "gram": randomized labels are public once given, so the matrix costs as with a
+        public label."""
         matrix = replace(self.calibration, universe=self.task.universe).guarantee()  # [gram]
         return matrix + self.response.guarantee() if self.response else matrix
 
@@ -84,7 +86,7 @@ class GramFit:
     # ---- noise ----------------------------------------------------------------------------------------------------
 
     def label_noise(self) -> float:
-        """The deviation of the noise in a product with the label, on average over columns.
+        """The mean standard deviation of the noise in a Gram product with the label, over columns.
 
         For fewer rows than columns as for as many: no regression is worth much below, and so the number of rows seldom
         matters for how the label is treated.
@@ -93,7 +95,8 @@ class GramFit:
         return noise / self.response.signal if self.response else noise
 
     def _scales(self, n: int) -> Floats:
-        """Of the noise in all products, the label's last, with the spread that answers give to n rows of them."""
+        """The noise scales of all Gram products, the label's last, with the spread that randomized labels add over n
+        rows."""
         classes = self.calibration.class_of
         found: Floats = 2 * self.calibration.class_scales[np.ix_(classes, classes)]
         np.fill_diagonal(found, 0.0)
@@ -122,7 +125,7 @@ class GramFit:
         return self.fits(self.release(counts, noise), [self.ridge])[0]
 
     def fits(self, gram: NoisyGram, ridges: Sequence[float | None]) -> list[Fitted]:
-        """Post-processing: as many fits as wanted from one release."""  # [post-processing]
+        """Ridge regressions of the label from one noisy Gram matrix, one for each ridge; post-processing."""
         default = default_ridge(self._scales(gram.n))
         found = []
         for ridge in ridges:
@@ -134,7 +137,7 @@ class GramFit:
         return found
 
     def _answer_deviations(self, gram: NoisyGram, fit: Regression) -> Floats:
-        """What answers add: each turned label moves all products of its row, so their noise goes like the products."""
+        """The deviations of weights due to randomized labels: each turned label moves all products of its row."""
         from scipy.linalg import cho_solve
 
         if self.response is None:
@@ -150,7 +153,8 @@ class GramFit:
         return self.response.law(counts, self.mechanism.distribution)
 
     def scenarios(self, law: Law, n: int) -> Iterator[Scenario]:
-        """The weights are published, a function of the noisy matrix: their law sums over all matrices."""
+        """The scenarios of the method "gram": weights are published, a function of the noisy matrix, so their law sums
+        over matrices."""
         number, outputs = self._outputs(n)
         scales, reach = self.calibration.scales, reach_of(self.calibration.scales)
         counts = np.arange(-reach, n + reach + 1)
@@ -162,7 +166,7 @@ class GramFit:
             yield Scenario(chance, {"weights": ValueLaw(0, weights)})
 
     def values(self, model: HalfspaceModel) -> dict[Hashable, int]:
-        """The number of the weights among all that a matrix can give; -1 where none gives them."""
+        """The number of the published weights among all that a Gram matrix can give; −1 where none gives them."""
         outputs = self._outputs(model.n)[1]
         signal = self.response.signal if self.response else 1.0
         found = float(_projected(*(model.weights * signal)))
@@ -170,7 +174,8 @@ class GramFit:
         return {"weights": place if abs(outputs[place] - found) < _APART else -1}
 
     def _outputs(self, n: int) -> tuple[Integers, Floats]:
-        """For one column beside the intercept: the number of the weights of every matrix, and all weights in order."""
+        """For one column beside the intercept: the number of the weights of every Gram matrix, and all weights in
+        order."""
         if self.task.width != 2:
             raise AuditError("The law of the weights is known for one column.", fix="Audit one feature of two values.")
         ridge = default_ridge(self._scales(n)) if self.ridge is None else self.ridge
@@ -183,7 +188,7 @@ _MOST_MATRICES = 1 << 23
 
 
 def _cut_out(part: Floats, places: Integers) -> Floats:
-    """The log-probabilities at these places; beyond the ends there are none."""
+    """The log-probabilities at these indices of a law's part; beyond its ends there are none."""
     inside = (places >= 0) & (places < len(part))
     return np.where(inside, part[np.clip(places, 0, len(part) - 1)], -np.inf)
 
@@ -194,7 +199,7 @@ def reach_of(scales: Floats) -> int:
 
 @lru_cache(maxsize=4)
 def _weights_of_matrices(n: int, ridge: float, reach: int) -> tuple[Integers, Floats]:
-    """w = (A + ridge)⁻¹·b for every matrix of two columns and a label, as one number each; equal ones are one."""
+    """w = (A + ridge)⁻¹·b for every Gram matrix of two columns and a label, as one number each; equal ones are one."""
     if (n + 2 * reach + 1) ** 3 > _MOST_MATRICES:
         raise AuditError("The noise is too wide for the law of the weights.", fix="Audit with a larger budget.")
     counts = np.arange(-reach, n + reach + 1)
@@ -215,17 +220,18 @@ def _weights_of_matrices(n: int, ridge: float, reach: int) -> tuple[Integers, Fl
 
 
 def _projected(one: Any, other: Any) -> Any:
-    """Both weights as one number, different for different ones."""
+    """Both weights of a halfspace as one number, different for different weights."""
     return one + other * (math.sqrt(5) - 1) / 2
 
 
 def default_ridge(scales: Floats) -> float:
-    """About the spectral norm of the noise, at most: 2·s·√P for noise of one scale s."""
+    """The default ridge of the method "gram": about the largest spectral norm of the noise, 2·s·√P for one scale s."""
     return noise_norm(scales)
 
 
 def ridge_fit(gram: NoisyGram, target: str, ridge: float) -> Regression:
-    """One that leaves the noisy products without an inverse is doubled until it does not: a release is never lost."""
+    """Ridge regression from noisy products; a ridge that leaves them without an inverse is doubled until it does
+    not."""
     while True:
         try:
             return gram.regress(target, ridge=ridge)
@@ -277,13 +283,13 @@ class Whitening:
         return cls(matrix, max(math.ceil(grid * usual), farthest + rounding), ridge)  # [radius]
 
     def weights(self, inner: Floats) -> Floats:
-        """Of the ±1 columns, from those of a row's coordinates in units of ``radius``."""
+        """Weights of the ±1 columns, from weights of whitened coordinates in units of ``radius``."""
         found: Floats = inner @ self.matrix / self.radius
         return found
 
 
 def longest_step(matrix: Floats | Integers, columns: SignedColumns) -> float:
-    """The square of the longest way between two rows that differ in one attribute: at most.
+    """An upper bound on the squared distance between two whitened rows that differ in one attribute.
 
     Whole, and exact, where the matrix is: squares of ways are far below 2⁵³, and so are all sums on the way to them.
     """
@@ -306,7 +312,7 @@ def longest_step(matrix: Floats | Integers, columns: SignedColumns) -> float:
 
 
 def _inverse_root(gram: NoisyGram) -> tuple[float, Floats]:
-    """The ridge, and L⁻¹. Where the matrix is not positive even so, or nearly not, the ridge is doubled until it is."""
+    """The whitening matrix L⁻¹ of a noisy Gram matrix, and its ridge, doubled until the matrix is safely positive."""
     from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
     ridge = max(RIDGES * gram.noise_norm / gram.n, _LEAST_RIDGE)
@@ -320,7 +326,8 @@ def _inverse_root(gram: NoisyGram) -> tuple[float, Floats]:
 
 
 def _usual_length(gram: NoisyGram, ridge: float, inverse: Floats) -> float:
-    """About the root of the mean square: E‖L⁻¹x‖² = tr(Q·G) for the true Gram matrix G and Q = (noisy + ridge)⁻¹.
+    """About the root mean square length of whitened rows: E‖L⁻¹x‖² = tr(Q·G) for the true Gram matrix G and Q = (noisy
+    + ridge)⁻¹.
 
     The noisy matrix in place of G gives p − ridge·tr Q, which is too small, as Q follows the noise. By how much,
     Stein's identity says: Σ s_ij²·(Q_ii·Q_jj + Q_ij²) on average.

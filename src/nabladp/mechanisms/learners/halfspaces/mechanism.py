@@ -93,7 +93,7 @@ class HalfspaceError(ExpectedError):
 
 @lru_cache(maxsize=8)
 def number_candidates(candidates: AllHalfspaces | HandedIn) -> dict[tuple[int, ...], int]:
-    """Every candidate's weights, numbered; of equal ones the last number counts."""
+    """Every candidate halfspace's weights, numbered; of equal ones the last number counts."""
     return {tuple(candidates.weights(index).tolist()): index for index in range(candidates.count)}
 
 
@@ -194,7 +194,7 @@ class HalfspaceLearner(Learner):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def _units(self, schema: Schema) -> dict[str, int]:
-        """What every protected source that is read may pay."""
+        """The budget of every protected source that HalfspaceLearner reads."""
         universe, features = Universe.of(schema), self.features(schema)
         budgets = dict(self.budgets)
         for epsilon, names in ((self.label_epsilon, (self.label,)), (self.feature_epsilon, features)):
@@ -221,7 +221,7 @@ class HalfspaceLearner(Learner):
         return HoldoutPlan(Universe.of(schema), frozenset(units), float(self.holdout), own)
 
     def task(self, schema: Schema, n: int) -> Task:
-        """What is left to learn with, once the holdout has its rows and its budget."""
+        """The learning task that is left once the holdout has its rows and its budget."""
         features, plan = self.features(schema), self._holdout(schema)
         units, held = self._units(schema), plan.rows(n) if plan else 0
         if plan is not None:
@@ -229,7 +229,7 @@ class HalfspaceLearner(Learner):
         return Task(schema, n - held, features, self.label, SignedColumns.of(schema, features, self.encode), units)
 
     def _method(self, task: Task) -> str:
-        """For "auto" by budgets and columns alone: the number of rows does not matter."""
+        """HalfspaceLearner's method; "auto" decides by budgets and columns alone, not by the number of rows."""
         if self.method != "auto":
             return self.method
         if self.label_treatment == "response" or self.ridge is not None:
@@ -240,7 +240,7 @@ class HalfspaceLearner(Learner):
         return self.method if self.method != "auto" else "descent" if isinstance(learner, Descent) else "gram"
 
     def learner(self, schema: Schema, n: int) -> Method:
-        """The method with its noise, all of it fixed by public facts."""
+        """HalfspaceLearner's method with its noise, all of it fixed by public facts."""
         task = self.task(schema, n)
         method = self._method(task)
         if method == "descent":
@@ -273,11 +273,12 @@ class HalfspaceLearner(Learner):
         return learned + plan.guarantee() if plan else learned  # [sequential]
 
     def _undecided(self, schema: Schema) -> bool:
-        """Whether the number of rows decides how the label is treated: answers are best where there are fewest."""
+        """Whether the number of rows decides how the label is treated: randomized labels are best for few rows."""
         return self.label_treatment is None and self.method != "exact" and self.learner(schema, 0).randomizes
 
     def needs_row_order(self, schema: Schema, n: int) -> bool:
-        """Whether rows must keep their places from pass to pass: to hold some out, or to draw one answer for each."""
+        """Whether HalfspaceLearner needs rows to keep their index between passes: for a holdout, or one randomized
+        label per row."""
         learner = self.learner(schema, n)
         counts_answers = isinstance(learner, Exact) and isinstance(learner.candidates, AllHalfspaces)
         return self.holdout is not None or (learner.randomizes and not counts_answers)
@@ -289,7 +290,8 @@ class HalfspaceLearner(Learner):
         return HalfspaceError(self._taken(learner), n, learner.task.width, learner.figures(), *held)
 
     def needed_rows(self, schema: Schema, excess: float) -> int:
-        """How many rows are enough for this excess of robust error: the theorem's, for this class of halfspaces.
+        """The number of rows that are enough for this excess of robust error, by the theorem for this class of
+        halfspaces.
 
         For "robust" it speaks of the table at hand and of the candidates at hand, not of new people.
         """
@@ -325,7 +327,7 @@ class HalfspaceLearner(Learner):
         return model.with_holdout(plan.count(held, answers, noise))
 
     def estimator(self, session: Any) -> Estimator:
-        """The scikit-learn classifier whose ``fit`` releases this through the session."""
+        """The scikit-learn classifier whose ``fit`` releases this HalfspaceLearner through the session."""
         as_estimator(self, session)  # says what to install where scikit-learn is missing
         from nabladp.mechanisms.learners.estimator import HalfspaceEstimator
 
@@ -334,7 +336,8 @@ class HalfspaceLearner(Learner):
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
-        """The law of what the weights are made from; that of a holdout is worked out for "exact"."""
+        """The output distribution of the numbers that the halfspace's weights are made from; with a holdout only for
+        "exact"."""
         learner, plan = self.learner(counts.schema, counts.n), self._holdout(counts.schema)
         if plan is None:
             return learner.law(counts)
@@ -367,7 +370,8 @@ class HalfspaceLearner(Learner):
         return {"halfspace": number_candidates(learner.candidates).get(tuple(output.integers.tolist()), -1), **held}
 
     def _choice_scenarios(self, learner: Exact, law: Law, schema: Schema, n: int) -> Iterator[Scenario]:
-        """The halfspace is published, and with a holdout the noisy count of its right answers."""
+        """The scenarios of a chosen halfspace: it is published, and with a holdout the noisy count of its right
+        answers."""
         numbers, plan = number_candidates(learner.candidates), self._holdout(schema)
         found = [chance + then.arrays()[0] for chance, then in answered(learner.pick.response if n == 1 else None, law)]
         chances = np.logaddexp.reduce(found).reshape(learner.candidates.count, -1)

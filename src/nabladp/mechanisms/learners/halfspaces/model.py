@@ -66,7 +66,8 @@ class HoldoutPlan:
 
     @cached_property
     def scale(self) -> float:
-        """The count of right predictions moves by at most one, whatever changes in a row."""
+        """The noise scale of the holdout's count of right predictions, which any change in a row moves by at most
+        one."""
         if not self.touched:
             return 0.0
         if self.units < FEWEST_UNITS:
@@ -80,7 +81,7 @@ class HoldoutPlan:
         return Guarantee.touch(self.universe, held, Rho(1 / (2 * Fraction(self.scale) ** 2)))
 
     def noise_uses(self, n: int) -> list[NoiseUse]:
-        """Which rows are held out, and noise on how many of them are predicted right."""
+        """The noise of a holdout: which rows are held out, and noise on how many of them are predicted right."""
         places = NoiseUse.exactly("the rows held out", "uniform_subset", self.rows(n))
         charge = Charge.of_each(self.guarantee(), self.touched, 1)
         right = NoiseUse.exactly(
@@ -89,7 +90,7 @@ class HoldoutPlan:
         return [places, right]
 
     def split(self, counts: Counts, noise: NoiseSource) -> tuple[Counts, Counts]:
-        """Rows to learn from, and rows held out."""
+        """The table split into rows to learn from, and rows held out."""
         places = noise.uniform_subset(counts.n, self.rows(counts.n))  # [places]
         return PartOfRows(counts, places, inside=False), PartOfRows(counts, places)
 
@@ -125,7 +126,8 @@ class Holdout:
         return min(max(self.right / self.rows, 0.0), 1.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """For the accuracy on new people: noise and the luck of which rows were held out, by a normal approximation."""
+        """The interval of the halfspace's accuracy on new people, from noise and sampling of the holdout, by a normal
+        approximation."""
         confidence(level)
         share = (self.accuracy * self.rows + 2) / (self.rows + 4)  # keeps some spread where all or none are right
         spread = math.sqrt(share * (1 - share) / self.rows + (self.scale / self.rows) ** 2)
@@ -144,12 +146,12 @@ _WHOLE = 1e-6  # what is left of a whole number after some divisions
 
 
 def name_whole(name: Hashable, value: float) -> Hashable:
-    """The name of a number that should be whole; one that is not has a name that no law knows."""
+    """The name of an integer in a published law; a number that is not whole has a name that no law knows."""
     return name if abs(value - round(value)) < _WHOLE else (name, "not whole")
 
 
 def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Integers) -> Halfspace:
-    """From integer weights of ±1 columns, the intercept's first: what each value of each attribute adds."""
+    """The halfspace of integer weights of ±1 columns, the intercept's first: what each value of each attribute adds."""
     tables = {}
     for block in columns.blocks:
         place = columns.places[block.attribute]
@@ -200,12 +202,12 @@ class HalfspaceModel(LearnedRule):
 
     @property
     def _unit(self) -> float:
-        """What one step of the integer weights is worth."""
+        """The value of one step of the halfspace's integer weights."""
         top = int(np.abs(self.integers).max())
         return float(np.abs(self.weights).max()) / top if top else 1.0
 
     def interval(self, level: float = LEVEL) -> tuple[Floats, Floats] | None:
-        """For each weight, what the same fit would give without noise: each for itself; None where it is not known."""
+        """For each weight, an interval for the same fit without noise, each for itself; None where it is not known."""
         if not 0 < level < 1:
             raise MechanismError("A confidence level must lie strictly between 0 and 1.", fix="Try level = 0.95.")
         if self.deviations is None:
@@ -219,7 +221,8 @@ class HalfspaceModel(LearnedRule):
     # ---- on rows --------------------------------------------------------------------------------------------------
 
     def decision_function(self, data: Any) -> Floats:
-        """At least 0 where the label's second value is predicted; in the measure of ``weights``."""
+        """The halfspace's decision value in the measure of ``weights``: at least 0 where the label's second value is
+        predicted."""
         sums = self.halfspace.sums(encoded(data, self.schema, self.features))
         return np.asarray(sums * self._unit, dtype=np.float64)
 
@@ -227,19 +230,19 @@ class HalfspaceModel(LearnedRule):
         return self.halfspace.predict(rows) > 0
 
     def score(self, data: Any, y: Any = None) -> float:
-        """The share of rows predicted right; labels in ``y`` or in a column of the table."""
+        """The share of rows that the halfspace predicts right; labels in ``y`` or in a column of the table."""
         codes, labels = self._labelled(data, y)
         return float(np.mean(self.halfspace.predict(codes) == labels))
 
     def distance_to_flip(self, data: Any, y: Any = None) -> Distances:
-        """For every row, how many features have to change at least until its label (by default the predicted one) is
-        not predicted any more: ``dec`` of `lem:erm-robust`."""
+        """The robust distance of every row: the fewest features to change until its label (by default the predicted
+        one) is no longer predicted, ``dec`` of `lem:erm-robust`."""
         codes = encoded(data, self.schema, self.features)
         labels = self.halfspace.predict(codes) if y is None else self._labelled(data, y)[1]
         return self.halfspace.distance(codes, labels)
 
     def robust_error(self, data: Any, y: Any = None, gamma: float = 0.0) -> float:
-        """The share of rows that are wrong after at most γ·d of the d features have changed."""
+        """The share of rows that the halfspace gets wrong after at most γ·d of the d features have changed."""
         codes, labels = self._labelled(data, y)
         return robust_error(codes, labels, self.halfspace, share(gamma))
 
@@ -300,7 +303,8 @@ class HalfspaceModel(LearnedRule):
         )
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row for each column: its attribute, its weight with an interval, and its integer weight."""
+        """One row per ±1 column of the halfspace: its attribute, its weight with an interval, and its integer
+        weight."""
         import pyarrow as pa
 
         nothing = [None] * len(self.weights)
@@ -317,7 +321,7 @@ class HalfspaceModel(LearnedRule):
         )
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
-        """``contributions``: what each value of each feature adds to the sum; ``holdout``, if asked for."""
+        """``contributions``: what each value of each feature adds to the halfspace's sum; ``holdout``, if asked for."""
         import pyarrow as pa
 
         rows = [
@@ -339,7 +343,7 @@ class HalfspaceModel(LearnedRule):
         return None if self.holdout is None else (self.holdout.accuracy, *self.holdout.interval())
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """The weights, and what each value adds."""
+        """Views of the halfspace's weights, and of what each value adds."""
         first, second = self.label_names()
         known, level = self.deviations, format_percent(LEVEL)
         nothing = [None] * len(self.weights)

@@ -57,7 +57,8 @@ GRID = 1 << 12  # denominators of the probability to keep a label: small, so tha
 
 
 def keep_within(epsilon: float) -> Fraction:
-    """The largest probability on the grid that keeps a label and costs no more than ``epsilon``, pure."""
+    """The largest probability of keeping a label, on the grid, at which randomized response costs at most ``epsilon``,
+    pure."""
     if not epsilon > 0:
         raise BudgetError("The label's epsilon must be positive.", fix="Give, say, 0.5, or declare the label public.")
     start = math.floor(GRID / (1 + math.exp(-epsilon)))
@@ -71,7 +72,7 @@ def keep_within(epsilon: float) -> Fraction:
 
 
 def unbiased(table: ArrayLike, keep: Fraction) -> Integers:
-    """Counts by label (last axis) after randomized response, as counts whose scores are unbiased up to a factor.
+    """Counts by randomized label (last axis), as counts whose halfspace scores are unbiased up to a factor.
 
     The factor is ``2A − B`` for ``keep`` = A/B.
     """
@@ -80,13 +81,15 @@ def unbiased(table: ArrayLike, keep: Fraction) -> Integers:
 
 
 def unbiased_sensitivity(loss: ClippedLoss, keep: Fraction, attributes: int = 1) -> int:
-    """How far a change of so many attributes (not the label) of one row moves the sum of unbiased scores [unbiased]."""
+    """The sensitivity of the sum of unbiased scores to a change of so many attributes (not the label) of one row
+    [unbiased]."""
     step = keep.numerator if loss.inner else keep.denominator
     return min(attributes * step, keep.denominator * loss.width)
 
 
 def unbiased_limit(loss: ClippedLoss, keep: Fraction) -> int:
-    """Beyond how many attributes a change moves the scores no further: the ``limit`` of the guarantee."""
+    """The number of attributes beyond which a change moves unbiased scores no further: the ``limit`` of the
+    guarantee."""
     return math.ceil(Fraction(keep.denominator * loss.width, unbiased_sensitivity(loss, keep)))
 
 
@@ -94,7 +97,7 @@ def unbiased_limit(loss: ClippedLoss, keep: Fraction) -> int:
 
 
 def response_cost(keep: Fraction) -> Fraction:
-    """ρ of a response of pure ε: ε·tanh(ε/2), which is below ε²/2; tanh(ε/2) is 2·keep − 1."""
+    """The ρ of randomizing a label with pure ε: ε·tanh(ε/2), which is below ε²/2; tanh(ε/2) is 2·keep − 1."""
     return (2 * keep - 1) * Fraction(response_epsilon(2, keep))  # [tanh-epsilon]
 
 
@@ -106,7 +109,8 @@ class Response:
 
     @cached_property
     def keep(self) -> Fraction:
-        """As likely as the label's budget allows; of what it shares with features, half is for the label."""
+        """The probability of keeping a label that its budget allows; of a budget shared with features, half is for the
+        label."""
         shared = self.task.feature_sources
         units = [self.task.units[s] // (1 + (s in shared)) for s in self.task.label_sources]
         if not units:
@@ -121,11 +125,11 @@ class Response:
 
     @property
     def signal(self) -> float:
-        """How much of the label is left: the mean of the answer, for a label of +1."""
+        """The mean of the randomized label for a true label of +1."""
         return float(2 * self.keep - 1)
 
     def spread(self, n: int) -> float:
-        """The deviation that answers give to a sum of n labels times ±1."""
+        """The standard deviation that randomized labels add to a sum of n labels times ±1."""
         return math.sqrt(n * (1 - self.signal**2))
 
     def guarantee(self) -> Guarantee:
@@ -142,7 +146,7 @@ class Response:
 
     @cached_property
     def answer(self) -> str:
-        """The name of the new column."""
+        """The name of the column of randomized labels."""
         name = f"{self.task.label} (answered)"
         while name in self.task.schema:
             name += "'"
@@ -157,7 +161,7 @@ class Response:
         return AnsweredRows(counts, self, noise.row_response(self.keep))
 
     def law(self, counts: Counts, then: Callable[[Counts], Law]) -> Law:
-        """Of a table of one row: its answer, and what follows from it."""
+        """The exact law for a table of one row: its randomized label, and what follows from it."""
         if counts.n != 1:
             raise AuditError(
                 "With responses, the exact output distribution is that of one row.", fix="Audit tables of one row."
@@ -168,7 +172,8 @@ class Response:
         return Law((Branch(np.log(likely), np.arange(2), laws),))
 
     def tables(self, table: Integers) -> Iterator[tuple[float, Integers]]:
-        """Every table of answers (label on the last axis) that may come of this one, with its log-probability."""
+        """Every table of randomized labels (label on the last axis) that may come of this one, with its
+        log-probability."""
         cells = [(cell, label) for cell in np.ndindex(table.shape[:-1]) for label in (0, 1)]
         for turned in itertools.product(*(range(int(table[(*c, y)]) + 1) for c, y in cells)):
             found, chance = np.zeros_like(table), 0.0
@@ -182,7 +187,8 @@ class Response:
 
 
 def answered(response: Response | None, law: Law) -> Iterator[tuple[float, Law]]:
-    """Of a law that may begin with the answer of one row: what follows each answer, with its log-probability."""
+    """What follows each randomized label of one row, with its log-probability, in a law that may begin with that
+    label."""
     if response is None:
         yield 0.0, law
     else:
@@ -190,7 +196,7 @@ def answered(response: Response | None, law: Law) -> Iterator[tuple[float, Law]]
 
 
 def respond(task: Task) -> Response | None:
-    """The response, if the budget buys one at all."""
+    """Randomized response on the label, if the budget buys any at all."""
     try:
         response = Response(task)
         response.rest  # noqa: B018  (refuses what is too little)

@@ -61,12 +61,13 @@ class Halfspace:
 
     @classmethod
     def signs(cls, weights: ArrayLike, intercept: int = 0) -> Halfspace:
-        """sgn(⟨weights, x⟩ + intercept) for x ∈ {−1,+1}^d, −1 being code 0 and +1 code 1."""
+        """The halfspace sgn(⟨weights, x⟩ + intercept) for x ∈ {−1,+1}^d, −1 being code 0 and +1 code 1."""
         return cls(tuple(np.array([-w, w]) for w in whole(weights, "Weights")), intercept)
 
     @classmethod
     def one_hot(cls, blocks: Sequence[ArrayLike], intercept: int = 0) -> Halfspace:
-        """From weights of ±1 columns: a block of one is a ±1 column itself, a longer one has a column for each value.
+        """A halfspace from weights of ±1 columns: a block of one is a ±1 column itself, a longer one has a column for
+        each value.
 
         Where an attribute has value c, its column c is +1 and its others are −1: together 2·w_c − Σ w.
         """
@@ -74,7 +75,7 @@ class Halfspace:
         return cls(tuple(np.array([-w[0], w[0]]) if len(w) == 1 else 2 * w - w.sum() for w in columns), intercept)
 
     def sums(self, codes: ArrayLike) -> Integers:
-        """Whose sign decides: a row of codes each, a column for each attribute."""
+        """The weighted sum of every row of codes, whose sign is the halfspace's prediction."""
         rows = self._rows(codes)
         found = np.full(len(rows), self.intercept, np.int64)
         for j, table in enumerate(self.tables):
@@ -85,7 +86,8 @@ class Halfspace:
         return np.where(self.sums(codes) >= 0, 1, -1)
 
     def distance(self, codes: ArrayLike, labels: ArrayLike) -> Distances:
-        """For every row, the fewest attributes to change so that the label (±1) is wrong; ``NEVER`` where none do."""
+        """The robust distance of every row: the fewest attributes to change so that label (±1) is wrong; ``NEVER``
+        where none do."""
         return self._distance(self._rows(codes), labels, 0, 1)
 
     def _rows(self, codes: ArrayLike) -> NDArray[Any]:
@@ -95,7 +97,7 @@ class Halfspace:
         return rows
 
     def _distance(self, rows: NDArray[Any], labels: ArrayLike, first: int, step: int) -> Distances:
-        """Code c is written as first + step·c."""
+        """The robust distance of rows to the halfspace's boundary; code c is written as first + step·c."""
         signs = signs_of(labels, len(rows))
         sides = [self._steps(label) for label in (1, -1)]
         kind = np.result_type(*(gains for _, _, gains, _ in sides))
@@ -117,7 +119,8 @@ class Halfspace:
         return found
 
     def _steps(self, label: int) -> tuple[Integers, Integers, NDArray[Any], int]:
-        """All (attribute, code) pairs with a gain, from the smallest gain on: attributes, codes, gains, and T.
+        """Changes of one attribute that help to flip the label, as (attribute, code) pairs by gain: attributes, codes,
+        gains, and the threshold T.
 
         Gains are divided by their common divisor (2 for ±1 columns) and T with them; they are as narrow as fits.
         """
@@ -138,7 +141,8 @@ class Halfspace:
 
 
 def distance_to_flip(x: ArrayLike, y: ArrayLike, w: ArrayLike | Halfspace, intercept: int = 0) -> Distances:
-    """``dec``: for rows ``x`` of ±1 and integer weights, or for rows of codes and a :class:`Halfspace`."""
+    """The robust distance ``dec``: for rows ``x`` of ±1 and integer weights, or for rows of codes and a
+    :class:`Halfspace`."""
     if isinstance(w, Halfspace):
         return w.distance(x, y)
     halfspace = Halfspace.signs(w, intercept)
@@ -151,7 +155,7 @@ def distance_to_flip(x: ArrayLike, y: ArrayLike, w: ArrayLike | Halfspace, inter
 def robust_error(
     x: ArrayLike, y: ArrayLike, w: ArrayLike | Halfspace, gamma: float | Fraction, intercept: int = 0
 ) -> float:
-    """The share of rows that at most γ·d changed attributes (of d) make wrong."""
+    """A halfspace's robust error: the share of rows that at most γ·d changed attributes (of d) make wrong."""
     rows = np.asarray(x)
     if rows.ndim != 2 or not len(rows):
         raise MechanismError("A robust error is over at least one row.", fix="Give a table of rows.")
@@ -159,7 +163,8 @@ def robust_error(
 
 
 def radius(gamma: float | Fraction, d: int) -> int:
-    """⌊γ·d⌋ with γ as it was meant: 0.3 of 10 attributes is 3, and 2/7 of 7, which no double is, is 2."""
+    """The robustness radius ⌊γ·d⌋ with γ as it was meant: 0.3 of 10 attributes is 3, and 2/7 of 7, which no double is,
+    is 2."""
     share = exact(gamma, "γ").limit_denominator(10**6)
     if not 0 <= share <= 1:
         raise MechanismError("γ is a share of the attributes, from 0 to 1.", fix="Give, say, 0.1.")
@@ -167,7 +172,7 @@ def radius(gamma: float | Fraction, d: int) -> int:
 
 
 def integer_weights(weights: ArrayLike, largest: int = 1 << 10) -> Integers:
-    """Real weights as integers, the largest of them ``largest`` in size: a halfspace does not mind being scaled."""
+    """Real weights of a halfspace as integers, the largest ``largest`` in size: scaling does not change a halfspace."""
     reals = np.asarray(weights, np.float64)
     top = float(np.abs(reals).max(initial=0.0))
     if not math.isfinite(top):
@@ -220,7 +225,8 @@ def _distances(
     thresholds: NDArray[Any],
     split: int,
 ) -> None:
-    """Gains added up from the smallest on; those that bring the sum above the threshold are counted.
+    """Robust distances by adding gains, largest last, and counting those that bring the sum above the threshold
+    (compiled loop).
 
     Steps before ``split`` are those of label +1. Rows are turned into columns in blocks that stay in the cache, so that
     a step is done for many rows at once.
@@ -290,7 +296,8 @@ class ClippedLoss:
 
     @classmethod
     def of_margins(cls, gamma: float | Fraction, gamma_prime: float | Fraction, d: int) -> ClippedLoss:
-        """γd and γ'd rounded down, as no distance lies in between: robust errors are the same."""
+        """The clipped robust loss with γd and γ'd rounded down, as no distance lies in between: robust errors are the
+        same."""
         return cls(radius(gamma, d), radius(gamma_prime, d))
 
     @property
@@ -301,5 +308,5 @@ class ClippedLoss:
         return np.clip(self.outer - np.asarray(distances, np.int64), 0, self.width)
 
     def sensitivity(self, attributes: int = 1) -> int:
-        """How far a change of so many attributes of one row may move the sum of scores."""
+        """The sensitivity of the sum of clipped losses to a change of so many attributes of one row."""
         return min(attributes, self.width)

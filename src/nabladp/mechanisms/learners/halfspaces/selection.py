@@ -61,7 +61,8 @@ class FiniteClass:
         return len(self.hypotheses)
 
     def scores(self, table: ArrayLike, loss: ClippedLoss) -> Integers:
-        """Every hypothesis's score on a table with an axis for each attribute and a last one for the label (−1, +1)."""
+        """The robust loss of every hypothesis in the finite class, on a table with an axis per attribute and a last one
+        for the label (−1, +1)."""
         counts = whole(table, "Counts")
         if counts.shape != (*self.sizes, 2):
             raise MechanismError("Counts need an axis for each attribute and the label.", fix="Give such a table.")
@@ -75,7 +76,7 @@ class FiniteClass:
 
 
 def distances_to_wrong(said: ArrayLike, label: int) -> Distances:
-    """For every record, the fewest attributes to change until the prediction is not ``label``.
+    """For every possible record, the fewest attributes to change until a hypothesis's prediction is not ``label``.
 
     A record changes axis by axis: along each it stays, or for 1 goes to the nearest of that line.
     """
@@ -86,7 +87,7 @@ def distances_to_wrong(said: ArrayLike, label: int) -> Distances:
 
 
 def row_scores(halfspaces: Sequence[Halfspace], codes: ArrayLike, labels: ArrayLike, loss: ClippedLoss) -> Integers:
-    """Scores from rows, for domains too large for a table."""
+    """The robust loss of every halfspace, summed over rows, for domains too large for a table."""
     return np.array([int(loss.scores(h.distance(codes, labels)).sum()) for h in halfspaces], np.int64)
 
 
@@ -111,21 +112,23 @@ class Promise:
 
     @property
     def _amplified(self) -> float:
-        """By how much randomized labels make what an attribute moves larger, against the loss itself."""
+        """The factor by which randomized labels raise a score's sensitivity to an attribute, against the loss
+        itself."""
         step = self.keep if self.loss.inner or self.keep == 1 else Fraction(1)
         return float(step / (2 * self.keep - 1))
 
     def private_excess(self, n: int) -> float:
-        """Expected loss on n rows beyond the best hypothesis's, at most; with public labels for any table."""
+        """A bound on the selected hypothesis's expected loss on n rows beyond the best one's; with public labels for
+        any table."""
         return self._amplified * math.log(self.candidates) / (self.epsilon * self.loss.width * n)
 
     def excess(self, n: int) -> float:
-        """Expected γ'-robust error on new rows beyond the class's best γ-robust error, at most."""
+        """A bound on the selected hypothesis's γ'-robust error on new rows beyond the class's best γ-robust error."""
         sampling = math.sqrt(math.log(self.candidates) / (2 * n)) / float(2 * self.keep - 1)
         return sampling + self.private_excess(n)
 
     def rows(self, excess: float) -> int:
-        """How many rows are enough for this excess: the smallest such n."""
+        """The smallest number of rows for which the theorem promises this excess robust error."""
         if not excess > 0:
             raise MechanismError("The excess must be positive.", fix="Give, say, 0.05.")
         n = 1
@@ -142,7 +145,7 @@ class Promise:
 
 
 def log_law(scores: ArrayLike, rate: Fraction) -> NDArray[np.float64]:
-    """The log of every candidate's probability, for audits."""
+    """The log-probability that each candidate halfspace is selected, from scores and rate; for audits."""
     values = selection_scores(scores)
     logs = -float(rate) * (values.astype(np.int64) - int(values.min()))
     return np.asarray(logs - math.log(math.fsum(np.exp(logs))))
@@ -170,12 +173,13 @@ class Pick:
 
     @cached_property
     def held(self) -> Counter[str]:
-        """In attributes of a row that change: a label that was not randomized counts as many as matter at all."""
+        """The attributes that count for each source in the selection: a label that was not randomized counts as many as
+        matter at all."""
         pays = frozenset() if self.response else self.task.label_sources
         return self.task.reach + Counter(dict.fromkeys(pays, self.loss.width))  # [score]
 
     def moved(self, held: int) -> int:
-        """How far so many of them can move a score."""
+        """The sensitivity of a halfspace's score to so many changed attributes of a row."""
         if self.response is None:
             return self.loss.sensitivity(held)
         return unbiased_sensitivity(self.loss, self.keep, held)  # [unbiased]

@@ -51,11 +51,11 @@ class Task:
 
     @property
     def width(self) -> int:
-        """Columns of the features, with the intercept."""
+        """The number of the features' ±1 columns, with the intercept."""
         return self.columns.width
 
     def protected(self, name: str) -> frozenset[str]:
-        """The sources behind a column for which something is promised."""
+        """The protected sources behind a column of a halfspace task."""
         return self.universe.sources(name) - self.universe.public
 
     @cached_property
@@ -68,12 +68,12 @@ class Task:
 
     @cached_property
     def flips(self) -> Counter[str]:
-        """How many columns each protected source can flip at once: those of all features that follow from it."""
+        """The number of ±1 columns each protected source can flip at once: those of all features derived from it."""
         return self.held({block.attribute: block.flips for block in self.columns.blocks if block.names})  # [sources]
 
     @cached_property
     def reach(self) -> Counter[str]:
-        """How many features follow from each protected source."""
+        """The number of features derived from each protected source."""
         return self.held(dict.fromkeys(self.columns.attributes, 1))
 
     def held(self, amounts: Mapping[str, int]) -> Counter[str]:
@@ -83,11 +83,11 @@ class Task:
         return found
 
     def budgets(self) -> dict[str, Rho]:
-        """In the form that other mechanisms take."""
+        """The halfspace task's budgets in the form that other mechanisms take."""
         return {source: Rho(Fraction(units, UNIT)) for source, units in self.units.items()}
 
     def features_after(self, costs: Mapping[str, int]) -> Task:
-        """What the features' sources have left after these costs, in units."""
+        """The budget that the features' sources have left after these costs, in units."""
         left = {source: self.units[source] - costs.get(source, 0) for source in sorted(self.feature_sources)}
         if left and min(left.values()) < FEWEST_UNITS:
             raise BudgetError("The budget is too small for so many columns.", fix="Raise it or name fewer features.")
@@ -98,12 +98,12 @@ class Task:
 
 
 def costs(guarantee: Guarantee, sources: frozenset[str]) -> dict[str, int]:
-    """What a part of a release takes from each source, in units of ρ."""
+    """The cost to each source of a part of a halfspace release, in units of ρ."""
     return {source: guarantee.rho_units(source) or 0 for source in sources}
 
 
 def curve(universe: Universe, held: Mapping[str, int], cost: Any) -> Guarantee:
-    """``cost(c)``, a ρ, for a set that holds c in all."""
+    """The guarantee term for which a set that holds c in all costs ``cost(c)``, a ρ."""
     if not held:
         return Guarantee.none(universe)
     return Guarantee.curve(universe, held, [cost(count) for count in range(sum(held.values()) + 1)])
@@ -126,14 +126,14 @@ class Method(Protocol):
     def task(self) -> Task: ...
     @property
     def randomizes(self) -> bool:
-        """Whether labels are randomized first."""
+        """Whether this halfspace method randomizes labels first."""
 
     def guarantee(self) -> Guarantee: ...
     def figures(self) -> dict[str, Any]:
-        """What is known before anything is spent: labels for people, each with a number or a text."""
+        """The method's expected figures before anything is spent: labels for people, each with a number or a text."""
 
     def noise_uses(self) -> list[NoiseUse]:
-        """What a run draws, for the tape."""
+        """The noise that a run of this halfspace method draws, for the tape."""
 
     def run(self, counts: Counts, noise: NoiseSource) -> Fitted: ...
     def law(self, counts: Counts) -> Law: ...
@@ -229,7 +229,7 @@ MARGIN, EPSILON = Margin(), ShortBudget()
 
 
 def check(learner: Any) -> None:
-    """What parameters must be together."""
+    """Refuse parameters of a HalfspaceLearner that do not go together."""
     treatments = TREATMENTS.get(learner.method, _OTHERS)
     given = learner.label_treatment
     if given is not None and not (isinstance(given, str) and given in treatments):
@@ -260,11 +260,11 @@ def check(learner: Any) -> None:
 
 
 def rounding(units: int) -> int:
-    """What group privacy may round up by, when the cost is stated before the number of rows is known."""
+    """A bound on what group privacy may round up by, when the cost is stated before the number of rows is known."""
     return 4 + math.isqrt(2 * units // UNIT)
 
 
 def share(gamma: float | Fraction) -> Fraction:
-    """A margin as it was meant: 2/7, which no double is, and 0.3 alike."""
+    """A robustness margin γ as it was meant: 2/7, which no double is, and 0.3 alike."""
     found = exact(gamma, "γ")
     return found.limit_denominator(10**6)

@@ -73,7 +73,8 @@ class PointLearner(Learner):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def histogram(self, schema: Schema) -> HeavyHitters:
-        """The one look at the data, with the whole budget."""
+        """The HeavyHitters histogram of features and label that PointLearner reads: its one look at the data, with the
+        whole budget."""
         return HeavyHitters(  # [one-histogram]
             self.budget,
             over=self.reads(schema),
@@ -89,7 +90,7 @@ class PointLearner(Learner):
         return self.histogram(schema).guarantee(schema, n)
 
     def promise(self, schema: Schema, n: int) -> Promise:
-        """From which noisy count on a point is accepted, and the error this promises."""  # [promise]
+        """The noisy count from which on PointLearner accepts a point, and the error this promises."""
         if not n:
             return Promise(1, None)
         settings = self.histogram(schema).plan(schema, n)
@@ -106,7 +107,8 @@ class PointLearner(Learner):
         return PointError(len(sizes), n, self.failure, promise, person)
 
     def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
-        """The number of rows (to half a percent) from which on error at most α is promised, but for ``failure``."""
+        """The number of rows (to half a percent) from which on PointLearner promises error at most α, but for
+        ``failure``."""
         if not 0 < alpha < 1:
             raise MechanismError("The error is a share strictly between 0 and 1.", fix="Try 0.1.")
         learner = self if failure is None else replace(self, failure=failure)
@@ -138,17 +140,18 @@ class PointLearner(Learner):
         return PointModel(features, self.label, point, count, counts.n, promise, self.failure, schema)
 
     def estimator(self, session: Any) -> Estimator:
-        """The scikit-learn classifier whose ``fit`` releases this through the session."""
+        """The scikit-learn classifier whose ``fit`` releases this PointLearner through the session."""
         return as_estimator(self, session)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
-        """The law of the histogram: what is made from it cannot tell more."""
+        """The output distribution of PointLearner's histogram; the point is a function of it."""
         return self.histogram(counts.schema).distribution(counts)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
-        """The accepted point with its count. A point drawn by lot is not looked at: the rows have no part in it."""
+        """The law of the accepted point with its count. A point drawn at random is left out: the rows have no part in
+        it."""
         cut = self.promise(schema, n).cut
         first, accepted = cut, dict[Point, Floats]()
         for scenario in root_scenarios(self.histogram(schema).plan(schema, n), law, n):
@@ -173,7 +176,8 @@ class PointLearner(Learner):
         return {"point": _number(output.point, schema.sizes(output.features)), "count": output.count}
 
     def noise_uses(self, schema: Schema, n: int, output: PointModel) -> list[NoiseUse]:
-        """Those of the histogram, of which one count is published at most; a point may be drawn by lot."""
+        """The noise of PointLearner: that of the histogram, of which at most one count is published; a point may be
+        drawn at random."""
         chosen = None if output.count is None else np.array([[*output.point, 1]])
         uses = self.histogram(schema).histogram_uses(schema, n, chosen)
         return [*uses, NoiseUse.free("a point drawn by lot", "uniform_integers")]
@@ -186,7 +190,8 @@ class PointLearner(Learner):
 
 
 def _accepted(laws: Mapping[Hashable, ValueLaw]) -> dict[Point, Floats]:
-    """For every point, the chances of the counts with which it is the most frequent positive one; first come first."""
+    """For every point, the probabilities of the counts with which it is the most frequent positive one; ties go to the
+    first."""
     positive = sorted((string, own) for string, own in laws.items() if isinstance(string, tuple) and string[-1] == 1)
     reached = [np.exp(own.log_chances) for _, own in positive]
     upto = [math.exp(own.log_absent) + np.cumsum(chances) for (_, own), chances in zip(positive, reached, strict=True)]
@@ -202,7 +207,7 @@ def _number(point: Point, sizes: Sequence[int]) -> int:
 
 
 def _choose(found: HeavyList, cut: int, sizes: Sequence[int], noise: NoiseSource) -> tuple[tuple[int, ...], int | None]:
-    """The most frequent positive point if it reaches the cut, otherwise one drawn by lot."""  # [post-processing]
+    """PointLearner's point: the most frequent positive one if it reaches the cut, otherwise one drawn at random."""
     shown = found.at_least(cut)
     positive = shown.codes[:, -1] == 1
     if positive.any():  # most frequent first

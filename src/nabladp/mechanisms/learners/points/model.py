@@ -45,7 +45,7 @@ class PointModel(LearnedRule):
 
     @property
     def values(self) -> dict[str, str]:
-        """The point in words."""
+        """The learned point as values of the schema."""
         return {name: self.schema[name].label(code) for name, code in zip(self.features, self.point, strict=True)}
 
     def is_second(self, rows: Integers) -> NDArray[np.bool_]:
@@ -74,13 +74,13 @@ class PointModel(LearnedRule):
         return cls(features, data["label"], point, count, n, promise, failure, schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a feature: its name and the point's value."""
+        """One row per feature: its name and the learned point's value."""
         import pyarrow as pa
 
         return pa.table({"feature": list(self.values), "value": list(self.values.values())})
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """The rule in words, and why it is this one."""
+        """Views of the learned point: the rule in words, and why it is this one."""
         first, second = self.label_names()
         how = "it was drawn at random, as none was frequent enough" if self.count is None else "it is frequent enough"
         count = "not counted" if self.count is None else f"{self.count:,} of {self.n:,} (noisy)"

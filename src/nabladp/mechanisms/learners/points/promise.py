@@ -34,7 +34,7 @@ class Promise:
 
 @lru_cache(maxsize=64)  # a release asks for it more than once
 def best_promise(settings: Settings, n: int, points: int, failure: float) -> Promise:
-    """Of a histogram with these settings, among so many points."""
+    """The best promise of PointLearner with these histogram settings, among so many points."""
     return Risk(Chances(settings, n), points, failure).best()
 
 
@@ -47,12 +47,12 @@ class Risk:
     failure: float
 
     def best(self) -> Promise:
-        """The cut with the smallest promised error."""
+        """The cut with the smallest population error that PointLearner can promise."""
         found = [self._at(self._cut(share * self.failure)) for share in _FALSE_SHARES]
         return min(found, key=lambda promise: math.inf if promise.error is None else promise.error)
 
     def _cut(self, allowed: float) -> int:
-        """The smallest with so few false points above it."""
+        """The smallest cut with so few false points above it."""
         low, high = self.chances.lowest - 1, self.chances.lowest + 1
         while self.chances.empty_shown(high) > allowed:
             low, high = high, 2 * high
@@ -67,7 +67,7 @@ class Risk:
         return Promise(cut, min((error for error in errors if error is not None), default=None))
 
     def _error(self, hidden: Floats, allowed: float, lot: float) -> float | None:
-        """The smallest error whose chances to be exceeded add up to no more than allowed."""
+        """The smallest population error whose probabilities of being exceeded add up to no more than ``allowed``."""
 
         def fails(error: float) -> bool:
             return self._expected(hidden, (1 - lot) * error) + self._bad_lot(hidden, lot * error) > allowed
@@ -101,7 +101,8 @@ class Risk:
         return float(weights @ hidden + max(0.0, 1 - weights.sum()) * hidden[-1])
 
     def _bad_lot(self, hidden: Floats, mass: float) -> float:
-        """Pr[the point drawn by lot has more than this mass]: at most 1/mass do, and those that were shown are out."""
+        """Pr[the point drawn at random has more than this mass]: at most 1/mass do, and those that were listed are
+        out."""
         points = min(self.points, 1 << 62)
         left = points - self.chances.settings.longest_list
         bad = min(math.floor(1 / mass), points)

@@ -69,7 +69,8 @@ class Design:
 
     @classmethod
     def from_json(cls, data: Any) -> Design:
-        """What may be absent or null is absent in a plan file, which has no null."""
+        """A ThresholdLearner design from JSON; what may be absent or null is absent in a plan file, which has no
+        null."""
         try:
             body = {name: value for name, value in data.items() if value is not None}
             for name in ("sizes", "cuts"):
@@ -89,7 +90,7 @@ class Design:
 
     @property
     def many(self) -> bool:
-        """Whether there is anything to search."""
+        """Whether the design has more than one cut to search among."""
         return len(self.cuts) > 1
 
     @property
@@ -98,26 +99,27 @@ class Design:
 
     @property
     def probes(self) -> int:
-        """⌈log2 of the number of cuts⌉: no search takes more steps."""
+        """The most probes of a binary search among the design's cuts: ⌈log2 of the number of cuts⌉."""
         return (len(self.cuts) - 1).bit_length()
 
     @property
     def steps(self) -> int:
-        """How many noisy steps the search is charged for."""
+        """The number of noisy steps that the prefix search is charged for."""
         return self.probes if self.search == "probes" else 1
 
     @property
     def floor(self) -> int:
-        """Polarization up to this makes no difference to the search, and need not be known."""
+        """Polarization up to this floor makes no difference to the search, and need not be known."""
         return self.target // 2
 
     def block(self, place: int) -> tuple[int, ...]:
-        """The sizes of the features between a cut and the next."""
+        """The domain sizes of the features between a cut and the next."""
         ends = [*self.cuts[1:], len(self.sizes)]
         return self.sizes[self.cuts[place] : ends[place]]
 
     def lists_up_to(self, place: int) -> Settings:
-        """The settings for prefixes up to a cut: the same tree with the same noise, without the features behind it."""
+        """The HeavyHitters settings for prefixes up to a cut: the same tree and noise, without the features behind
+        it."""
         if self.lists is None:
             raise MechanismError("There are no lists.", fix="Search among several cuts.")
         tree = prefix_tree(self.lists.tree, self.cuts[place])
@@ -126,11 +128,12 @@ class Design:
     # ---- what it costs --------------------------------------------------------------------------------------------
 
     def ones_cost(self) -> BudgetValue:
-        """A count that moves by one."""
+        """The cost of the noisy count of ones, whose sensitivity is 1."""
         return self._cost(self.ones_scale, 1)  # [ones]
 
     def search_cost(self) -> BudgetValue:
-        """Every probe has sensitivity one; so has the score of a pick, whose log ratios span twice that."""
+        """The cost of the prefix search: every probe has sensitivity 1; so has the score of a pick, whose log ratios
+        span twice that."""
         return self._cost(self.search_scale, self.probes) if self.search == "probes" else self._pick(self.search_scale)
 
     def select_cost(self) -> BudgetValue:
@@ -156,7 +159,8 @@ def _whole(value: Any) -> int:
 
 
 def prefix_tree(tree: Tree, length: int) -> Tree:
-    """The tree over the first attributes alone: no node holds another one, and nodes left with none are gone."""
+    """The HeavyHitters tree over the first attributes alone: nodes keep their attributes within them, empty nodes are
+    gone."""
     place: dict[int, int] = {}
     nodes: list[Node] = []
     for position, node in enumerate(tree.nodes):

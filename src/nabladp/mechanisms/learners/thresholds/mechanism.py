@@ -92,7 +92,8 @@ class ThresholdLearner(Learner):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     def plan(self, schema: Schema, n: int) -> Design:
-        """Cuts, scales of noise and what they promise, from public facts only; or those given."""
+        """ThresholdLearner's design: cuts, noise scales and the promised error, from public facts only; or the one
+        given."""
         names = self.features(schema)
         if self.design is not None:
             if self.design.sizes != schema.sizes(names) or self.design.notion != self.notion:
@@ -105,11 +106,11 @@ class ThresholdLearner(Learner):
         return best_design(Goal(sizes, self._units(schema), n, self.failure, notion, self._shared(schema), self.search))
 
     def _units(self, schema: Schema) -> int:
-        """What the attribute with the smallest budget may pay: all that is read is priced by it."""
+        """The smallest attribute budget, by which everything that ThresholdLearner reads is priced."""
         return least_units(schema, self.reads(schema), self.budget, self.budgets)
 
     def _shared(self, schema: Schema) -> int:
-        """How many of the columns come from one attribute, at most: each of them pays for lists, or for ones."""
+        """The most columns that come from one attribute: each of them pays for lists, or for the count of ones."""
         universe = Universe.of(schema)
         return max(Counter(source for name in self.reads(schema) for source in universe.sources(name)).values())
 
@@ -141,7 +142,7 @@ class ThresholdLearner(Learner):
         return self.features(schema)[: design.cuts[-1]]
 
     def _charges(self, schema: Schema, design: Design) -> dict[str, Charge]:
-        """What every step but the lists costs: each moves by one, every probe of the search by itself."""
+        """The guarantee of every ThresholdLearner step but the lists: each has sensitivity 1, every probe by itself."""
         universe, read = Universe.of(schema), self.reads(schema)
         select = Guarantee.touch(universe, read, design.select_cost())  # [select]
         found = {"the last selection": Charge.of_each(select, read, 1)}
@@ -164,7 +165,8 @@ class ThresholdLearner(Learner):
         return ThresholdError(len(sizes), n, self.failure, design, error, person)
 
     def needed_rows(self, schema: Schema, alpha: float, failure: float | None = None) -> int:
-        """A number of rows with which error at most α is promised, but for ``failure``; hardly fewer would do."""
+        """A number of rows for which ThresholdLearner promises error at most α, but for ``failure``; hardly fewer would
+        do."""
         if not 0 < alpha < 1:
             raise MechanismError("The error is a share strictly between 0 and 1.", fix="Try 0.1.")
         learner = self if failure is None else replace(self, failure=failure)
@@ -208,7 +210,7 @@ class ThresholdLearner(Learner):
         )
 
     def estimator(self, session: Any) -> Estimator:
-        """The scikit-learn classifier whose ``fit`` releases this through the session."""
+        """The scikit-learn classifier whose ``fit`` releases this ThresholdLearner through the session."""
         return as_estimator(self, session)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
@@ -231,7 +233,8 @@ class ThresholdLearner(Learner):
         return found
 
     def noise_uses(self, schema: Schema, n: int, output: ThresholdModel) -> list[NoiseUse]:
-        """The output says how far the run came: a trivial answer needs the number of ones alone."""
+        """The noise of ThresholdLearner up to where the output says the run came: a trivial answer needs the count of
+        ones alone."""
         design = self.plan(schema, n)
         charges = self._charges(schema, design)
         noise = "discrete_laplace" if design.notion == "pure" else "discrete_gaussian"
@@ -246,7 +249,8 @@ class ThresholdLearner(Learner):
         return [*uses, NoiseUse.free("lists cut by lot", "uniform_subset")]
 
     def _list_uses(self, schema: Schema, design: Design, place: int | None) -> list[NoiseUse]:
-        """Every node of the tree over a shorter prefix is one of the whole tree, with fewer attributes."""
+        """The noise of the prefix lists: every node of the tree over a shorter prefix is one of the whole tree, with
+        fewer attributes."""
         whole = design.lists_up_to(len(design.cuts) - 1)
         charges = list_charges(Universe.of(schema), self._prefix(schema, design), whole)
         if not place:  # nothing is listed, but the whole tree is charged for
@@ -309,7 +313,7 @@ def _use(what: str, kind: str, numbers: int, charges: Mapping[str, Charge]) -> N
 
 
 def _lists_cost(universe: Universe, prefix: Sequence[str], design: Design) -> Guarantee:
-    """Of the lists for the last cut: those for any other use fewer nodes of the same tree."""
+    """The cost of the prefix lists for the last cut: those for any other use fewer nodes of the same tree."""
     return lists_cost(universe, prefix, design.lists_up_to(len(design.cuts) - 1))  # [any-cut]
 
 
@@ -319,7 +323,7 @@ def _noisy_ones(counts: Counts, label: str, design: Design, noise: NoiseSource) 
 
 
 def _listed(counts: Counts, names: Sequence[str], design: Design, place: int, noise: NoiseSource) -> Integers:
-    """The prefixes up to a cut that are listed; there is one of no features. Their counts are thrown away."""
+    """The prefixes up to a cut that HeavyHitters lists (one of no features at cut 0). Their counts are thrown away."""
     length = design.cuts[place]
     if not length:
         return np.empty((1, 0), np.int64)

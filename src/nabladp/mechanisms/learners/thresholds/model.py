@@ -46,7 +46,7 @@ class ThresholdModel(LearnedRule):
 
     @property
     def threshold(self) -> dict[str, Any]:
-        """The smallest features with the label's second value, as values of the schema."""
+        """The learned threshold: the smallest features with the label's second value, as values of the schema."""
         from nabladp.tables import decode
 
         codes = dict(zip(self.features, self.codes, strict=True))
@@ -80,14 +80,14 @@ class ThresholdModel(LearnedRule):
         return cls(features, data["label"], codes, *rest, schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a feature, the one that weighs most first: its name and the threshold's value."""
+        """One row per feature, the one that weighs most first: its name and the learned threshold's value."""
         import pyarrow as pa
 
         labels = [schema[name].label(code) for name, code in zip(self.features, self.codes, strict=True)]
         return pa.table({"feature": list(self.features), "value": labels})
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """The rule in words, and how it was found."""
+        """Views of the learned threshold: the rule in words, and how it was found."""
         first, second = self.label_names()
         facts = [
             (

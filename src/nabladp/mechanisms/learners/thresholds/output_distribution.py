@@ -86,7 +86,7 @@ class RunLaw:
 
     @cached_property
     def _mistakes(self) -> Integers:
-        """Of every string there is, in order."""
+        """The mistakes of every possible threshold, in order."""
         strings = np.stack(np.unravel_index(np.arange(math.prod(self.design.sizes)), self.design.sizes), axis=1)
         return mistakes(self.counts, self.names, self.label, strings.astype(np.uint32))
 
@@ -113,13 +113,15 @@ class _Lists(TreeLaw):
 
 
 def ones_window(design: Design, n: int) -> tuple[int, int]:
-    """Of noisy numbers of ones. Pure: whatever lies beyond has the same ratio as the ends, and the same sequel."""
+    """The range of noisy counts of ones in ThresholdLearner's exact law. Pure: whatever lies beyond has the ends' ratio
+    and sequel."""
     reach = math.ceil(_AUDIT_ORDER + 14 * design.ones_scale)
     return (min(-1, design.few), max(n + 1, n - design.few)) if design.notion == "pure" else (-reach, n + reach)
 
 
 def published_scenarios(design: Design, law: Law, n: int) -> Iterator[Scenario]:
-    """The number of ones, the length of the prefix, the number of the threshold; the lists are not published."""
+    """The scenarios of ThresholdLearner's published numbers: count of ones, prefix length, threshold; the lists are not
+    published."""
     if not design.many:
         yield Scenario(0.0, {"threshold": _threshold(design, [(0.0, 0, _NO_PREFIX, law)])})
         return
@@ -156,7 +158,7 @@ def _choices(design: Design, place: int, law: Law) -> Iterator[_Choice]:
 
 
 def _threshold(design: Design, choices: Iterable[_Choice]) -> ValueLaw:
-    """Of the number of the threshold among all strings, whatever was listed."""
+    """The law of the published threshold's number among all strings, whatever was listed."""
     total = np.full(math.prod(design.sizes), -np.inf)
     for chance, place, prefixes, law in choices:
         numbers = np.ravel_multi_index(tuple(offered(design, place, prefixes).T), design.sizes)

@@ -48,7 +48,7 @@ class Goal:
 
     @property
     def each(self) -> float:
-        """The failure probability of every noisy step."""
+        """The failure probability of every noisy step of ThresholdLearner."""
         return (1 - _PEOPLE) * self.failure / 4
 
     @property
@@ -56,17 +56,18 @@ class Goal:
         return "laplace" if self.notion == "pure" else "gaussian"
 
     def noise_scale(self, units: int, times: int = 1) -> float:
-        """For so many counts that move by one each."""
+        """The noise scale for so many counts of sensitivity 1 each, at this cost."""
         return least_scale(self.kind, _some(units // times), 1)
 
     def pick_scale(self, units: int) -> float:
-        """For an exponential mechanism whose scores move by one: pure 2/s, concentrated 1/(2s²)."""
+        """The scale of an exponential mechanism whose scores have sensitivity 1: pure 2/s, concentrated 1/(2s²)."""
         return least_scale(self.kind, _some(units), 2 if self.notion == "pure" else 1)
 
 
 @lru_cache(maxsize=256)
 def best_design(goal: Goal) -> Design:
-    """Quick figures for every width and search, from a first guess of what lists need; the best of them in full."""
+    """The ThresholdLearner design with the smallest promised error: quick figures for every width and search, the best
+    in full."""
     whole = math.prod(goal.sizes)
     if len(goal.sizes) == 1 or (whole <= _WIDTHS[-1] and goal.search is None):  # few enough for one pick among them all
         scale = goal.pick_scale(goal.units)
@@ -84,7 +85,8 @@ def _too_many() -> DomainTooLarge:
 
 
 def check_domains(names: Sequence[str], sizes: Sequence[int]) -> None:
-    """Every value of a feature is tried out after each of the prefixes that a short list may hold."""
+    """Refuse features with too many values: each value is tried out after each of the prefixes that a short list may
+    hold."""
     if len(sizes) > 1 and math.prod(sizes) <= _WIDTHS[-1]:
         return
     most = _MOST_CODES if len(sizes) == 1 else _MOST_CODES // (_FEWEST * len(sizes)) - 1
@@ -109,7 +111,8 @@ class _Draft:
 
     @property
     def errors(self) -> float:
-        """With the best split, at a budget of one: the least Σ a/x or Σ a/√x where shares x add up to one."""
+        """A threshold draft's error with the best split of a budget of one: the least Σ a/x or Σ a/√x where shares x
+        sum to one."""
         power = 1 / 2 if self.pure else 2 / 3
         return float(sum(need**power for need in self.needs) ** (1 / power))
 
@@ -121,7 +124,7 @@ class _Draft:
 
 
 def _drafts(goal: Goal) -> Iterator[_Draft]:
-    """Errors fall like 1/budget (pure) or 1/√budget, so that figures at a budget of one tell all."""
+    """Drafts of threshold designs with figures at a budget of one: errors fall like 1/budget (pure) or 1/√budget."""
     pure, guess = goal.notion == "pure", goal.units // 3
     settings = _listing(goal, goal.sizes[:-1], guess)
     spent = guess / UNIT if pure else math.sqrt(guess / UNIT)
@@ -143,7 +146,7 @@ def _drafts(goal: Goal) -> Iterator[_Draft]:
 
 
 def _split(goal: Goal, draft: _Draft) -> Design:
-    """The design in full, for the draft's shares of the budget."""
+    """The threshold design in full, for the draft's shares of the budget."""
     units = [int(share * _WITHIN * goal.units) for share in draft.shares]
     lists = _listing(goal, goal.sizes[: draft.cuts[-1]], units[1])
     probes = (len(draft.cuts) - 1).bit_length()
@@ -174,7 +177,8 @@ def _split(goal: Goal, draft: _Draft) -> Design:
 
 
 def _listing(goal: Goal, sizes: Sequence[int], units: int) -> Settings:
-    """Settings of the tree. Where so few rows promise nothing, those for more rows: they cost no more.
+    """The HeavyHitters settings for the prefix lists. Where so few rows promise nothing, those for more rows, which
+    cost no more.
 
     The pure tree's planner also plans for counts; they are given as much again, and are never drawn.
     """
@@ -197,13 +201,13 @@ def _listing(goal: Goal, sizes: Sequence[int], units: int) -> Settings:
 
 
 def _listed(settings: Settings, goal: Goal) -> float:
-    """With near certainty the root's list is no longer."""
+    """The length that the root's prefix list exceeds with negligible probability."""
     shape = Shape.of(settings.tree)
     return float(list_bounds(shape, Sieve.of(settings).rates(max(goal.n, 1)), caution(shape, goal.each))[0][-1])
 
 
 def _pick_error(goal: Goal, scale: float, candidates: float) -> int:
-    """The smallest e such that a candidate worse than the best by more than e is picked with little probability."""
+    """The smallest e such that a cut or threshold worse than the best by more than e is hardly ever picked."""
     return max(0, math.ceil(scale * math.log(max(candidates, 1) / goal.each)) - 1)
 
 
@@ -221,7 +225,7 @@ def _some(units: int) -> int:
 
 
 def promised_error(errors: int | None, n: int, failure: float) -> float | None:
-    """The share of people that a threshold with so many mistakes among n rows may err on; None: nothing is promised.
+    """The share of people on which a threshold with so many mistakes among n rows may err; None: nothing is promised.
 
     Bad thresholds err on all people between them and the true one, hence on all those between the nearest bad one and
     the true one, on either side. These are at least α of all: Binomial(n, α) rows, and more than ``errors`` of them but
@@ -235,7 +239,7 @@ def promised_error(errors: int | None, n: int, failure: float) -> float | None:
 
 
 def rows_for(errors: int | None, alpha: float, failure: float) -> int:
-    """The fewest rows with which so many mistakes promise an error of at most α."""
+    """The fewest rows with which a threshold of so many mistakes promises an error of at most α."""
     if errors is None:
         raise MechanismError("The given design has no error bound.", fix="Leave it out.")
     low, high = errors, errors + 1

@@ -28,7 +28,7 @@ AT_ONCE, MOST_CELLS = 1 << 19, 1 << 22  # cells of one cut that are counted ahea
 
 
 def polarization(counts: Counts, names: Sequence[str], label: str, design: Design) -> Integers:
-    """For every cut but the first, the number of rows of the rarer label that share a prefix up to it, at its largest.
+    """For every cut but the first, the largest number of rows of the rarer label that share a prefix up to it.
 
     Exact above the design's floor, which stands for all that is less. A prefix is no more polarizing than any part of
     it, so only prefixes above the floor are carried on: at most n/(2·floor + 2) of them.
@@ -73,7 +73,8 @@ def _both_labels(found: Frequent) -> tuple[Integers, Integers]:
 
 
 def search(design: Design, polar: Integers, noise: NoiseSource) -> int:
-    """The place of a cut; ``polar`` holds the polarization of all but the first."""
+    """The noisy search for the cut where the longest polarizing prefix ends; ``polar`` holds the polarization of all
+    but the first."""
     if design.search == "pick":
         return noise.select_exponential(pick_scores(design, polar), design.search_scale)
     draw = noise.discrete_laplace if design.notion == "pure" else noise.discrete_gaussian
@@ -88,7 +89,7 @@ def search(design: Design, polar: Integers, noise: NoiseSource) -> int:
 
 
 def search_steps(design: Design, place: int) -> int:
-    """How many noisy steps end at this place: a binary search goes one way to each."""
+    """The number of noisy steps of a search that ends at this cut: a binary search goes one way to each."""
     if design.search == "pick":
         return 1
     low, high, steps = 0, len(design.cuts) - 1, 0
@@ -103,7 +104,7 @@ def probe_threshold(design: Design) -> int:
 
 
 def pick_scores(design: Design, polar: Integers) -> Integers:
-    """How surely a cut's prefix is polarizing and no longer one is: each count by which it might fail, the smaller.
+    """The score of every cut: how surely its prefix is polarizing and no longer one is; the smaller of two margins.
 
     The first cut needs no polarizing prefix, and beyond the last there is none.
     """
@@ -114,7 +115,7 @@ def pick_scores(design: Design, polar: Integers) -> Integers:
 
 
 def search_law(design: Design, polar: Integers) -> Floats:
-    """The log-probability of every place. The steps of a binary search follow from where it ends."""
+    """The log-probability that the search ends at each cut. The steps of a binary search follow from where it ends."""
     if design.search == "pick":
         return selection_law(pick_scores(design, polar), design.search_scale)
     law = np.zeros(len(polar) + 1)
@@ -138,7 +139,8 @@ def selection_law(scores: Integers, scale: float) -> Floats:
 
 
 def log_tails(notion: str, scale: float, least: int) -> tuple[float, float]:
-    """The logarithms of Pr[Z ≥ least] and Pr[Z < least], each summed by itself so that neither loses digits."""
+    """The logarithms of Pr[Z ≥ least] and Pr[Z < least] of a probe's noise, each summed by itself so that neither loses
+    digits."""
     log_pmf = laplace_log_pmf if notion == "pure" else gaussian_log_pmf
     reach = math.ceil(40 * scale) + abs(least) + 2
     logs = log_pmf(scale, -reach, reach)
@@ -150,7 +152,8 @@ Codes = NDArray[np.uint32]
 
 
 def offered(design: Design, place: int, prefixes: Integers) -> Codes:
-    """Smallest and largest strings with a prefix, and the smallest for every way to go on up to the next cut.
+    """The candidate thresholds of listed prefixes: smallest and largest strings with a prefix, and the smallest for
+    every way to go on up to the next cut.
 
     A row each, in order, none twice. The smallest and the largest string of all are always among them.
     """
@@ -170,7 +173,7 @@ def offered(design: Design, place: int, prefixes: Integers) -> Codes:
 
 
 def mistakes(counts: Counts, names: Sequence[str], label: str, thresholds: Codes) -> Integers:
-    """For every threshold, the rows of label 1 below it and of label 0 at or above it."""
+    """The mistakes of every candidate threshold: rows of label 1 below it and of label 0 at or above it."""
     table = counts.fold(Ranks(tuple(names), label, thresholds))
     below = np.cumsum(table, axis=0)[:-1]  # rows with rank ≤ i lie below threshold i
     return np.asarray(below[:, 1] + table[:, 0].sum() - below[:, 0])  # [mistakes]
@@ -190,7 +193,7 @@ class Ranks(Kernel):
 
 
 def reached(columns: Sequence[NDArray[np.integer]], thresholds: Codes) -> Integers:
-    """For every row, how many of the thresholds, which are in order, it is at or above."""
+    """For every row, the number of candidate thresholds (in order) that it is at or above."""
     rows = np.stack(columns, axis=1).astype(np.uint32)
     rank = np.empty(len(rows), np.int64)
     compile_loop(_reached)(rows, thresholds, rank)

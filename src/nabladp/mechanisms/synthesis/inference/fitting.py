@@ -45,7 +45,8 @@ CLOSE = 0.1  # deviations of the noise that the last so many steps may still hav
 def fit_with_mbi(
     tree: JunctionTree, total: float, measurements: Sequence[Measurement], zeros: Sequence[Zeros], cliques: list[Names]
 ) -> Model:
-    """Least squares over the same junction tree, by mirror descent, until it no longer moves."""
+    """Fit the model with mbi: least squares over the same junction tree, by mirror descent, until it no longer
+    moves."""
     if zeros:
         raise MechanismError("mbi knows no declared zeros.", fix='Leave back_end = "mbi" out, or declare no zeros.')
     inside = combined(part for m in measurements for part in _held(tree, m))
@@ -85,7 +86,7 @@ def _packages() -> tuple[Any, Any]:
 
 
 def _held(tree: JunctionTree, m: Measurement) -> Iterator[Measurement]:
-    """The measurement, or its largest sums that clusters hold."""
+    """A measured marginal, or its largest sub-marginals that clusters of the junction tree hold."""
     for size in range(len(m.attributes), 0, -1):
         kept = [part for part in itertools.combinations(m.attributes, size) if tree.home(part) is not None]
         for part in kept:
@@ -118,7 +119,8 @@ _TRIES = 20
 
 
 def minimise(value: Value, start: Floats, done: Callable[[Floats], bool], most: int) -> tuple[Floats, Floats, int]:
-    """Where it stopped, the gradient there, and how often the function was asked. Stops when ``done(gradient)``.
+    """Minimise a function by L-BFGS: where it stopped, the gradient there, and the number of evaluations. Stops when
+    ``done(gradient)``.
 
     Variables should be scaled so that the curvature is about one.
     """
@@ -161,7 +163,7 @@ def minimise(value: Value, start: Floats, done: Callable[[Floats], bool], most: 
 
 
 def _direction(gradient: Floats, memory: deque[tuple[Floats, Floats, float]]) -> Floats:
-    """Minus the inverse curvature, as far as the last steps have shown it, times the gradient."""
+    """The L-BFGS direction: minus the inverse curvature, as far as the last steps have shown it, times the gradient."""
     q = -gradient
     shares = []
     for moved, turned, bend in reversed(memory):
@@ -234,7 +236,7 @@ class Dual:
         return [theta[at[i] : at[i + 1]].reshape(sub_table.shape) for i, sub_table in enumerate(self.sub_tables)]
 
     def value(self, theta: Floats) -> tuple[float, Floats]:
-        """And the gradient."""
+        """The dual objective of the fit at these potentials, and its gradient."""
         log_total, beliefs = self.network.beliefs(self.split(theta), self._room)
         mean = np.concatenate([table.ravel() for table in self.network.marginals(beliefs)])
         pulled = self.parts.spread(self.parts.centred(self.parts.means(theta)) * self.pull)
@@ -243,8 +245,8 @@ class Dual:
         return self.total * log_total + float(theta @ (pulled / 2 - self.target)), mean + pulled
 
     def gap(self, gradient: Floats) -> float:
-        """How far the model is from the optimum at most, in deviations of the noise: the root mean square over all
-        residuals, or a tenth of the worst residual's, whichever is larger.
+        """A bound on how far the fitted model is from the optimum, in deviations of the noise: the root mean square
+        over all residuals, or a tenth of the worst residual's, whichever is larger.
 
         The gradient g of a residual bounds it: moving to the optimum changes n·p by H(H+R)⁻¹g, where H ≥ 0 is the
         curvature of n·ln Z and R that of the rest, and that is no longer than g in R's norm.
@@ -254,7 +256,7 @@ class Dual:
         return max(math.sqrt(float(squares.sum() / self.parts.dimensions.sum())), math.sqrt(worst) / _WORST)
 
     def solve(self, warm: Iterable[tuple[Names, Floats]], close: float, most: int) -> tuple[list[Floats], float, int]:
-        """Potentials, the gap, and how many times the function was asked."""
+        """Fit the potentials: the potentials, the gap, and the number of evaluations."""
         if not self.sub_tables:
             return [], 0.0, 0
 
@@ -269,7 +271,7 @@ class Dual:
         return self.split(x * self.scale), self.gap(gradient / self.scale), asked
 
     def _start(self, warm: Iterable[tuple[Names, Floats]]) -> Floats:
-        """Earlier potentials, as far as a table of the new problem holds their attributes."""
+        """Start potentials from an earlier fit, as far as a table of the new problem holds their attributes."""
         theta = np.zeros(len(self.target))
         tables = self.split(theta)
         for names, potential in warm:
@@ -298,7 +300,7 @@ def fit(
     ridge: float = 1.0,
     most_steps: int = MOST_STEPS,
 ) -> Model:
-    """A model of ``total`` rows, fitted to all measurements.
+    """Fit a graphical model of ``total`` rows to all noisy marginals.
 
     ``cliques`` are the sets that the model's clusters must hold; if not given, what was measured, in that order, as far
     as ``limit_bytes`` allows. Of what was measured on other sets the part that clusters do hold counts too. ``warm`` is
@@ -324,7 +326,7 @@ def fit(
 
 
 def _possible(m: Measurement, zeros: Sequence[Zeros]) -> Measurement:
-    """Without what was measured where nothing can be, which is noise and known to be."""
+    """A measured marginal without its impossible cells, whose counts are known to be noise."""
     values = m.values
     for z in zeros:
         if set(z.attributes) <= set(m.attributes):
@@ -333,6 +335,7 @@ def _possible(m: Measurement, zeros: Sequence[Zeros]) -> Measurement:
 
 
 def fit_seconds(sizes: Mapping[str, int], cliques: Sequence[Sequence[str]], steps: int = 60) -> float:
-    """About how long a fit from scratch takes on one core, from public facts only: good to a factor of three."""
+    """About how long fitting a model from scratch takes on one core, from public facts only: good to a factor of
+    three."""
     cells = model_bytes(sizes, cliques) / BYTES_A_CELL
     return 0.02 + steps * (8e-5 * len(sizes) + 2e-8 * cells)

@@ -42,7 +42,7 @@ class Graph:
             near[np.ix_(indices, indices)] = 1
 
     def holds(self, clique: Sequence[str]) -> bool:
-        """Whether these attributes are connected to each other already."""
+        """Whether these attributes are already connected to each other in the graph."""
         indices = self._indices(clique)
         return bool(self._near[np.ix_(indices, indices)].all())
 
@@ -50,24 +50,26 @@ class Graph:
         self._add(self._near, [clique])
 
     def cells(self, *more: Sequence[str]) -> float:
-        """Of all clusters together, with some cliques more."""
+        """The number of cells of all clusters of the junction tree together, with some cliques added."""
         near = self._near.copy()
         self._add(near, more)
         return min(found for _, found in self._both(near))
 
     def clusters(self) -> list[tuple[str, ...]]:
-        """No cluster lies inside another."""
+        """The clusters of the triangulated graph; none lies inside another."""
         found = min(self._both(self._near), key=lambda each: each[1])[0]
         return [tuple(self.names[i] for i in np.flatnonzero(row)) for row in found]
 
     def _both(self, near: Bits) -> list[tuple[Bits, float]]:
-        """By two rules, neither of which is always the better one."""
+        """Triangulate by two elimination rules, neither of which is always the better one."""
         return [compile_loop(_eliminate)(self._sizes, near.copy(), own) for own in (True, False)]
 
 
 def _eliminate(sizes: Floats, near: Bits, own: bool) -> tuple[Bits, float]:
-    """Attributes go one by one; each leaves its neighbours connected. Next is always the one whose cluster (``own``),
-    or what the cluster leaves behind, has the fewest cells."""
+    """Eliminate attributes one by one; each leaves its neighbours connected.
+
+    Next is always the one whose cluster (``own``), or what the cluster leaves behind, has the fewest cells.
+    """
     d = len(sizes)
     logs = np.log(sizes)
     costs = np.zeros(d)
@@ -163,7 +165,7 @@ class JunctionTree:
         return [frozenset(cluster.names) for cluster in self.clusters]
 
     def home(self, names: Iterable[str]) -> int | None:
-        """The smallest cluster that holds all these attributes, if any does."""
+        """The smallest cluster of the junction tree that holds all these attributes, if any does."""
         wanted = frozenset(names)
         found = [i for i, held in enumerate(self._sets) if wanted <= held]
         return min(found, key=lambda i: self.cells(self.clusters[i].names), default=None)
@@ -177,7 +179,7 @@ class JunctionTree:
 
 
 def model_bytes(sizes: Mapping[str, int], cliques: Iterable[Sequence[str]]) -> int:
-    """What the clusters take that these cliques need, without building anything."""
+    """The memory of the clusters that these cliques need, without building a junction tree."""
     clusters = Graph(sizes, cliques).clusters()
     return BYTES_A_CELL * sum(math.prod(sizes[name] for name in names) for names in clusters)
 
@@ -220,7 +222,7 @@ def refuse_too_large(sizes: Mapping[str, int], cliques: Sequence[Sequence[str]],
 
 
 def _as_tree(sizes: Mapping[str, int], sets: list[Names]) -> tuple[Cluster, ...]:
-    """A spanning tree with the largest intersections, which for such clusters is a junction tree; largest at the root.
+    """The junction tree of clusters: a spanning tree with the largest intersections, the largest cluster at the root.
 
     Parents before children.
     """
@@ -248,7 +250,7 @@ def _as_tree(sizes: Mapping[str, int], sets: list[Names]) -> tuple[Cluster, ...]
 
 
 def _cluster(sizes: Mapping[str, int], shared: Iterable[str], rest: Iterable[str], parent: int) -> Cluster:
-    """Within each part the widest attribute comes last."""
+    """A cluster of the junction tree, with the widest attribute of each part last."""
     order = list(sizes)
     parts = [tuple(sorted(part, key=lambda name: (sizes[name], order.index(name)))) for part in (shared, rest)]
     first = math.prod(sizes[name] for name in parts[0]) <= math.prod(sizes[name] for name in parts[1])

@@ -36,7 +36,7 @@ class Zeros:
 
 
 def check(sizes: Mapping[str, int], measurements: Iterable[Measurement], zeros: Iterable[Zeros]) -> None:
-    """Refuse what does not fit the domain."""
+    """Refuse measurements and zeros that do not fit the model's domain."""
     tables: list[tuple[Names, tuple[int, ...]]] = [(m.attributes, m.values.shape) for m in measurements]
     tables += [(z.attributes, z.forbidden.shape) for z in zeros]
     for names, shape in tables:
@@ -54,7 +54,7 @@ def check(sizes: Mapping[str, int], measurements: Iterable[Measurement], zeros: 
 
 
 def summed(table: Floats, names: Sequence[str], kept: Sequence[str]) -> Floats:
-    """The marginal of a table on ``kept``, axes in that order."""
+    """The marginal of a named-axis table on ``kept``, axes in that order."""
     gone = tuple(i for i, name in enumerate(names) if name not in kept)
     left = [name for name in names if name in kept]
     total = table.sum(axis=gone) if gone else table
@@ -62,7 +62,7 @@ def summed(table: Floats, names: Sequence[str], kept: Sequence[str]) -> Floats:
 
 
 def spread(table: NDArray[Any], names: Sequence[str], over: Sequence[str]) -> NDArray[Any]:
-    """A table with its axes in the order of ``over``, of length 1 where it has none: ready to broadcast."""
+    """A named-axis table with its axes in the order of ``over``, of length 1 where it has none: ready to broadcast."""
     kept = [name for name in over if name in names]
     turned = table.transpose([names.index(name) for name in kept])
     lengths = dict(zip(kept, turned.shape, strict=True))
@@ -88,7 +88,7 @@ Table = tuple[Names, Floats]
 
 
 def product(left: Table, right: Table, kept: Collection[str]) -> Table:
-    """Cell by cell where names agree, then summed over what is not kept."""
+    """The product of two named-axis tables, cell by cell where names agree, then summed over what is not kept."""
     a, b = left[0], right[0]
     length = dict(zip(a, left[1].shape, strict=True)) | dict(zip(b, right[1].shape, strict=True))
     both = [name for name in a if name in b]
@@ -104,7 +104,7 @@ def product(left: Table, right: Table, kept: Collection[str]) -> Table:
 
 
 def arranged(table: Table, kept: Sequence[str]) -> Floats:
-    """Summed over what is not kept, axes in the order of ``kept``."""
+    """A named-axis table summed over what is not kept, axes in the order of ``kept``."""
     names, values = table
     gone = tuple(i for i, name in enumerate(names) if name not in kept)
     if gone:
@@ -114,7 +114,7 @@ def arranged(table: Table, kept: Sequence[str]) -> Floats:
 
 
 def given(values: Floats, names: Names, condition: Collection[str]) -> Floats:
-    """Conditional probabilities; all zero under an impossible condition."""
+    """Conditional probabilities of a named-axis table; all zero under an impossible condition."""
     axes = tuple(i for i, name in enumerate(names) if name not in condition)
     total = values.sum(axis=axes, keepdims=True) if axes else values
     return np.divide(values, total, out=np.zeros_like(values), where=total > 0)

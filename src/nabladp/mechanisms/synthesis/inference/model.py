@@ -42,7 +42,7 @@ class _Stack:
 
 
 def all_pairs(tree: JunctionTree, beliefs: Sequence[Floats], wanted: Iterable[Names]) -> dict[Names, Floats]:
-    """Probabilities of pairs of attributes that are in no cluster together.
+    """The model's probabilities of pairs of attributes that are in no cluster together.
 
     A cluster hands to its parent, for all attributes below it together, their joint probabilities with what the two
     share. Two attributes meet at the lowest cluster above both.
@@ -86,14 +86,16 @@ def _own(tree: JunctionTree, belief: Table, names: list[str], shared: Names) -> 
 
 
 def _conditional(tree: JunctionTree, stack: _Stack) -> Floats:
-    """Given what is shared: each attribute's values add up to one. In place: the largest tables of all are here."""
+    """A stack's probabilities given what is shared: each attribute's values add up to one. In place, as these tables
+    are the largest."""
     total = stack.table[: tree.sizes[stack.attributes[0]]].sum(axis=0)
     np.divide(stack.table, total, out=stack.table, where=total > 0)  # where it is zero, so are its parts
     return stack.table
 
 
 def _rows(belief: Table, shared: Names, names: list[str]) -> Floats:
-    """Cells of what is shared by the values of each of the names, which are axes of their own."""
+    """A cluster's belief as rows: cells of what is shared by the values of each of the names, which are axes of their
+    own."""
     table = arranged(belief, (*shared, *names))
     return table.reshape(math.prod(table.shape[: len(shared)]), *table.shape[len(shared) :])
 
@@ -111,7 +113,8 @@ def _met(conditional: Floats, stack: _Stack, belief: Table, names: list[str]) ->
 
 
 def _one_by_one(table: Floats, names: list[str]) -> Iterator[tuple[str, Floats]]:
-    """Rows by the values of each name alone. Halves are summed first, so that what is large is summed twice only."""
+    """The belief as rows by the values of each name alone; halves are summed first, so that what is large is summed
+    twice only."""
     if len(names) == 1:
         yield names[0], table
         return
@@ -137,7 +140,7 @@ def _collect(
     across: list[str],
     block: Floats,
 ) -> None:
-    """Cut a block of values by values into the pairs that are wanted."""
+    """Cut a block of joint probabilities into the attribute pairs that are wanted."""
     rows = _starts(tree, down)
     columns = _starts(tree, across)
     for i, a in enumerate(down):
@@ -197,7 +200,7 @@ class Answers:
         return found
 
     def _many(self, pairs: Sequence[Names]) -> float:
-        """How many pairs make it worth while to answer them all together: about a third of all there are."""
+        """The number of pairs from which on it pays to answer them all together: about a third of all there are."""
         used = len({name for names in pairs for name in names})
         return max(_MANY, used * (used - 1) / 6)
 
@@ -212,7 +215,8 @@ class Answers:
         return summed(found[1], found[0], names)
 
     def _joint(self, c: int, wanted: frozenset[str], shared: frozenset[str]) -> Table:
-        """P(wanted) or, if ``shared`` with the parent, P(wanted, shared | shared); all wanted are in or below c."""
+        """The model's P(wanted) or, if ``shared`` with the parent, P(wanted, shared | shared); all wanted are in or
+        below cluster c."""
         clusters = self.tree.clusters
         own = wanted & frozenset(clusters[c].names)
         branches = [(child, part) for child in self.children[c] if (part := (wanted - own) & self.below[child])]
@@ -259,8 +263,10 @@ _GOLDEN = (5**0.5 - 1) / 2
 def sample_rows(
     tree: JunctionTree, beliefs: Sequence[Floats], rows: int, noise: NoiseSource
 ) -> dict[str, NDArray[Any]]:
-    """Codes of each attribute. Every cell of a cluster gets its expected count, given the rows of its parent's cells,
-    rounded up or down."""
+    """Rows sampled from the model, as codes of each attribute.
+
+    Every cell of a cluster gets its expected count, given the rows of its parent's cells, rounded up or down.
+    """
     codes: dict[str, NDArray[Any]] = {}
     for cluster, belief in zip(tree.clusters, beliefs, strict=True):
         shape = tree.cells(cluster.shared), tree.cells(cluster.rest)
@@ -282,7 +288,8 @@ def sample_rows(
 
 
 def _rounded(chances: Floats, counts: Integers, noise: NoiseSource) -> Integers:
-    """Row i shares out counts[i] among its cells in proportion, each rounded up or down, right on average.
+    """Round expected counts to whole sampled rows: row i shares out counts[i] among its cells in proportion, right on
+    average.
 
     A cell gets the whole numbers between the running sums before and after it, shifted by a uniform number; the shifts
     of neighbouring rows are spread evenly, so that what many rows round up in one cell is balanced.
@@ -338,7 +345,7 @@ class Model:
 
     @cached_property
     def beliefs(self) -> list[Floats]:
-        """Every cluster's probabilities."""
+        """The probabilities of every cluster of the model."""
         return self.network.beliefs(self._tables)[1]
 
     @cached_property
@@ -346,15 +353,16 @@ class Model:
         return Answers(self.tree, self.beliefs)
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
-        """Expected counts of every cell, one axis for each attribute, whether or not a cluster holds them all."""
+        """The model's expected counts of every cell, one axis per attribute, whether or not a cluster holds them
+        all."""
         return self.marginals([attributes])[0]
 
     def marginals(self, sets: Iterable[Sequence[str]]) -> list[Floats]:
-        """The same for many sets: most of the work is shared."""
+        """The model's marginals for many sets at once: most of the work is shared."""
         return [table * self.total for table in self._answers.marginals([tuple(names) for names in sets])]
 
     def draw(self, rows: int, noise: NoiseSource) -> dict[str, NDArray[Any]]:
-        """Codes of so many rows, each attribute in the smallest unsigned type that holds them."""
+        """Rows sampled from the model: codes, each attribute in the smallest unsigned type that holds them."""
         return sample_rows(self.tree, self.beliefs, rows, noise)
 
     def to_json(self) -> dict[str, Any]:

@@ -40,12 +40,13 @@ class Residual:
 
 
 def subsets(names: Sequence[str]) -> Iterable[Names]:
-    """All but the empty one, in the order given."""
+    """All nonempty subsets of the names, in the order given."""
     return (part for k in range(1, len(names) + 1) for part in combinations(names, k))
 
 
 def residuals(measurements: Iterable[Measurement]) -> dict[Names, Residual]:
-    """By sorted names; a part with an attribute of one value holds nothing and is left out."""
+    """The residuals of all measurements, by sorted names; parts with an attribute of one value hold nothing and are
+    left out."""
     precision: dict[Names, float] = {}
     sums: dict[Names, Floats] = {}
     for m in measurements:
@@ -59,7 +60,7 @@ def residuals(measurements: Iterable[Measurement]) -> dict[Names, Residual]:
 
 
 def centred(table: Floats) -> Floats:
-    """The mean along every axis taken away."""
+    """A table with the mean along every axis subtracted."""
     for axis in range(table.ndim):
         table = table - table.mean(axis=axis, keepdims=True)
     return table
@@ -120,14 +121,14 @@ class Parts:
         return found
 
     def centred(self, vector: Floats) -> Floats:
-        """Residuals from sums: the mean along every axis taken away."""
+        """Residuals from sums: the mean along every axis subtracted."""
         for lines, inverse in self._axes:
             vector = vector - (np.bincount(lines, vector, len(inverse)) * inverse)[lines]
         return vector
 
     @cached_property
     def _mean(self) -> Any:
-        """Row for row a residual's cell, with the mean of every set's cells above it; also its transpose."""
+        """The matrix of means, one row per cell of a residual, over every set's cells above it; also its transpose."""
         from scipy.sparse import csr_array
 
         rows, columns, weights = [], [], []
@@ -149,7 +150,7 @@ class Parts:
         return mean, mean.T.tocsr()
 
     def _slots(self, names: Names, part: Names) -> Integers:
-        """For every cell of a table on ``names``, the cell of the part it falls into."""
+        """For every cell of a table on ``names``, the cell of the residual it falls into."""
         shape = [self.sizes[name] for name in names]
         slot = np.zeros(shape, np.int64)
         for name in part:
@@ -159,7 +160,7 @@ class Parts:
         return slot.ravel()
 
     def means(self, vector: Floats) -> Floats:
-        """Σ over the sets above a part of their tables' means: the part's share in the sum of all tables."""
+        """Σ over the sets above a residual of their tables' means: the residual's share in the sum of all tables."""
         return np.asarray(self._mean[0] @ vector)
 
     def spread(self, vector: Floats) -> Floats:
@@ -168,7 +169,7 @@ class Parts:
 
     @cached_property
     def _holders(self) -> Floats:
-        """Σ over the sets above a part of its share of their cells, for every cell of the part."""
+        """For every cell of a residual, Σ over the sets above it of its share of their cells."""
         found = dict.fromkeys(self.parts, 0.0)
         for names in self.sets:
             for part in subsets(names):
@@ -214,7 +215,7 @@ class _Part:
 
 
 def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Sequence[str]]) -> list[Pooled]:
-    """The best answer for each set, whether it was measured, in part or not at all, and how wrong it may be."""
+    """Pool model and direct measurements: the best answer for each set, measured or not, and its expected error."""
     wanted = [tuple(names) for names in sets]
     guesses = model.marginals(wanted)
     if model.total <= 0:
@@ -239,7 +240,7 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
 
 
 def _shrunk(expected: Floats, found: Residual) -> _Part:
-    """``expected``: the model's counts on the residual's attributes."""
+    """The correction of one residual of the model; ``expected`` are the model's counts on the residual's attributes."""
     miss = found.values - centred(expected)
     freedom = _freedom(expected)
     beyond = max(0.0, float((miss**2).mean()) - freedom * found.variance)  # of a cell
@@ -257,7 +258,7 @@ def _shrunk(expected: Floats, found: Residual) -> _Part:
 
 
 def _inherited(expected: Floats, noise: float) -> Floats:
-    """What the model is off by where it agrees with what was measured: it was fitted to the same noise.
+    """The model's error where it agrees with a measurement, because it was fitted to the same noise.
 
     All of the noise where it expects many rows; where it expects few it follows the noise less.
     """
@@ -266,22 +267,22 @@ def _inherited(expected: Floats, noise: float) -> Floats:
 
 
 def _whole(expected: Floats) -> Floats:
-    """The square of the largest error to reckon with in cells of few rows: as many rows as expected, and some."""
+    """The square of the largest error to expect in cells of few rows: as many rows as expected, and some."""
     return np.asarray(expected + expected**2)
 
 
 def _freedom(table: Floats) -> float:
-    """Of a centred table: its dimensions over its cells."""
+    """The degrees of freedom of a centred table over its number of cells."""
     return float(math.prod(1 - 1 / size for size in table.shape))
 
 
 def _weights(expected: Floats) -> Floats:
-    """Shares of cells in the error of a model that was never told about these attributes together."""
+    """Shares of cells in the error of a model that was never fitted to these attributes together."""
     return np.asarray(np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD * _freedom(expected))
 
 
 def _typical(model: Model, known: Mapping[Names, Residual], widths: Collection[int]) -> dict[int, float]:
-    """By number of attributes: how wrong the model is likely to be where nothing was measured.
+    """The model's likely error where nothing was measured, by number of attributes.
 
     Where something was measured that the model was not told, that shows it. Where it was told: by a part of what it
     would miss without.
@@ -318,7 +319,7 @@ def _error(variance: Floats, total: float) -> float:
 
 
 def on_simplex(values: Floats, total: float) -> Floats:
-    """The nearest counts that are not negative and add up to the total; −∞ stays 0."""
+    """The nearest nonnegative counts that sum to the total; −∞ stays 0."""
     flat = np.sort(values[values > -math.inf])[::-1]
     level = (np.cumsum(flat) - total) / np.arange(1, len(flat) + 1)
     last = np.flatnonzero(flat > level)[-1]

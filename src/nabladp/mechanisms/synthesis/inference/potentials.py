@@ -108,8 +108,11 @@ class SubTables:
 def _groups(
     held: Names, sizes: Mapping[str, int], sets: Sequence[Names], most: float
 ) -> list[tuple[set[str], list[int]]]:
-    """Attributes of at most so many cells together, and the sets inside. Each group begins with a set that has none yet
-    and takes in, one by one, the attribute with which it holds most of the others."""
+    """Groups of attributes with at most so many cells each, and the sets of potentials inside.
+
+    Each group begins with a set that has none yet and takes in, one by one, the attribute with which it holds most of
+    the others.
+    """
     inside = np.array([[name in names for name in held] for names in sets])
     lengths = np.array([float(sizes[name]) for name in held])
     waiting = np.ones(len(sets), bool)
@@ -168,11 +171,11 @@ class Network:
         return home
 
     def empty(self) -> list[Floats]:
-        """Room for every cluster's table."""
+        """Empty tables for the log beliefs of every cluster."""
         return [np.empty(shape) for shape in self.shapes]
 
     def beliefs(self, potentials: Sequence[Floats], room: list[Floats] | None = None) -> tuple[float, list[Floats]]:
-        """The logarithm of the normaliser and every cluster's probabilities.
+        """Belief propagation: the logarithm of the normaliser and every cluster's probabilities, from the potentials.
 
         Children tell their parent what they add up to for each combination of shared values; coming back, the parent
         tells how likely that combination is. Each such row has its own peak, so nothing that matters can vanish.
@@ -214,7 +217,7 @@ class Network:
         return log_total, tables
 
     def marginals(self, beliefs: Sequence[Floats]) -> list[Floats]:
-        """Of every potential's set, from the clusters' probabilities."""
+        """The marginal on every potential's set, from the clusters' probabilities."""
         found = [_NOTHING] * len(self.sub_tables)
         for c, inside in enumerate(self._inside):
             for k, table in self._tables[c].sums(beliefs[c]).items():

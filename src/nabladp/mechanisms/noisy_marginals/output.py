@@ -116,7 +116,8 @@ class NoisyMarginal:
         return _variance(self.noise, self.scale)
 
     def half_width(self, level: float = LEVEL) -> int:
-        """Each true count lies within ± this of the noisy one with probability at least ``level``."""
+        """The half-width of each noisy count's interval: the true count lies within it with probability at least
+        ``level``."""
         return _half_width(self.noise, self.scale, level)
 
     def interval(self, level: float = LEVEL) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -124,7 +125,7 @@ class NoisyMarginal:
         return self.counts - width, self.counts + width
 
     def clamped(self) -> NDArray[np.int64]:
-        """Negative counts set to zero: nicer to look at, no longer unbiased."""
+        """The marginal with negative counts clamped to zero: nicer to look at, no longer unbiased."""
         return np.maximum(self.counts, 0)
 
     def to_json(self) -> dict[str, Any]:
@@ -169,7 +170,8 @@ class MarginalTables(Output):
         return len(self.tables)
 
     def counts_of(self, name: str) -> tuple[Floats, float]:
-        """One attribute's counts pooled over every marginal that holds it, by variance; and a cell's deviation."""
+        """One attribute's counts pooled over every marginal that holds it, weighted by variance; and a cell's
+        deviation."""
         size = self.schema[name].size
         total, precision = np.zeros(size), 0.0
         for table in self.tables:
@@ -184,9 +186,10 @@ class MarginalTables(Output):
         return total / precision, 1 / math.sqrt(precision)
 
     def mean(self, name: str, level: float = LEVEL) -> Estimate:
-        """The mean of a numeric attribute over people whose value is known, from its bins' representatives.
+        """The mean of a numeric attribute, estimated from the noisy marginals over people whose value is known.
 
-        The interval covers the noise and, for real attributes, where in their bins people may be.
+        Uses its bins' representatives. The interval covers the noise and, for real attributes, where in their bins
+        people may be.
         """
         attribute = self.schema[name]
         values, bounds = attribute.representatives, attribute.bin_bounds
@@ -211,7 +214,7 @@ class MarginalTables(Output):
         return Estimate(value, low, high, level, note)
 
     def quantile(self, name: str, q: float, level: float = LEVEL) -> Estimate:
-        """The q-quantile of an ordered attribute over people whose value is known.
+        """The q-quantile of an ordered attribute, estimated from the noisy marginals over people whose value is known.
 
         D_b = (people at or below b) − q·(people) is a sum of noisy counts; the interval is where D_b may cross zero
         when every b is allowed its own error at once.
@@ -254,7 +257,7 @@ class MarginalTables(Output):
         return cls(tuple(tables), int(data["n"]), schema)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row a cell: the marginal, its attributes and values, the noisy count, its interval, the noise scale."""
+        """One row per cell: the marginal, its attributes and values, the noisy count, its interval, the noise scale."""
         import pyarrow as pa
 
         return pa.concat_tables([_cells(table, schema) for table in self.tables])
@@ -262,7 +265,7 @@ class MarginalTables(Output):
     # ---- showing --------------------------------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """Bars for one attribute, a heat map for two, a table for more."""
+        """Marginals as views: bars for one attribute, a heat map for two, a table for more."""
         errors = context.expected_error
         return [_view(table, error, context.schema) for table, error in zip(self.tables, errors, strict=True)]
 
@@ -281,7 +284,8 @@ class MarginalTables(Output):
 
 
 def _reach(noise: str, level: float) -> float:
-    """How many deviations an interval reaches: the normal figure, or Laplace's own where its tail is the heavier."""
+    """The half-width of an interval in standard deviations: the normal figure, or Laplace's own where its tail is
+    heavier."""
     normal = NormalDist().inv_cdf((1 + level) / 2)
     return normal if noise == "gaussian" else max(normal, math.log(1 / (1 - level)) / math.sqrt(2))
 
