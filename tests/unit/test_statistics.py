@@ -99,6 +99,18 @@ def test_sums_are_of_numbers_and_not_of_bins(people: pa.Table) -> None:
     assert row["avg_income"] == pytest.approx(truth(people, query)[0][0], rel=1e-3)
 
 
+def test_bins_do_not_matter_where_the_ends_are_the_same(people: pa.Table) -> None:
+    """A real attribute may give its ends alone."""
+    query = """SELECT region, AVG(income), SUM(income), MEDIAN(income), VAR_POP(income)
+               FROM t WHERE income > 500 GROUP BY region"""
+    ends = Attribute("income", "real", low=0, high=200_000, unknown="clamp", null="category")
+    plain = Schema(tuple(ends if own.name == "income" else own for own in SCHEMA))
+    one, other = (
+        Statistics(CDP(1), query).run(open_table(people, schema), NoiseSource.seeded(4)) for schema in (SCHEMA, plain)
+    )
+    assert one.to_json() == other.to_json()
+
+
 def test_the_order_of_rows_does_not_matter(people: pa.Table) -> None:
     turned = people.take(pa.array(np.random.default_rng(1).permutation(ROWS)))
     mechanism = Statistics(CDP(1), QUERY)

@@ -264,13 +264,13 @@ def _with_list(key: Key, listed: Sequence[Any]) -> Key:
 
 def _code(key: Key, value: Any) -> int:
     """Of a label, which may be given as text."""
-    attribute = key.column.attribute if key.column is not None else None
+    integers = key.column.attribute.integers if key.column is not None else None
     codes = range(key.all_codes)
-    if attribute is not None and attribute.low is not None:  # a range may be wide: no list of its labels
+    if integers is not None:  # a range may be wide: no list of its labels
         number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
-        if is_whole(number, attribute.low, attribute.high):
-            return int(number) - attribute.low
-        codes = range(attribute.ordered_size, attribute.size)
+        if is_whole(number, integers.start, integers.stop - 1):
+            return int(number) - integers.start
+        codes = range(len(integers), key.all_codes)
     labels = {as_text(label): code for code in codes if (label := key.label(code)) is not None}
     text = as_text(value)
     if text not in labels:
