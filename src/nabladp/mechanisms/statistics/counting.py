@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,10 +17,11 @@ from nabladp.mechanisms.statistics.blocks import Block
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.grids import Bins, Grid, strategy
 from nabladp.schema import Schema
-from nabladp.sql.expressions import Bools, Expression
+from nabladp.sql.expressions import AllCodes, Bools, Expression, Rows
 from nabladp.sql.query import Key
-from nabladp.tables import Counts, Kernel
+from nabladp.tables import Counts, Kernel, Marginals
 from nabladp.tables.encode import grid_column
+from nabladp.tables.kernels import CACHED_CELLS
 
 
 class BatchRows:
@@ -113,36 +115,36 @@ class Sums:
     def size(self) -> int:
         return max((start + length for start, length in self.layout.values()), default=0)
 
-    def add_to(self, total: Integers, rows: BatchRows) -> None:
+    def add_to(self, total: Integers, rows: Rows, weights: Integers | None = None) -> None:
+        """``weights``: how often each of these rows occurs; None: once."""
         group = self._groups(rows)
         kept = passes(self.block.filters, rows)
-        everything = np.ones(rows.count, np.bool_)
-        counted = everything if kept is None else kept
+        counted = np.ones(rows.count, np.bool_) if kept is None else kept
         if "count" in self.layout:
-            compile_loop(_tally)(self._part(total, "count"), group, counted)
+            _add(_tally, self._part(total, "count"), group, counted, weights)
         if self.block.value is None:
             return
         cells = self.block.value.evaluate(rows)
         present = counted if cells.null is None else counted & ~cells.null
         if "values" in self.layout:
-            compile_loop(_tally)(self._part(total, "values"), group, present)
+            _add(_tally, self._part(total, "values"), group, present, weights)
         for kind in ("sum", "total"):
             if kind in self.layout:
-                compile_loop(_sum)(self._part(total, kind), group, present, self.grids[kind].steps(cells.data))
+                _add(_sum, self._part(total, kind), group, present, weights, self.grids[kind].steps(cells.data))
         if "squares" in self.layout:
-            grid = self.grids["squares"]
-            compile_loop(_sum_squares)(
-                self._part(total, "squares"), group, present, grid.steps(cells.data), grid.reach**2
-            )
+            steps = self.grids["squares"].steps(cells.data)
+            sums = self._part(total, "squares").reshape(-1, 2)
+            _add(_sum, sums[:, 0], group, present, weights, steps)
+            _add(_sum, sums[:, 1], group, present, weights, 2 * steps * steps - self.grids["squares"].reach ** 2)
         if "bins" in self.layout:
             index = group * self.bins.count + self.bins.index(cells.data)
-            compile_loop(_tally)(self._part(total, "bins"), index, present)
+            _add(_tally, self._part(total, "bins"), index, present, weights)
 
     def _part(self, total: Integers, kind: str) -> Integers:
         start, length = self.layout[kind]
         return total[start : start + length]
 
-    def _groups(self, rows: BatchRows) -> Integers:
+    def _groups(self, rows: Rows) -> Integers:
         index = np.zeros(rows.count, np.int64)
         for key in self.block.keys:
             index = index * key.size + key_codes(key, rows)
@@ -161,33 +163,45 @@ class Sums:
         return self._part(total, kind).reshape(cells, -1)
 
 
+def _add(
+    loop: Callable[..., None], out: Integers, index: Integers, kept: Bools, weights: Integers | None, *steps: Integers
+) -> None:
+    """Rows one by one in a compiled loop; the few that stand for many, by their weight."""
+    if weights is None:
+        compile_loop(loop)(out, index, kept, *steps)
+    else:
+        np.add.at(out, index, math.prod(steps, start=np.where(kept, weights, 0)))
+
+
 def _tally(out: Integers, index: Integers, kept: Bools) -> None:
-    for i in range(len(index)):
-        if kept[i]:
-            out[index[i]] += 1
+    for i in range(len(index)):  # without a branch, which a processor would often guess wrong
+        out[index[i]] += kept[i]
 
 
 def _sum(out: Integers, index: Integers, kept: Bools, steps: Integers) -> None:
     for i in range(len(index)):
-        if kept[i]:
-            out[index[i]] += steps[i]
+        out[index[i]] += kept[i] * steps[i]
 
 
-def _sum_squares(out: Integers, index: Integers, kept: Bools, steps: Integers, most: int) -> None:
-    """The sum, and the sum of 2u² − K², side by side."""
-    for i in range(len(index)):
-        if kept[i]:
-            out[2 * index[i]] += steps[i]
-            out[2 * index[i] + 1] += 2 * steps[i] * steps[i] - most
+# ---- one kernel for all blocks ---------------------------------------------------------------------------------------
+
+_ROWS_FOR_EACH = 4  # rows to a combination of codes, from which on these are counted instead
 
 
 class StatisticsKernel(Kernel):
-    """All sums of all blocks, one after the other."""
+    """All sums of all blocks, one after the other.
 
-    def __init__(self, sums: Sequence[Sums], schema: Schema) -> None:
+    Where the codes that a block reads have few combinations, rows are only counted by these, which takes a fraction of
+    the time; the sums follow from the counts. Both are whole numbers, hence equal.
+    """
+
+    def __init__(self, sums: Sequence[Sums], schema: Schema, n: int) -> None:
         self.sums = tuple(sums)
         self.attributes = columns_read(self.sums, schema)
-        self.bounds = np.cumsum([0, *(own.size for own in self.sums)]).tolist()
+        self.codes = [_few_codes(own, schema, n) for own in self.sums]
+        self.marginals = Marginals(schema, [codes.names for codes in self.codes if codes is not None])
+        sizes = [own.size if codes is None else 0 for own, codes in zip(self.sums, self.codes, strict=True)]
+        self.bounds = np.cumsum([self.marginals.bounds[-1], *sizes]).tolist()
 
     def __call__(self, batch: pa.RecordBatch) -> Integers:
         total = np.zeros(self.bounds[-1], np.int64)
@@ -195,12 +209,32 @@ class StatisticsKernel(Kernel):
         return total
 
     def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
+        self.marginals.add_to(total[: self.bounds[0]], batch)
         rows = BatchRows(batch)
         for own, start, end in zip(self.sums, self.bounds, self.bounds[1:], strict=False):
-            own.add_to(total[start:end], rows)
+            if end > start:
+                own.add_to(total[start:end], rows)
 
     def split(self, total: Integers) -> list[Integers]:
-        return [total[start:end] for start, end in zip(self.bounds, self.bounds[1:], strict=False)]
+        """The sums of each block."""
+        tables = iter(self.marginals.split(total[: self.bounds[0]]))
+        parts = []
+        for own, codes, start, end in zip(self.sums, self.codes, self.bounds, self.bounds[1:], strict=False):
+            part = total[start:end]
+            if codes is not None:
+                part = np.zeros(own.size, np.int64)
+                own.add_to(part, codes, next(tables).ravel())
+            parts.append(part)
+        return parts
+
+
+def _few_codes(sums: Sums, schema: Schema, n: int) -> AllCodes | None:
+    """All combinations of the codes of a block's columns; None where they are too many, or where numbers are read."""
+    names = columns_read([sums], schema)
+    if not names or any(name not in schema for name in names):
+        return None
+    codes = AllCodes(names, schema.sizes(names))
+    return codes if codes.count <= CACHED_CELLS and _ROWS_FOR_EACH * codes.count <= n else None
 
 
 def columns_read(sums: Sequence[Sums], schema: Schema) -> tuple[str, ...]:
@@ -235,7 +269,7 @@ def exact_numbers(calibration: Calibration, counts: Counts) -> list[list[Integer
         )
         for block in calibration.plan.blocks
     ]
-    kernel = StatisticsKernel(sums, counts.schema)
+    kernel = StatisticsKernel(sums, counts.schema, counts.n)
     totals = kernel.split(counts.fold(kernel))
     return [
         [own.numbers(total, part.kind, calibration.pure) for part in own.block.parts]
