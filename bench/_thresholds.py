@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner
-from nabladp.mechanisms.learners.thresholds.search import reached
+from nabladp.mechanisms.learners.thresholds.search import count_reached
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Pure
 from nabladp.schema import Attribute, Schema
@@ -47,7 +47,7 @@ def _success_rate(learner: ThresholdLearner, d: int, people: Population, runs: i
 
 
 def _above(rows: Bits, threshold: Bits) -> Bits:
-    return reached(list(rows.T), threshold[None].astype(np.uint32))
+    return count_reached(list(rows.T), threshold[None].astype(np.uint32))
 
 
 def _spread(draw: np.random.Generator, threshold: Bits, n: int) -> Bits:

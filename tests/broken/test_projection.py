@@ -32,7 +32,7 @@ class WrongNoise(Projection):
         raise AttributeError
 
     def distribution(self, counts: Counts) -> Law:
-        calibration, pieces = self._prepared(counts.schema)
+        calibration, pieces = self._prepare(counts.schema)
         patched = Projection(self.budget, self.workload, self.budgets, self.hull)
         scales = tuple(self.wrong(calibration))
         object.__setattr__(patched, "_known", (counts.schema, dataclasses.replace(calibration, scales=scales), pieces))

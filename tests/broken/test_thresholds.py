@@ -165,7 +165,7 @@ ERRATA = Schema((*(Attribute(f"b{i}", "boolean") for i in range(20)), Attribute(
 
 
 def share_wrong(codes: tuple[int, ...], rows: Any, labels: Any) -> float:
-    above = search.reached(list(rows.T), np.array([codes], np.uint32))
+    above = search.count_reached(list(rows.T), np.array([codes], np.uint32))
     return float((above != labels).mean())
 
 

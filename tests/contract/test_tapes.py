@@ -129,7 +129,7 @@ def shared_noise(patches: Patches) -> None:
         drawn = draw(max(each))
         return [drawn[:length] for length in each]
 
-    patches.set(candidates, "_split", split)
+    patches.set(candidates, "_split_draws", split)
 
 
 @pytest.mark.parametrize("notion", ["cdp", "pure"])
@@ -146,7 +146,7 @@ def test_noise_reused_higher_up_only() -> None:
     mechanism = HeavyHitters(Rho(40), settings=tree)
 
     def plant(patches: Patches) -> None:
-        true = candidates._split
+        true = candidates._split_draws
 
         def split(lengths: Any, draw: Callable[[int], Any]) -> list[Any]:
             each = list(lengths)
@@ -155,7 +155,7 @@ def test_noise_reused_higher_up_only() -> None:
             drawn = draw(max(each))
             return [drawn[:length] for length in each]
 
-        patches.set(candidates, "_split", split)
+        patches.set(candidates, "_split_draws", split)
 
     schema = Schema(tuple(Attribute(one, "boolean") for one in "abcd"))
     assert "(level 1)" in refuted(mechanism, schema, plant)
@@ -181,7 +181,7 @@ def test_a_smaller_scale_at_one_step_of_descent() -> None:
             rows = [noise.discrete_gaussian(scale * (0.7 if i == 1 else 1), self.task.width) for i in range(self.steps)]
             return np.array(rows)
 
-        patches.set(descent.Descent, "_drawn", drawn)
+        patches.set(descent.Descent, "_draw_noise", drawn)
 
     told = refuted(HalfspaceLearner(CDP(2), "y", method="descent", steps=3), CAY, plant)
     assert "the steps' sums" in told

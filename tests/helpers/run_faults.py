@@ -52,7 +52,7 @@ def one_draw_a_level(patches: Patches) -> None:
         drawn = draw(max(each, default=0))
         return [drawn[:length] for length in each]
 
-    patches.set(candidates, "_split", split)
+    patches.set(candidates, "_split_draws", split)
 
 
 def one_flip(patches: Patches) -> None:

@@ -40,8 +40,8 @@ def one_column_flips(patches: Patches) -> None:
 
 def half_the_noise(patches: Patches) -> None:
     """The scale is that of an entry, and an entry is twice a count: it is halved once too often."""
-    true = gram._drawn
-    patches.set(gram, "_drawn", lambda scales, noise: true(scales / 2, noise))
+    true = gram._draw_noise
+    patches.set(gram, "_draw_noise", lambda scales, noise: true(scales / 2, noise))
 
 
 FAULTS = (

@@ -152,7 +152,7 @@ def test_many_vectors_are_inverted_as_few_are(monkeypatch: pytest.MonkeyPatch, r
     gram = vectors @ vectors.T
     for many in (256, 1000):
         monkeypatch.setattr(hull, "_MANY", many)
-        kept, inverse = hull._inverted(gram, np.diag(gram).copy())
+        kept, inverse = hull._invert(gram, np.diag(gram).copy())
         assert len(kept) == rank and list(kept) == sorted(set(kept.tolist()))
         assert np.allclose(inverse @ gram[np.ix_(kept, kept)], np.eye(rank), atol=1e-5)
 

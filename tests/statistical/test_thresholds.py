@@ -15,9 +15,9 @@ from nabladp.mechanisms.heavy_hitters.settings import Notion
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.mechanisms.learners.thresholds.search import (
+    candidate_thresholds,
     log_tails,
     mistakes,
-    offered,
     polarization,
     search_law,
     selection_law,
@@ -76,7 +76,7 @@ def chances(learned: ThresholdLearner) -> dict[tuple[int | None, tuple[int, ...]
         prefixes = np.array(subset, np.int64).reshape(-1, 1)
         lists[1, prefixes.tobytes()] = prefixes, float(places[1]) * chance
     for (place, _), (prefixes, chance) in lists.items():
-        thresholds = offered(design, place, prefixes)
+        thresholds = candidate_thresholds(design, place, prefixes)
         law = np.exp(selection_law(-mistakes(TABLE, ("a", "b"), "y", thresholds), design.select_scale))
         for codes, p in zip(thresholds.tolist(), law, strict=True):
             found[place, tuple(codes)] += chance * p

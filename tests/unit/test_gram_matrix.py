@@ -47,7 +47,7 @@ def test_names_say_when_a_column_is_plus_one() -> None:
         "(intercept)", "region = n", "region = s", "region = w", "sick = true", "band = high",
         "income ≥ 10", "income ≥ 20", "income = other", "income = (null)",
     )  # fmt: skip
-    assert columns.places["one"] == range(6, 6) and columns.attributes == ("region", "sick", "band", "income")
+    assert columns.column_ranges["one"] == range(6, 6) and columns.attributes == ("region", "sick", "band", "income")
     assert columns.attribute_of[:2] == (None, "region") and columns.find(["sick", "income ≥ 20"]) == [4, 7]
 
 

@@ -174,12 +174,12 @@ def test_the_limit_lets_few_through_and_stays_between_floor_and_threshold(size: 
     assert Rule.of(settings, settings.levels[0], size, 3).limit == rule.floor
 
 
-def test_skipping_counts_only_the_others() -> None:
+def test_nth_untaken_counts_only_the_others() -> None:
     draw = np.random.default_rng(0)
     for _ in range(50):
         size = int(draw.integers(1, 12))
         taken = np.sort(draw.choice(size, draw.integers(0, size + 1), replace=False))
         others = [c for c in range(size) if c not in taken.tolist()]
-        assert candidates._skipping(taken, np.arange(len(others))).tolist() == others
-        big = candidates._skipping(taken.astype(object) + 2**70, np.arange(len(others)).astype(object) + 2**70)
+        assert candidates._nth_untaken(taken, np.arange(len(others))).tolist() == others
+        big = candidates._nth_untaken(taken.astype(object) + 2**70, np.arange(len(others)).astype(object) + 2**70)
         assert big.tolist() == [2**70 + c for c in others]

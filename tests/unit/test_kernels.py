@@ -18,7 +18,7 @@ from nabladp.mechanisms.heavy_hitters import numbering
 from nabladp.mechanisms.learners.halfspaces import descent
 from nabladp.mechanisms.learners.halfspaces.finite_classes import SignOrbits
 from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, distance_to_flip
-from nabladp.mechanisms.learners.thresholds.search import reached
+from nabladp.mechanisms.learners.thresholds.search import count_reached
 from nabladp.mechanisms.synthesis.inference.junction_tree import Graph
 from nabladp.noise import NoiseSource
 from nabladp.noise.packings import AnyPackings, Packings, largest_packing
@@ -61,7 +61,7 @@ def selected() -> Any:
 
 def ranks() -> Any:
     draws = rng()
-    return reached([draws.integers(0, 3, 40) for _ in range(2)], np.array([[0, 1], [1, 1], [2, 0]], np.uint32))
+    return count_reached([draws.integers(0, 3, 40) for _ in range(2)], np.array([[0, 1], [1, 1], [2, 0]], np.uint32))
 
 
 def clusters() -> Any:

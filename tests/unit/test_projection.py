@@ -70,7 +70,7 @@ def test_the_paper_s_scale_and_costs(d: int, k: int) -> None:
 
 def test_the_scale_is_the_least_double_that_keeps_the_budget() -> None:
     for rho in (0.1, 0.37, 2.0):
-        calibration, _ = Projection(Rho(rho), Conjunctions(2))._prepared(bits(5))
+        calibration, _ = Projection(Rho(rho), Conjunctions(2))._prepare(bits(5))
         scale, units = calibration.scales[0], limit_units(Rho(rho))
         assert Fraction(4) / (2 * Fraction(scale) ** 2) <= Fraction(units, UNIT)
         assert Fraction(4) / (2 * Fraction(math.nextafter(scale, 0)) ** 2) > Fraction(units, UNIT)
@@ -78,13 +78,13 @@ def test_the_scale_is_the_least_double_that_keeps_the_budget() -> None:
 
 def test_noise_falls_as_weight_rises() -> None:
     workload = 3 * Marginals(sets=(("a", "b"),)) + Marginals(sets=(("b", "c"), ("a",)))
-    calibration, _ = Projection(CDP(0.5), workload)._prepared(MIXED)
+    calibration, _ = Projection(CDP(0.5), workload)._prepare(MIXED)
     pair, other, _ = calibration.scales
     assert other / pair == pytest.approx(3)
 
 
 def test_values_on_a_grid_get_noise_on_that_grid() -> None:
-    calibration, _ = Projection(CDP(0.5), HALF)._prepared(MIXED)
+    calibration, _ = Projection(CDP(0.5), HALF)._prepare(MIXED)
     assert calibration.queries.groups[0].grid == GRID
     assert calibration.scales[0] == pytest.approx(GRID / 0.5)
     assert calibration.count_scales[0] == pytest.approx(2.0)
@@ -133,10 +133,10 @@ def test_distances_that_add_up_keep_the_budget_to_the_unit(names: tuple[str, ...
 
 def test_what_cannot_move_has_the_least_noise_of_all() -> None:
     flat = LinearQueries((LinearQuery(("c",), (0.5, 0.5)), LinearQuery(("b",), (1, 1, 1))))
-    calibration, _ = Projection(CDP(0.5), flat + 2 * Marginals(1))._prepared(MIXED)
+    calibration, _ = Projection(CDP(0.5), flat + 2 * Marginals(1))._prepare(MIXED)
     noise = calibration.count_scales
     assert noise[0] == noise[1] == noise[2:].min()
-    alone, _ = Projection(CDP(0.5), flat)._prepared(MIXED)
+    alone, _ = Projection(CDP(0.5), flat)._prepare(MIXED)
     assert alone.count_scales.tolist() == [1, 1] and alone.guarantee().rho(MIXED.roots) == 0
 
 
@@ -237,7 +237,7 @@ def test_marginals_of_any_domain_and_unequal_noise() -> None:
     assert error.attribute.hull == pytest.approx(expected)
     mechanism = Projection(Rho(0.4), Marginals(1) + 2 * Parities(2), budgets={"a": Rho(0.01)})
     unequal = mechanism.expected_error(MIXED, 500)
-    calibration, _ = mechanism._prepared(MIXED)
+    calibration, _ = mechanism._prepare(MIXED)
     rho = mechanism.guarantee(MIXED, 500).rho(MIXED.roots)
     widest, m = float(calibration.count_scales.max()), len(calibration.queries)
     assert unequal.attribute.noise == pytest.approx((widest / 500) ** 2)

@@ -29,7 +29,7 @@ from nabladp.mechanisms.synthesis.inference import (
     pool,
 )
 from nabladp.mechanisms.synthesis.inference import model as marginals_module
-from nabladp.mechanisms.synthesis.inference.measurement import spread, summed
+from nabladp.mechanisms.synthesis.inference.measurement import spread, sum_to
 from nabladp.mechanisms.synthesis.inference.pooling import residuals
 from nabladp.noise import NoiseSource
 
@@ -45,7 +45,7 @@ def measured(sizes: Mapping[str, int], sets: Sequence[Names], seed: int, total: 
     found = []
     for names in sets:
         variance = float(draw.uniform(1, 9))
-        exact = summed(joint, tuple(sizes), names)
+        exact = sum_to(joint, tuple(sizes), names)
         found.append(Measurement(names, exact + math.sqrt(variance) * draw.standard_normal(exact.shape), variance))
     return found
 
@@ -121,7 +121,7 @@ def test_marginals_are_sums_of_the_joint(case: tuple[dict[str, int], list[Names]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(marginals_module.Answers, "_many", lambda *_: 0 if together else math.inf)
         for names, table in zip(sets, model.marginals(sets), strict=True):
-            np.testing.assert_allclose(table, summed(joint, tuple(sizes), names), atol=1e-8)
+            np.testing.assert_allclose(table, sum_to(joint, tuple(sizes), names), atol=1e-8)
 
 
 def test_a_marginal_too_large_or_unknown_is_refused() -> None:
@@ -151,7 +151,7 @@ def brute_force(sizes: Mapping[str, int], total: float, measurements: Sequence[M
         for part, known in parts.items():
             pull = max(math.sqrt(known.variance), fitting._LEAST_DEVIATION)
             pull *= fitting._SMOOTH_ONE if len(part) == 1 else fitting._SMOOTH
-            miss = summed(total * share, names, part)
+            miss = sum_to(total * share, names, part)
             for axis in range(miss.ndim):
                 miss = miss - miss.mean(axis=axis, keepdims=True)
             miss = miss - known.values
@@ -199,7 +199,7 @@ def test_residuals_are_as_good_as_generalised_least_squares() -> None:
             weights.append(m.variance)
     best = np.linalg.lstsq(np.array(design), np.array(target), rcond=None)[0].reshape(tuple(sizes.values()))
     for names in (("a",), ("a", "b"), ("b", "c")):
-        table = summed(best, tuple(sizes), names)
+        table = sum_to(best, tuple(sizes), names)
         for axis in range(table.ndim):
             table = table - table.mean(axis=axis, keepdims=True)
         np.testing.assert_allclose(found[names].values, table, atol=1e-9)
@@ -267,7 +267,7 @@ def test_forbidden_cells_never_get_mass_and_are_never_drawn() -> None:
     assert model.converged
     assert not model.marginal(("a", "c"))[forbidden].any()
     assert not model.marginal(("d",))[1]
-    np.testing.assert_allclose(model.marginal(("a", "c", "e")), summed(joint_of(model), tuple(CHAIN), ("a", "c", "e")))
+    np.testing.assert_allclose(model.marginal(("a", "c", "e")), sum_to(joint_of(model), tuple(CHAIN), ("a", "c", "e")))
     rows = model.draw(5000, NoiseSource.seeded(1))
     assert not forbidden[rows["a"], rows["c"]].any()
     assert not rows["d"].any()

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from nabladp.mechanisms.synthesis.inference.measurement import spread, summed
+from nabladp.mechanisms.synthesis.inference.measurement import spread, sum_to
 from nabladp.mechanisms.synthesis.inference.potentials import SubTables
 
 BITS = tuple(f"b{i}" for i in range(14))
@@ -30,7 +30,7 @@ def test_sums_and_spreads_are_those_of_each_table_alone(held, sizes, sets):
     found = sub_tables.sums(table)
     assert sorted(found) == list(range(len(sets)))
     for i, names in enumerate(sets):
-        np.testing.assert_allclose(found[i], summed(table, held, names), rtol=1e-12)
+        np.testing.assert_allclose(found[i], sum_to(table, held, names), rtol=1e-12)
     small = [draw.random([sizes[name] for name in names]) for names in sets]
     together = np.ones(table.shape)
     sub_tables.add(small, together)

@@ -18,7 +18,7 @@ from nabladp.mechanisms.heavy_hitters.search import find
 from nabladp.mechanisms.learners.thresholds import ThresholdLearner, ThresholdModel, search
 from nabladp.mechanisms.learners.thresholds.design import Design, prefix_tree
 from nabladp.mechanisms.learners.thresholds.planning import promised_error, rows_for
-from nabladp.mechanisms.learners.thresholds.search import mistakes, offered, polarization, reached
+from nabladp.mechanisms.learners.thresholds.search import candidate_thresholds, count_reached, mistakes, polarization
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Pure, Rho
 from nabladp.schema import Attribute, Schema
@@ -35,7 +35,7 @@ def table_of(schema: Schema, rows: Any, labels: Any) -> CodedTable:
 
 
 def labelled(rows: Any, threshold: Any) -> Any:
-    return reached(list(rows.T), np.array([threshold], np.uint32))
+    return count_reached(list(rows.T), np.array([threshold], np.uint32))
 
 
 def deep(draws: np.random.Generator, sizes: tuple[int, ...], n: int, threshold: Any) -> Any:
@@ -126,12 +126,12 @@ def design_of(sizes: tuple[int, ...], cuts: tuple[int, ...], target: int = 1) ->
 def test_thresholds_offered_are_strings_in_order() -> None:
     sizes = (2, 3, 2, 4)
     design = design_of(sizes, (0, 1, 3))
-    found = offered(design, 1, np.array([[1]])).tolist()
+    found = candidate_thresholds(design, 1, np.array([[1]])).tolist()
     assert found == sorted(found) and [0, 0, 0, 0] in found and [1, 2, 1, 3] in found
     assert [[1, a, b, 0] for a in range(3) for b in range(2)] == [s for s in found if s[0] and s[3] == 0]
-    last = offered(design, 2, np.array([[1, 2, 1]])).tolist()  # p is the largest: nothing comes after it
+    last = candidate_thresholds(design, 2, np.array([[1, 2, 1]])).tolist()  # p is the largest: nothing comes after it
     assert last == [[0, 0, 0, 0], *([1, 2, 1, v] for v in range(4))]
-    assert offered(design, 2, np.empty((0, 3), np.int64)).tolist() == [[0, 0, 0, 0], [1, 2, 1, 3]]
+    assert candidate_thresholds(design, 2, np.empty((0, 3), np.int64)).tolist() == [[0, 0, 0, 0], [1, 2, 1, 3]]
 
 
 @pytest.mark.parametrize("at_once", [1, 64, 1 << 19])
@@ -315,7 +315,7 @@ def test_many_rows_of_many_features_are_planned_for_with_shorter_lists() -> None
 def test_ten_million_values_of_one_feature() -> None:
     """All of them are on offer, none twice, in order."""
     design = ThresholdLearner(CDP(1), "y").plan(schema_of((10**7,)), 1000)
-    thresholds = offered(design, 0, np.empty((1, 0), np.int64))
+    thresholds = candidate_thresholds(design, 0, np.empty((1, 0), np.int64))
     assert (thresholds[:, 0] == np.arange(10**7)).all()
 
 

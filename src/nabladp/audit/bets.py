@@ -54,8 +54,8 @@ class Column:
     def outcome(self, value: int | None) -> int:
         if value is None:
             return 0
-        place = round((value - self.first) / self.step)
-        return 1 + place if 0 <= place < self.length else self.length + 1
+        index = round((value - self.first) / self.step)
+        return 1 + index if 0 <= index < self.length else self.length + 1
 
     def marginal(self, weights: Floats) -> Floats:
         """Log-probabilities of all outcomes of one published number, over all scenarios."""
@@ -166,8 +166,8 @@ class Bets:
 
     def _joint_law(self, one: int, other: int) -> Floats:
         merged = []
-        for place in (one, other):
-            column, cells = self.law.columns[place], self._cells[place]
+        for index in (one, other):
+            column, cells = self.law.columns[index], self._cells[index]
             chances = np.exp(column.logs)
             sums = np.stack([np.bincount(cells, row, minlength=int(cells.max()) + 1) for row in chances])
             merged.append(sums[column.row])
@@ -181,8 +181,8 @@ class Bets:
         if not known or not self.law.columns:
             return
         outcomes = np.array(known, dtype=np.int64)
-        for place, tally in enumerate(self._tallies):
-            tally += np.bincount(outcomes[:, place], minlength=len(tally))
+        for index, tally in enumerate(self._tallies):
+            tally += np.bincount(outcomes[:, index], minlength=len(tally))
         for (one, other), met in zip(self.pairs, self._met, strict=True):
             np.add.at(met, (self._cells[one][outcomes[:, one]], self._cells[other][outcomes[:, other]]), 1)
         if self.compares_whole:
@@ -224,10 +224,10 @@ class Bets:
             total = total + column.powers[:, column.row[likely], own]
         return np.asarray(np.logaddexp.reduce(total, axis=1))
 
-    def single_ratios(self, place: int, outcomes: Integers) -> Floats:
+    def single_ratios(self, index: int, outcomes: Integers) -> Floats:
         """For every run and power: the log ratio of one published number by itself, tempered law to law."""
-        logs = self.law.marginals[place]
-        either, given = self._totals[place]
+        logs = self.law.marginals[index]
+        either, given = self._totals[index]
         return np.outer(logs[outcomes], POWERS - 1) - either - np.outer(outcomes > 0, given)
 
     # ---- capital --------------------------------------------------------------------------------------------------
@@ -246,23 +246,23 @@ class Bets:
         families: list[list[tuple[str, float]]] = [[], [], []]
         if self.compares_whole:
             families[0].append(("all numbers of a run", _mean_of(self._whole)))
-        for place, column in enumerate(self.law.columns):
-            families[1].append((f"number {column.name!r}", self._log_single(place)))
+        for index, column in enumerate(self.law.columns):
+            families[1].append((f"number {column.name!r}", self._log_single(index)))
         for (one, other), chances, met in zip(self.pairs, self._joint, self._met, strict=True):
             told = f"numbers {self.law.columns[one].name!r} and {self.law.columns[other].name!r}"
             families[2].append((told, _log_dirichlet(chances.ravel(), met.ravel())))
         kept = [family for family in families if family]
         return [(name, won, 1 / (len(kept) * len(family))) for family in kept for name, won in family]
 
-    def _log_single(self, place: int) -> float:
+    def _log_single(self, index: int) -> float:
         """The log capital of betting on one published number: half on tempered laws, half on any other probabilities of
         merged cells."""
-        tally, logs = self._tallies[place], self.law.marginals[place]
+        tally, logs = self._tallies[index], self.law.marginals[index]
         met = np.flatnonzero(tally)
         if np.any(np.isneginf(logs[met])):
             return math.inf
-        tempered = tally[met] @ self.single_ratios(place, met)
-        cells, chances = self._merged[place]
+        tempered = tally[met] @ self.single_ratios(index, met)
+        cells, chances = self._merged[index]
         others = _log_dirichlet(chances, np.bincount(cells, tally, len(chances)))
         return _mean_of(np.array([_mean_of(tempered), others]))
 

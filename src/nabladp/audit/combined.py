@@ -221,7 +221,7 @@ def audit(
     found, why, part = None, "not asked for", next(parts)
     if exact:
         limits = deadline.part(_SMALLEST), part
-        found, why = _exactly(mechanism, schema, also, guarantee, limits, progress, left_out)
+        found, why = _run_exact_audit(mechanism, schema, also, guarantee, limits, progress, left_out)
     drawn, tape_note, part = None, "not asked for", next(parts)
     if tape and part.is_over and runs is None:
         tape_note = _note_late(left_out, "the comparison of draws")
@@ -236,7 +236,7 @@ def audit(
     if law and part.is_over and runs is None:
         law_note = _note_late(left_out, "runs against the law")
     elif law:
-        followed, law_note = _against_law(mechanism, schema, also, share, runs, part, noise, progress, left_out)
+        followed, law_note = _run_law_audit(mechanism, schema, also, share, runs, part, noise, progress, left_out)
     sampled, part = None, next(parts)
     if statistical:
         small, derive = _binding(mechanism, schema, also)
@@ -270,7 +270,7 @@ def _note_late(left_out: list[str], what: str) -> str:
     return "there was no time left"
 
 
-def _against_law(
+def _run_law_audit(
     mechanism: Auditable,
     schema: Schema,
     also: Iterable[str],
@@ -293,7 +293,7 @@ def _against_law(
             reasons.append(error)
     if any(isinstance(error, OutOfTime) for error in reasons):
         left_out.append("runs against the law")
-    return None, _said(*reasons)
+    return None, _reason_for_none(*reasons)
 
 
 def _law_candidates(mechanism: Auditable, schema: Schema, also: Iterable[str], whole: bool) -> list[Candidate]:
@@ -304,7 +304,7 @@ def _law_candidates(mechanism: Auditable, schema: Schema, also: Iterable[str], w
     return [(*made, n) for made in schemas.values() for n in LAW_ROWS]
 
 
-def _exactly(
+def _run_exact_audit(
     mechanism: Auditable,
     schema: Schema,
     also: Iterable[str],
@@ -342,10 +342,10 @@ def _exactly(
         reasons.append(reason)
     if late:
         left_out.append("the exact audit" if best is None else "the exact audit of larger tables")
-    return best, "" if best is not None else _said(*reasons)
+    return best, "" if best is not None else _reason_for_none(*reasons)
 
 
-def _said(tiny: NablaDPError | None, whole: NablaDPError | None) -> str:
+def _reason_for_none(tiny: NablaDPError | None, whole: NablaDPError | None) -> str:
     """Why there is no exact audit, from why there is none on a tiny schema and none with all values."""
     reason = whole if isinstance(whole, AuditError) and not isinstance(tiny, AuditError) else tiny
     said = "" if reason is None else reason.message.rstrip(".")

@@ -1,6 +1,6 @@
 """Any output of a mechanism as a row of numbers, and as one symbol.
 
-What is published is looked at: ``to_json()``. Numbers in places that every output has become a column each. Of lists
+What is published is looked at: ``to_json()``. A number at a path that every output has becomes a column. Of lists
 whose length varies, entries become columns by what they say instead of by where they stand: is this combination listed,
 and with which numbers beside it. The symbol is a hash of everything; outputs are equal where theirs are.
 """
@@ -26,7 +26,7 @@ _MOST_KEYS = 256  # entries of lists that vary
 
 @dataclass
 class Flat:
-    """One output: numbers by their place, arrays by theirs."""
+    """One output: numbers by their path, arrays by theirs."""
 
     numbers: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, Floats] = field(default_factory=dict)

@@ -105,7 +105,7 @@ def refutes(bets: Bets, replays: Sequence[list[int] | None], runs: int, log_need
         return True
     families = [(bets.whole_ratios(known), 1.0)] if bets.compares_whole else []
     count = len(bets.law.columns)
-    families += [(bets.single_ratios(place, known[:, place]), 0.5 / count) for place in range(count)]
+    families += [(bets.single_ratios(index, known[:, index]), 0.5 / count) for index in range(count)]
     spread = NormalDist().inv_cdf(_POWER)
     for ratios, share in families:
         won = np.clip(np.nan_to_num(ratios, nan=0.0, posinf=_SURE, neginf=-_SURE), -_SURE, _SURE)

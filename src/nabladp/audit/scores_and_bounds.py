@@ -137,13 +137,13 @@ class Symbols:
     def __call__(self, sample: Sample) -> Floats:
         if not len(self.known):
             return np.zeros(len(sample))
-        place = np.minimum(np.searchsorted(self.known, sample.symbols), len(self.known) - 1)
-        return np.where(self.known[place] == sample.symbols, self.ratios[place], 0.0)
+        index = np.minimum(np.searchsorted(self.known, sample.symbols), len(self.known) - 1)
+        return np.where(self.known[index] == sample.symbols, self.ratios[index], 0.0)
 
 
 def _symbols(one: Sample, other: Sample) -> Symbols:
-    known, place = np.unique(np.concatenate([one.symbols, other.symbols]), return_inverse=True)
-    counts = [np.bincount(part, minlength=len(known)) + 0.5 for part in (place[: len(one)], place[len(one) :])]
+    known, index = np.unique(np.concatenate([one.symbols, other.symbols]), return_inverse=True)
+    counts = [np.bincount(part, minlength=len(known)) + 0.5 for part in (index[: len(one)], index[len(one) :])]
     seen = counts[0] + counts[1] > 2  # more than once
     return Symbols(known[seen], np.log(counts[0] / counts[0].sum())[seen] - np.log(counts[1] / counts[1].sum())[seen])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def told_cells(schema: Schema, attributes: Sequence[str]) -> dict[str, pa.Array]:
+def marginal_cells(schema: Schema, attributes: Sequence[str]) -> dict[str, pa.Array]:
     """The cells of a marginal as Arrow columns, in the order of the counts: its name, its attributes, and their
     values."""
     import pyarrow as pa

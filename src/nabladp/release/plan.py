@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file
 from nabladp.displayed import Stage
@@ -30,6 +30,9 @@ from nabladp.release.record import Release
 from nabladp.release.session import Session
 from nabladp.schema import Schema
 from nabladp.tables import Table, check_spark, open_table
+
+if TYPE_CHECKING:
+    from nabladp.release.queries import QueryCost
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "": ("table", "budget", "release", "adversary", "report"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from nabladp.checks import as_path, expect, mapping, members, names
 from nabladp.displayed import Stage
@@ -29,7 +29,7 @@ from nabladp.schema import Schema
 from nabladp.tables import Table, open_table
 
 if TYPE_CHECKING:
-    from nabladp.release.queries import Answers
+    from nabladp.release.queries import Answers, QueryCost
 
 Part = tuple[str, str, Mechanism]  # name in the ledger, subfolder, mechanism
 _BYTES_PER_CELL, _SPARE_BYTES = 64, 1 << 20
@@ -98,17 +98,20 @@ class Session:
 
     # ---- before -------------------------------------------------------------------------------------------------
 
-    def cost(self, *mechanisms: Any, **options: Any) -> Any:
-        """A dry run of the session: what these would cost together and how large their errors would be. Spends and
-        reads nothing.
+    @overload
+    def cost(self, *mechanisms: Mechanism) -> Cost: ...
+    @overload
+    def cost(self, query: str | Sequence[str], /, budget: BudgetValue, **options: Any) -> QueryCost: ...
+    def cost(self, *asked: Any, **options: Any) -> Cost | QueryCost:
+        """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing.
 
         Takes mechanisms; or one query, or a list of queries, and a budget, with the options of :meth:`sql`.
         """
-        if mechanisms and isinstance(mechanisms[0], (str, list, tuple)):
-            from nabladp.release import queries  # loads the parser of SQL
+        if not asked or not isinstance(asked[0], (str, list, tuple)):
+            return self._cost(*asked, **options)
+        from nabladp.release import queries  # loads the parser of SQL
 
-            return queries.query_cost(self._cost, self.schema, self.table.known_rows, *mechanisms, **options)
-        return self._cost(*mechanisms, **options)
+        return queries.query_cost(self._cost, self.schema, self.table.known_rows, *asked, **options)
 
     def _cost(self, *mechanisms: Mechanism) -> Cost:
         named = [(f"{type(m).__name__} {i}", _mechanism(m)) for i, m in enumerate(mechanisms, 1)]

@@ -116,11 +116,11 @@ class Queries:
 
     def attributes(self, query: int) -> tuple[str, ...]:
         """The columns on which this query depends."""
-        return self._place(query)[0].attributes
+        return self._locate(query)[0].attributes
 
     def text(self, query: int) -> str:
         """The text of this query, for people."""
-        group, inside = self._place(query)
+        group, inside = self._locate(query)
         if group.texts is not None:
             return group.texts[inside]
         cell = inside if group.cells is None else group.cells[inside]
@@ -129,7 +129,7 @@ class Queries:
             f"{name} = {self.schema[name].label(int(code))}" for name, code in zip(group.attributes, codes, strict=True)
         )
 
-    def _place(self, query: int) -> tuple[Group, int]:
+    def _locate(self, query: int) -> tuple[Group, int]:
         """The group that holds this query, and its index in the group."""
         if not is_whole(query, 0, len(self) - 1):
             raise OutOfRange(f"The workload has queries 0 to {len(self) - 1}.", fix="Give the number of one of these.")

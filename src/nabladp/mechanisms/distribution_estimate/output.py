@@ -59,7 +59,7 @@ class Distribution(Output):
     @cached_property
     def probabilities(self) -> Floats:
         """The estimated probabilities: counts over n, moved to the nearest that are not negative and sum to at most
-        1."""
+        1."""  # [nearest]
         shares: Floats = np.maximum(self.counts, 0) / max(self.n, 1)
         if shares.sum() <= 1:
             return shares

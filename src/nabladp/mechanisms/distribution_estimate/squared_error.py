@@ -82,7 +82,7 @@ class Chances:
 
     def hidden(self, f: Floats, cut: int) -> Floats:
         """Pr[a combination of f rows is missing from the estimate, with counts below ``cut`` left out]; never grows
-        with f."""
+        with f."""  # [one-string]
         nodes, cut_lists = self._shape.nodes, _LISTS_CUT * self.settings.failure
         if self.settings.notion == "pure":
             missing = self._sieve.missing(nodes, f) + self.tail(f - cut + 1)

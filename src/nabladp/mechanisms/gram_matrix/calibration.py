@@ -189,7 +189,7 @@ def _layers(
     active, layers, last = dict(sources), list[Layer](), dict[str, int]()
     left = dict(left)
     while len(layers) < MOST_LAYERS and (held := _held(active, flips)):
-        width = 1 + sum(len(columns.places[name]) for name in active)
+        width = 1 + sum(len(columns.column_ranges[name]) for name in active)
         weight = min(left[source] // moved(held[source], width) for source in held)
         if weight > 0:
             layers.append(Layer(dict(held), width, weight))

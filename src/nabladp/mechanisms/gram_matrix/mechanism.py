@@ -95,7 +95,7 @@ class GramMatrix(Mechanism):
         known = self.__dict__.get("_known")
         if known is None or known[0] is not schema:
             columns = SignedColumns.of(schema, self._names(schema), self.encode)
-            if self.label is not None and len(columns.places[self.label]) != 1:
+            if self.label is not None and len(columns.column_ranges[self.label]) != 1:
                 raise MechanismError(
                     f"The label {self.label!r} must have two values.",
                     fix="Name another, or leave 'label' out: any column can be a target.",
@@ -149,7 +149,7 @@ class GramMatrix(Mechanism):
 
     def run(self, counts: Counts, noise: NoiseSource) -> NoisyGram:
         found = self.calibration(counts.schema)
-        noisy = counts.fold(Disagreements(found.columns)) + _drawn(found.scales, noise)  # [noise]
+        noisy = counts.fold(Disagreements(found.columns)) + _draw_noise(found.scales, noise)  # [noise]
         # From here on everything is made from what was released.
         entries = counts.n - 2 * noisy  # [post-processing]
         return NoisyGram(found.columns, counts.n, entries, found.class_of, 2 * found.class_scales)
@@ -189,7 +189,7 @@ class GramMatrix(Mechanism):
         return NoisyGram.from_json(data, schema)
 
 
-def _drawn(scales: Floats, noise: NoiseSource) -> Integers:
+def _draw_noise(scales: Floats, noise: NoiseSource) -> Integers:
     """Fresh noise for every pair of columns that a protected attribute can move; one draw for all pairs of a scale."""
     drawn = np.zeros(len(scales), dtype=np.int64)
     for scale in np.unique(scales).tolist():

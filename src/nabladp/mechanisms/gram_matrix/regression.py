@@ -22,7 +22,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Coefficients of ``features`` (places of columns, the intercept among them) for the column ``target``.
+    """Coefficients of ``features`` (column indices, the intercept among them) for the column ``target``.
 
     ``deviations`` and :meth:`interval` speak of the noise alone: the interval covers the coefficient that the same fit,
     with the same ridge, has on the table itself. They come from the first-order effect of the noise. What a ridge

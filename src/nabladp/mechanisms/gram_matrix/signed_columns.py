@@ -110,7 +110,7 @@ class SignedColumns:
         return (INTERCEPT, *(name for block in self.blocks for name in block.names))
 
     @cached_property
-    def places(self) -> dict[str, range]:
+    def column_ranges(self) -> dict[str, range]:
         """For every attribute, the indices of its ±1 columns."""
         found, start = {}, 1
         for block in self.blocks:
@@ -133,10 +133,10 @@ class SignedColumns:
         for name in (names,) if isinstance(names, str) else names:
             if name in self._index:
                 found.append(self._index[name])
-            elif name in self.places:
-                found.extend(self.places[name])
+            elif name in self.column_ranges:
+                found.extend(self.column_ranges[name])
             else:
-                raise UnknownAttribute.with_suggestion(name, (*self.places, *self.names))
+                raise UnknownAttribute.with_suggestion(name, (*self.column_ranges, *self.names))
         return found
 
     @cached_property
@@ -145,17 +145,17 @@ class SignedColumns:
 
     # On codes
 
-    def matrix(self, codes: Mapping[str, ArrayLike], places: Sequence[int] | None = None) -> NDArray[np.int8]:
+    def matrix(self, codes: Mapping[str, ArrayLike], indices: Sequence[int] | None = None) -> NDArray[np.int8]:
         """The ±1 columns of rows of codes: one row per row, all columns in the order of ``names``, or those at some
         indices.
 
         ``codes`` holds an array for each attribute that gives one of these columns; others are not looked at.
         """
-        chosen = np.arange(self.width) if places is None else np.asarray(places, dtype=np.int64)
+        chosen = np.arange(self.width) if indices is None else np.asarray(indices, dtype=np.int64)
         rows = len(np.asarray(next(iter(codes.values())))) if codes else 0
         found = np.ones((rows, len(chosen)), dtype=np.int8)
         for block in self.blocks:
-            own = self.places[block.attribute]
+            own = self.column_ranges[block.attribute]
             inside = np.flatnonzero((chosen >= own.start) & (chosen < own.stop))
             if not inside.size:
                 continue
@@ -267,11 +267,11 @@ class Disagreements(Kernel):
         words, width = self._packed(batch), self.columns.width
         step = max(16, _CACHED_WORDS // width)
         for start in range(0, words.shape[1], step):
-            part, place = words[:, start : start + step], 0
+            part, offset = words[:, start : start + step], 0
             for column in range(width - 1):
                 differing = np.bitwise_count(part[column + 1 :] ^ part[column])
-                total[place : place + width - 1 - column] += differing.sum(axis=1, dtype=np.int64)  # [disagreements]
-                place += width - 1 - column
+                total[offset : offset + width - 1 - column] += differing.sum(axis=1, dtype=np.int64)  # [disagreements]
+                offset += width - 1 - column
 
     def _packed(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
         """The ±1 columns of a batch packed into bits, one row per column, 1 for +1; padding is 0 in every column."""
@@ -281,7 +281,7 @@ class Disagreements(Kernel):
         packed[0, :used] = np.packbits(np.ones(rows, dtype=bool))
         for block in self.columns.blocks:
             if block.names:
-                place = self.columns.places[block.attribute]
+                span = self.columns.column_ranges[block.attribute]
                 values = block.positive.take(batch.column(block.attribute).to_numpy(), axis=1)
-                packed[place.start : place.stop, :used] = np.packbits(values, axis=1)
+                packed[span.start : span.stop, :used] = np.packbits(values, axis=1)
         return packed.view(np.uint64)

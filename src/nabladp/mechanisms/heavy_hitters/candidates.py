@@ -68,7 +68,7 @@ class Tally(Kernel):
         )
         self.kind = np.dtype(np.uint32 if rows < 1 << 32 else np.int64)
         self.bounds = list(accumulate((window.stop - window.start for window in windows), initial=0))
-        self.shared = _shared(windows)
+        self.shared = _shared_parts(windows)
 
     def __call__(self, batch: pa.RecordBatch) -> Integers:
         total = self.nothing()
@@ -97,7 +97,7 @@ def columns_of(batch: pa.RecordBatch) -> dict[str, Numbers]:
     return {name: array.to_numpy() for name, array in zip(batch.schema.names, batch.columns, strict=True)}
 
 
-def _shared(windows: Sequence[Window]) -> list[Part]:
+def _shared_parts(windows: Sequence[Window]) -> list[Part]:
     """Parts by which several windows number the rows; columns are left out, as they need no work."""
     seen: dict[int, Part] = {}
     shared: dict[int, Part] = {}
@@ -130,7 +130,7 @@ def frequent(rows: Rows, products: Sequence[Product], above: int, most: int) -> 
     asked = {i: next(way) for i, way in enumerate(ways)}
     results: dict[int, Frequent] = {}
     while asked:
-        answers = iter(_counted(rows, [product for asks in asked.values() for product in asks], above, most))
+        answers = iter(_count_cells(rows, [product for asks in asked.values() for product in asks], above, most))
         for i, asks in list(asked.items()):
             answer = [next(answers) for _ in asks]
             try:
@@ -141,7 +141,7 @@ def frequent(rows: Rows, products: Sequence[Product], above: int, most: int) -> 
     return [results[i] for i in range(len(products))]
 
 
-def _counted(rows: Rows, products: Sequence[Product], above: int, most: int) -> list[Counted]:
+def _count_cells(rows: Rows, products: Sequence[Product], above: int, most: int) -> list[Counted]:
     """The cells of each product with more than ``above`` rows, counted one by one."""
     cells: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
     found: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
@@ -263,8 +263,8 @@ class Passed:
     counts: Integers
     noisy: Integers | None
 
-    def take(self, places: NDArray[Any]) -> Passed:
-        return Passed(self.codes[places], self.counts[places], None if self.noisy is None else self.noisy[places])
+    def take(self, indices: NDArray[Any]) -> Passed:
+        return Passed(self.codes[indices], self.counts[indices], None if self.noisy is None else self.noisy[indices])
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ def draw_survivors(level: Sequence[Candidates], rule: Rule, noise: NoiseSource) 
     frequent = [candidates.codes[candidates.counts > rule.limit] for candidates in level]
     others = [candidates.size - len(codes) for candidates, codes in zip(level, frequent, strict=True)]
     survivors = noise.tail_subsets(rule.law, rule.scale, rule.start, others)
-    return [_skipping(codes, places) for codes, places in zip(frequent, survivors, strict=True)]
+    return [_nth_untaken(codes, ranks) for codes, ranks in zip(frequent, survivors, strict=True)]
 
 
 def decide(
@@ -320,8 +320,8 @@ def decide(
     known."""
     plain = noise.discrete_laplace if rule.pure else noise.discrete_gaussian
     above = [candidates.counts > rule.limit for candidates in level]
-    plains = _split([int(np.count_nonzero(single)) for single in above], lambda many: plain(rule.scale, many))
-    beyonds = _split(map(len, some), lambda many: noise.tail_values(rule.law, rule.scale, rule.start, many))
+    plains = _split_draws([int(np.count_nonzero(single)) for single in above], lambda many: plain(rule.scale, many))
+    beyonds = _split_draws(map(len, some), lambda many: noise.tail_values(rule.law, rule.scale, rule.start, many))
     results = []
     for candidates, single, z, codes, known, rest in zip(level, above, plains, some, counts, beyonds, strict=True):
         every = np.concatenate([candidates.codes[single], codes])
@@ -333,15 +333,15 @@ def decide(
     return results
 
 
-def _split(lengths: Iterable[int], draw: Callable[[int], Integers]) -> list[Integers]:
+def _split_draws(lengths: Iterable[int], draw: Callable[[int], Integers]) -> list[Integers]:
     """Noise drawn at once for all nodes of a level, split into one array per node."""
     ends = np.cumsum(list(lengths))
     return np.split(draw(int(ends[-1])), ends[:-1])
 
 
-def _skipping(taken: Codes, places: Codes) -> Codes:
+def _nth_untaken(taken: Codes, ranks: Codes) -> Codes:
     """The g-th number (from 0) that is not in ``taken``, for every g in ``ranks``.
 
-    The i-th taken number has taken[i] − i others before it, so it comes before place g iff taken[i] − i ≤ g.
+    The i-th taken number has taken[i] − i others before it, so it comes before the g-th iff taken[i] − i ≤ g.
     """
-    return places + np.searchsorted(taken - np.arange(len(taken)), places, side="right")
+    return ranks + np.searchsorted(taken - np.arange(len(taken)), ranks, side="right")

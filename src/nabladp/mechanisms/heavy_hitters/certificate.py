@@ -298,9 +298,9 @@ def certified_error(
 def list_bytes(shape: Shape, listed: Floats) -> float:
     """Memory for all lists of the tree: for every listed string a code or an index into every child's list, and a
     count."""
-    places = [np.where(shape.thresholded, 1, -1)]  # a free leaf needs no list
-    places += [np.diff(np.append(starts, len(children))) for children, starts in shape.joins]
-    return _WORD * float(((np.concatenate(places) + 1) * shape.copies) @ listed)
+    indices = [np.where(shape.thresholded, 1, -1)]  # a free leaf needs no list
+    indices += [np.diff(np.append(starts, len(children))) for children, starts in shape.joins]
+    return _WORD * float(((np.concatenate(indices) + 1) * shape.copies) @ listed)
 
 
 def table_bytes(shape: Shape, candidates: Floats, n: int) -> float:

@@ -54,12 +54,12 @@ def filter_by_hash(product: Product, bits: int, each: int) -> Asking:
     alike = np.logical_and.reduce([group.fill(sizes) for group in groups])
     sure = np.stack([group.inside(alike).rows[:, 1] for group in groups], axis=1)
     groups = [group.inside(~alike) for group in groups]
-    while len(groups := _joined(groups, bucket.axis, each)) > 1:
+    while len(groups := _join_neighbours(groups, bucket.axis, each)) > 1:
         counted = yield [Product((listed_strings((bucket, *group.digits), group.rows),)) for group in groups]
         groups = [group.take(*result) for group, result in zip(groups, counted, strict=True)]
-    rows = _listed_only(parts, np.unique(_composed(parts, digits, groups[0].rows[:, 1:]), axis=0))
+    rows = _keep_listed(parts, np.unique(_compose_digits(parts, digits, groups[0].rows[:, 1:]), axis=0))
     ((numbers, counts),) = yield [Product((listed_strings(parts, rows),))]
-    rows = np.concatenate([_composed(parts, digits, sure), rows[numbers[numbers > 0] - 1]])
+    rows = np.concatenate([_compose_digits(parts, digits, sure), rows[numbers[numbers > 0] - 1]])
     counts = np.concatenate([sizes[alike], counts[numbers > 0]])
     rows, first = np.unique(rows, axis=0, return_index=True)
     return rows, counts[first]
@@ -136,7 +136,7 @@ class _Group:
         return _Group(self.digits + other.digits, rows, np.zeros(len(rows), np.int64))
 
 
-def _joined(groups: Sequence[_Group], buckets: int, most: int) -> list[_Group]:
+def _join_neighbours(groups: Sequence[_Group], buckets: int, most: int) -> list[_Group]:
     """Neighbouring digit groups joined: two by two at least, and more while that makes at most ``most``
     combinations."""
     results: list[_Group] = []
@@ -150,7 +150,7 @@ def _joined(groups: Sequence[_Group], buckets: int, most: int) -> list[_Group]:
     return results
 
 
-def _composed(parts: Sequence[Part], digits: Sequence[Part], rows: Integers) -> Integers:
+def _compose_digits(parts: Sequence[Part], digits: Sequence[Part], rows: Integers) -> Integers:
     """Digits put together to numbers of the product's parts."""
     numbers = {id(part): np.zeros(len(rows), np.int64) for part in parts}
     for digit, column in zip(digits, rows.T, strict=True):
@@ -161,7 +161,7 @@ def _composed(parts: Sequence[Part], digits: Sequence[Part], rows: Integers) -> 
     return np.stack([numbers[id(part)] for part in parts], axis=1)
 
 
-def _listed_only(parts: Sequence[Part], rows: Integers) -> Integers:
+def _keep_listed(parts: Sequence[Part], rows: Integers) -> Integers:
     """Only the rows whose digits make up listed strings: digits of several strings may make up one that is not
     listed."""
     return rows[((rows >= [part.first for part in parts]) & (rows < [part.axis for part in parts])).all(axis=1)]

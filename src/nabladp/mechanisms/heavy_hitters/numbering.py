@@ -357,6 +357,6 @@ def listed_strings(parts: Sequence[Part], rows: Integers) -> Listed:
     if len(parts) == 1:
         return Listed(Product((joined,)), np.unique(numbers))
     for part, column in zip(parts[1:], rows.T[1:], strict=True):
-        listed, place = np.unique(numbers * part.axis + column, return_inverse=True)
-        joined, numbers = Listed(Product((joined, part)), listed), place.reshape(-1) + 1
+        listed, index = np.unique(numbers * part.axis + column, return_inverse=True)
+        joined, numbers = Listed(Product((joined, part)), listed), index.reshape(-1) + 1
     return joined  # type: ignore[return-value]

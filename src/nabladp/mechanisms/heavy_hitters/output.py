@@ -16,7 +16,7 @@ from nabladp.checks import damaged, stored_rows
 from nabladp.displayed import draw_plot
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.heavy_hitters.certificate import gaussian_tails
-from nabladp.mechanisms.heavy_hitters.search import Found
+from nabladp.mechanisms.heavy_hitters.search import SearchResult
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.view import combination_labels, count_combinations, heavy_views
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
@@ -46,7 +46,7 @@ def after_passing(shown: Integers, threshold: int, scale: float, n: int, level: 
     half of what is allowed, and too large where that of a value as small is.
     """
     confidence(level)
-    values, places = np.unique(shown, return_inverse=True)
+    values, which = np.unique(shown, return_inverse=True)
     allowed = (1 - level) / 2
 
     def chance(f: Integers, start: Integers) -> Floats:
@@ -59,7 +59,7 @@ def after_passing(shown: Integers, threshold: int, scale: float, n: int, level: 
     low = _first(lambda f: chance(f, values) > allowed, len(values), least, n)
     low[low == least] = 0  # and all below: their tails are too thin to tell apart
     high = _first(lambda f: 1 - chance(f, values + 1) < allowed, len(values), least, n) - 1
-    return low[places], np.maximum(high, low)[places]
+    return low[which], np.maximum(high, low)[which]
 
 
 def _first(holds: Callable[[Integers], NDArray[np.bool_]], many: int, least: int, n: int) -> Integers:
@@ -192,7 +192,7 @@ class HeavyList(Output):
     list_lengths: tuple[int, ...] = ()  # of every node, in the order of the tree; not part of the record
 
     @classmethod
-    def of(cls, found: Found, settings: Settings, names: Sequence[str], n: int, keep_lists: bool) -> HeavyList:
+    def of(cls, found: SearchResult, settings: Settings, names: Sequence[str], n: int, keep_lists: bool) -> HeavyList:
         order = np.lexsort((*found.strings.T[::-1], -found.counts))
         kept = [position for position, node in enumerate(found.tree.nodes) if node.thresholded] if keep_lists else []
         lists = tuple(

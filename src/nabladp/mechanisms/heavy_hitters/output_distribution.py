@@ -80,10 +80,10 @@ class TreeLaw:
         return Law((Branch(np.array(outcomes), np.arange(len(then)), tuple(then)),))
 
     def _count(self, node: Node, string: String) -> int:
-        place: list[int | slice] = [slice(None)] * self.table.ndim
+        index: list[int | slice] = [slice(None)] * self.table.ndim
         for attribute, value in zip(node.attributes, string, strict=True):
-            place[attribute] = value
-        return int(self.table[tuple(place)].sum())
+            index[attribute] = value
+        return int(self.table[tuple(index)].sum())
 
     def _log_pmf(self, scale: float, low: int, high: int) -> Floats:
         return (laplace_log_pmf if self.settings.notion == "pure" else gaussian_log_pmf)(scale, low, high)

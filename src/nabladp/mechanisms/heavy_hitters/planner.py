@@ -93,7 +93,7 @@ class Draft:
 Build = Callable[[Floats], Draft | None]
 
 
-def feasible(start: Floats, harder: Floats, build: Build, goal: Goal) -> Floats:
+def first_feasible(start: Floats, harder: Floats, build: Build, goal: Goal) -> Floats:
     """The first point on the way from ``start`` at which a draft meets the planner's goal; ``start`` if there is none
     soon."""
     for step in range(12):
@@ -103,7 +103,7 @@ def feasible(start: Floats, harder: Floats, build: Build, goal: Goal) -> Floats:
     return start
 
 
-def tuned(start: Floats, steps: Floats, last: Floats, build: Build, goal: Goal) -> tuple[float, Draft | None]:
+def tune(start: Floats, steps: Floats, last: Floats, build: Build, goal: Goal) -> tuple[float, Draft | None]:
     """Coordinate descent on a draft's value, with steps that are halved (down to ``last``) when none helps any more."""
 
     def rated(point: Floats, below: float) -> tuple[float, Draft | None]:
@@ -205,7 +205,7 @@ def tune_pure(shape: Shape, goal: Goal, start: Floats) -> tuple[float, Draft | N
     steps[-1], last[-1] = (0.0, 1.0) if goal.count_share is not None else (0.04, 0.01)
     harder = np.zeros(len(start))
     harder[:2] = 0.4, start[1] / 20  # where lists come out too long
-    return tuned(feasible(start, harder, build, goal), steps, last, build, goal)
+    return tune(first_feasible(start, harder, build, goal), steps, last, build, goal)
 
 
 # ---- drafts of the concentrated tree: thresholds and how ρ is split over the levels ----------------------------------
@@ -274,7 +274,7 @@ def tune_concentrated(shape: Shape, goal: Goal, start: Floats) -> tuple[float, D
     steps, last = np.full(2 * levels, wide), np.full(2 * levels, max(1.0, wide / 8))
     steps[levels:], last[levels:] = 0.1, 0.05
     harder = np.repeat([wide, 0.0], levels)  # where lists come out too long, raise all thresholds
-    return tuned(feasible(start, harder, build, goal), steps, last, build, goal)
+    return tune(first_feasible(start, harder, build, goal), steps, last, build, goal)
 
 
 # ---- the planner -----------------------------------------------------------------------------------------------------

@@ -103,10 +103,10 @@ def least_path_lambda(thresholds: Sequence[int], mu: int, epsilon: float) -> flo
     near = low * (1 + _PRECISION / 2)  # … and whatever it has found is checked
     if near < high and loss(near) <= epsilon and loss(low * (1 - _PRECISION / 2)) > epsilon:
         return near
-    return _bisected(lambda lam: loss(lam) <= epsilon, 2 / epsilon, high)
+    return _bisect(lambda lam: loss(lam) <= epsilon, 2 / epsilon, high)
 
 
-def _bisected(enough: Callable[[float], bool], low: float, high: float) -> float:
+def _bisect(enough: Callable[[float], bool], low: float, high: float) -> float:
     """The smallest noise scale that is enough, by bisection; ``high`` is known to be enough, and so is the result."""
     while high - low > _PRECISION * low:
         middle = (low + high) / 2

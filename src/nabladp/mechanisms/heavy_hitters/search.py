@@ -127,11 +127,11 @@ ALL_COUNTED = 1 << 21  # up to so many candidates of a level are all counted, if
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """The lists of all nodes, and the noisy counts of the root's list. All of it may be published.
 
     ``lists[i]`` has a row for every string of node i, in increasing order: of a leaf, its mixed-radix value; of a node
-    above, for each child, the string's place in that child's list.
+    above, for each child, the string's index in that child's list.
     """
 
     tree: Tree
@@ -152,7 +152,9 @@ class Found:
         return np.stack(np.unravel_index(rows[:, 0], sizes), axis=1).astype(np.int64)
 
 
-def find(counts: Counts, names: Sequence[str], settings: Settings, noise: NoiseSource, memory: float = MEMORY) -> Found:
+def find(
+    counts: Counts, names: Sequence[str], settings: Settings, noise: NoiseSource, memory: float = MEMORY
+) -> SearchResult:
     """Search the HeavyHitters tree: the lists of all nodes and the root's noisy counts.
 
     Follows exactly the law of drawing noise for every candidate.
@@ -164,17 +166,17 @@ def find(counts: Counts, names: Sequence[str], settings: Settings, noise: NoiseS
     for level, positions in enumerate(levels):
         counts.working("level", level, len(levels))
         search.list_level(positions)
-    found = Found(settings.tree, tuple(search.lists), search.released_counts())
+    found = SearchResult(settings.tree, tuple(search.lists), search.released_counts())
     counts.working("level", len(levels), len(levels))
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some strings of a child: how rows are numbered by them, and their places in the child's list."""
+    """Some strings of a child: how rows are numbered by them, and their indices in the child's list."""
 
     strings: Whole | Listed
-    places: Integers
+    indices: Integers
 
 
 class _Search:
@@ -195,9 +197,9 @@ class _Search:
         self.lists: list[Integers] = [np.empty((0, max(1, len(node.children))), np.int64) for node in self.nodes]
         self.exact: list[Integers | None] = [none for _ in self.nodes]
         self.root = Passed(none, none, None if self.pure else none)
-        self.rows, self.groups = self._packed(held)
+        self.rows, self.groups = self._pack_rows(held)
 
-    def _packed(self, most: float) -> tuple[Rows, dict[int, Part]]:
+    def _pack_rows(self, most: float) -> tuple[Rows, dict[int, Part]]:
         """The rows to count (packed in memory if read more than once), and the part that numbers each group of
         attributes.
 
@@ -283,7 +285,7 @@ class _Search:
 
     def _few_occur(self, live: Sequence[int], rule: Rule, above: int) -> bool:
         """Whether so few candidates may exceed a count that counting all is less work than a second look at some."""
-        axes = [[len(self._chosen(child, rule, above)) + 1 for child in self.nodes[p].children] for p in live]
+        axes = [[len(self._strings_above(child, rule, above)) + 1 for child in self.nodes[p].children] for p in live]
         if sum(math.prod(a or self._sizes(p)) for p, a in zip(live, axes, strict=True)) <= ALL_COUNTED:
             return True
         return sum(self._most_occurring(position, rule, above) for position in live) <= ALL_FOUND
@@ -298,7 +300,7 @@ class _Search:
                 rows = min(rows, int(exact[exact > above].sum()))
         return rows // (above + 1)
 
-    def _chosen(self, position: int, rule: Rule, above: int) -> Integers:
+    def _strings_above(self, position: int, rule: Rule, above: int) -> Integers:
         """The listed strings of a node that may have a count above this; below the floor counts may not be known."""
         exact = self.exact[position]
         if exact is None or above < rule.floor:
@@ -315,7 +317,7 @@ class _Search:
         results = []
         for position, (rows, counts) in zip(live, self._frequent(products, above), strict=True):
             sizes = self._sizes(position)
-            codes = _codes(_places(parts[position], rows), sizes) if position in parts else rows[:, 0]
+            codes = _codes(_list_indices(parts[position], rows), sizes) if position in parts else rows[:, 0]
             results.append(Candidates(math.prod(sizes), codes, counts))
         return results
 
@@ -343,10 +345,10 @@ class _Search:
 
     def _parts(self, position: int, rule: Rule, above: int) -> list[_Part]:
         """The strings of every child that may have a count above this."""
-        chosen = [(child, self._chosen(child, rule, above)) for child in self.nodes[position].children]
-        return [_Part(self._numbered(child, self.lists[child][places]), places) for child, places in chosen]
+        chosen = [(child, self._strings_above(child, rule, above)) for child in self.nodes[position].children]
+        return [_Part(self._number_rows(child, self.lists[child][indices]), indices) for child, indices in chosen]
 
-    def _numbered(self, position: int, rows: Integers) -> Whole | Listed:
+    def _number_rows(self, position: int, rows: Integers) -> Whole | Listed:
         """How to number a table's rows by the strings of a node: by their values, or by joining its children's
         numbers."""
         children = self.nodes[position].children
@@ -354,8 +356,8 @@ class _Search:
             columns = self._columns(position)
             return Whole(columns) if len(rows) == columns.size else Listed(columns, self._values(position, rows))
         used = [np.unique(column, return_inverse=True) for column in rows.T]
-        parts = [self._numbered(child, self.lists[child][u]) for child, (u, _) in zip(children, used, strict=True)]
-        numbers = [place.reshape(-1) + part.first for part, (_, place) in zip(parts, used, strict=True)]
+        parts = [self._number_rows(child, self.lists[child][u]) for child, (u, _) in zip(children, used, strict=True)]
+        numbers = [index.reshape(-1) + part.first for part, (_, index) in zip(parts, used, strict=True)]
         return listed_strings(parts, np.stack(numbers, axis=1))
 
     def _values(self, position: int, rows: Integers) -> Integers:
@@ -369,16 +371,16 @@ class _Search:
     def _exact_counts(self, live: Sequence[int], some: Sequence[Codes]) -> list[Integers]:
         """The exact counts of some candidates of every node."""
         rows = [_rows(codes, self._sizes(position)) for position, codes in zip(live, some, strict=True)]
-        products = [Product((self._numbered(position, its),)) for position, its in zip(live, rows, strict=True)]
+        products = [Product((self._number_rows(position, its),)) for position, its in zip(live, rows, strict=True)]
         results = [np.zeros(len(codes), np.int64) for codes in some]
         for result, product, (numbers, counts) in zip(results, products, self._frequent(products, 0), strict=True):
             result[numbers[:, 0] - product.parts[0].first] = counts
         return results
 
 
-def _places(parts: Sequence[_Part], rows: Integers) -> Integers:
+def _list_indices(parts: Sequence[_Part], rows: Integers) -> Integers:
     """Row numbers of the parts as indices into the children's lists."""
-    return np.stack([part.places[column - part.strings.first] for part, column in zip(parts, rows.T, strict=True)], 1)
+    return np.stack([part.indices[column - part.strings.first] for part, column in zip(parts, rows.T, strict=True)], 1)
 
 
 def _codes(rows: Integers, sizes: Sequence[int]) -> Codes:

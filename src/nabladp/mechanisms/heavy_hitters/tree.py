@@ -86,7 +86,8 @@ class Tree:
         while len(current) > 1:
             level += 1
             current = [
-                _joined(nodes, current[start : start + fan_out], level) for start in range(0, len(current), fan_out)
+                _join_children(nodes, current[start : start + fan_out], level)
+                for start in range(0, len(current), fan_out)
             ]
         return cls(sizes, tuple(nodes))
 
@@ -116,8 +117,8 @@ class Tree:
         nodes = [Node(tuple(range(*span)), (), 0, bool(thresholded)) for span, thresholded in leaves]
         current = list(range(len(nodes)))
         for level, groups in enumerate(data["joins"], 1):
-            places = pairwise(accumulate(groups, initial=0))
-            current = [_joined(nodes, current[i:j], level) for i, j in places]
+            spans = pairwise(accumulate(groups, initial=0))
+            current = [_join_children(nodes, current[i:j], level) for i, j in spans]
         return cls(tuple(int(size) for size in data["sizes"]), tuple(nodes))
 
     @property
@@ -187,7 +188,7 @@ def leaf_groups(sizes: Sequence[int], leaf_cells: int) -> list[tuple[int, int, i
     return groups
 
 
-def _joined(nodes: list[Node], children: list[int], level: int) -> int:
+def _join_children(nodes: list[Node], children: list[int], level: int) -> int:
     """The position of the tree node that joins these children, added to ``nodes`` unless there is only one child."""
     if len(children) == 1:
         return children[0]

@@ -246,7 +246,7 @@ class MWEM(Mechanism):
             raise BudgetError("The budget is too small for even one round.", fix="Raise it.")
         return Bound(rho, math.log(queries.cells), len(queries), float(self.selection), n)
 
-    def _promised(self, plan: Rounds, schema: Schema, n: int) -> Bound | None:
+    def _promised_bound(self, plan: Rounds, schema: Schema, n: int) -> Bound | None:
         """MWEM's error bound where the theorem covers the run: queries that count alike, picked from all of them."""
         queries = self.queries(schema)
         alike = len({group.weight for group in queries.groups}) == 1 and plan.prices.alike
@@ -265,7 +265,7 @@ class MWEM(Mechanism):
         scale = max(answer_scale(plan.prices.least(sources)[1], 1) for sources in scope.sources)
         rows = self._synthetic_rows(n)
         found = DistributionError(len(queries), queries.cells, plan.count, plan.per_round, rows, scale)
-        bound = self._promised(plan, schema, n)
+        bound = self._promised_bound(plan, schema, n)
         if bound is None:
             return found
         return replace(
@@ -314,7 +314,7 @@ class MWEM(Mechanism):
         if not average:
             steps = (Step.together(steps, len(machine.queries)),)
         mass = model_distribution(machine.cube, steps, average)  # [post-processing]
-        bound = self._promised(machine.plan, machine.queries.schema, machine.n)
+        bound = self._promised_bound(machine.plan, machine.queries.schema, machine.n)
         rows, schema = self._synthetic_rows(machine.n), machine.queries.schema
         drawn = draw_rows(mass, rows, noise) if rows else None
         return FittedDistribution(

@@ -57,11 +57,11 @@ class Scope:
     def block(self, attributes: tuple[str, ...], at_most: int | None) -> tuple[Block, ...]:
         """All query groups inside these attributes, with the largest packing or ``at_most``; None where there are
         none."""
-        place = {name: 1 << i for i, name in enumerate(attributes)}
-        inside = [i for i, sources in enumerate(self.sources) if sources and sources <= place.keys()]
+        bit = {name: 1 << i for i, name in enumerate(attributes)}
+        inside = [i for i, sources in enumerate(self.sources) if sources and sources <= bit.keys()]
         if not inside:
             return ()
-        masks = tuple(sum(place[name] for name in self.sources[i]) for i in inside)
+        masks = tuple(sum(bit[name] for name in self.sources[i]) for i in inside)
         if at_most == 1:
             return (Block(attributes, tuple(inside), masks, 1),)
         largest = largest_packing(sorted(set(masks)), len(attributes))
@@ -88,7 +88,7 @@ def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int
     pieces = math.ceil(d / WIDEST_BLOCK)
     mixed = _chance_inside(d, pieces, scope.largest) < _RARELY
     found = tuple(
-        everything if mixed and number % 2 else _cut_round(scope, pieces, per_round, seed, number) or everything
+        everything if mixed and number % 2 else _round_blocks(scope, pieces, per_round, seed, number) or everything
         for number in range(rounds)
     )
     largest = max(sum(block.count for block in blocks) for blocks in found)
@@ -97,7 +97,7 @@ def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int
     return found
 
 
-def _cut_round(scope: Scope, pieces: int, per_round: int | None, seed: int, number: int) -> tuple[Block, ...]:
+def _round_blocks(scope: Scope, pieces: int, per_round: int | None, seed: int, number: int) -> tuple[Block, ...]:
     """The blocks of one MWEM round: as many disjoint sets from each as there are, but no more than ``per_round`` in
     all."""
     cuts = _cut(_shuffled(scope.attributes, seed, number), pieces)  # [blocks]

@@ -317,7 +317,7 @@ class RunSetup:
             if last:
                 then.append(Law(tuple(self._answers(int(truth[q]), q) for q in chosen.tolist()), _AUDIT_ORDER))
             else:
-                then.append(self._continued(truth, model, number, chosen, working))
+                then.append(self._law_after_pick(truth, model, number, chosen, working))
         return Law((Branch(np.array(chances), np.arange(len(picks)), tuple(then)),), _AUDIT_ORDER)
 
     def scenarios(self, law: Law, number: int = 0) -> Iterator[Scenario]:
@@ -326,13 +326,15 @@ class RunSetup:
         laws = [list(selector.law(nothing)) for selector in self.selectors(number)]  # lists the picks in their order
         picks = [[q for queries, _ in combined for q in queries] for combined in itertools.product(*laws)]
         for pick, chance, then in law.branch().possible():
-            for found, answers, after in self._answered(picks[pick], then, number):
+            for found, answers, after in self._answer_laws(picks[pick], then, number):
                 own = {(number, q): answer for q, answer in zip(picks[pick], answers, strict=True)}
                 sequel = [Scenario(0.0, {})] if after is None else self.scenarios(after, number + 1)
                 for rest in sequel:
                     yield Scenario(chance + found + rest.log_chance, own | dict(rest.values))
 
-    def _answered(self, chosen: list[int], law: Law, number: int) -> Iterator[tuple[float, list[ValueLaw], Law | None]]:
+    def _answer_laws(
+        self, chosen: list[int], law: Law, number: int
+    ) -> Iterator[tuple[float, list[ValueLaw], Law | None]]:
         """The laws of the answers to one MWEM pick; before another round, given what that round learns of them."""
         lows = [self._window(q)[0] for q in chosen]
         if number == self.plan.count - 1:
@@ -356,7 +358,7 @@ class RunSetup:
         low, high = self._window(query)
         return gaussian_log_pmf(float(self.scale[query]), low - true, high - true)
 
-    def _continued(self, truth: Integers, model: Update, number: int, chosen: Integers, working: Working) -> Law:
+    def _law_after_pick(self, truth: Integers, model: Update, number: int, chosen: Integers, working: Working) -> Law:
         """All answers to one MWEM pick, and the next round after each. The model only sees answers cut to [0, 1]."""
         spans = [self._window(int(q)) for q in chosen]
         lengths = [high - low + 1 for low, high in spans]

@@ -19,7 +19,7 @@ from nabladp.arrays import Floats
 from nabladp.checks import damaged, stored
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
-from nabladp.mechanisms.output_tables import told_cells
+from nabladp.mechanisms.output_tables import marginal_cells
 from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
@@ -296,7 +296,7 @@ def _cells(table: NoisyMarginal, schema: Schema) -> pa.Table:
     width, flat = table.half_width(), table.counts.ravel()
     return pa.table(
         {
-            **told_cells(schema, table.attributes),
+            **marginal_cells(schema, table.attributes),
             "count": pa.array(flat),
             "low": pa.array(flat - width),
             "high": pa.array(flat + width),

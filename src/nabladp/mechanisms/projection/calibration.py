@@ -112,10 +112,10 @@ def calibrate(
         if len(concerned) == 1:
             scale = _scale(concerned.pop(), queries.curve.table[1])  # [one-scale]
             return Calibration(queries, universe, (scale,) * len(queries.groups), True)
-    return Calibration(queries, universe, _shared(queries.groups, universe, units), False)
+    return Calibration(queries, universe, _share_budget(queries.groups, universe, units), False)
 
 
-def _shared(groups: tuple[Group, ...], universe: Universe, units: Mapping[str, int]) -> tuple[float, ...]:
+def _share_budget(groups: tuple[Group, ...], universe: Universe, units: Mapping[str, int]) -> tuple[float, ...]:
     """A noise scale for every group of queries; the larger a query's weight, the smaller its noise."""
     moving = [number for number, group in enumerate(groups) if group.shift.amounts]
     touched = [limited_by(universe, [name for name, _ in groups[number].shift.amounts]) for number in moving]

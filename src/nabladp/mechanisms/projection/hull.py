@@ -67,7 +67,7 @@ class Mixture:
         through = _product(self._inverse, cross)
         through += _product(self._inverse, cross - _product(self._gram, through))  # refined: what is left may be tiny
         apart = own - _product(cross.T, through)
-        kept, inner = _inverted(apart, np.diag(own))
+        kept, inner = _invert(apart, np.diag(own))
         if not len(kept):
             return 0
         cross, through = cross[:, kept], through[:, kept]
@@ -110,16 +110,16 @@ class Mixture:
 
     def _least(self, alive: NDArray[np.bool_]) -> Floats:
         """Weights (of any sign) of the point nearest to the goal in the plane of the corners ``alive``."""
-        towards, plane = self._solved(self._pull, alive), self._solved(np.ones(len(alive)), alive)
+        towards, plane = self._solve(self._pull, alive), self._solve(np.ones(len(alive)), alive)
         if towards is None or plane is None:
             self._afresh(alive)
-            towards, plane = self._solved(self._pull, alive), self._solved(np.ones(len(alive)), alive)
+            towards, plane = self._solve(self._pull, alive), self._solve(np.ones(len(alive)), alive)
         if towards is None or plane is None:
             return self.weights
         weights = towards + (1 - towards.sum()) / plane.sum() * plane
         return np.asarray(weights / weights.sum())
 
-    def _solved(self, wanted: Floats, alive: NDArray[np.bool_]) -> Floats | None:
+    def _solve(self, wanted: Floats, alive: NDArray[np.bool_]) -> Floats | None:
         """B⁻¹ times a column, B the corners' Gram matrix, refined a few times; None where the inverse is too far
         off."""
         wanted = np.where(alive, wanted, 0)
@@ -138,7 +138,7 @@ class Mixture:
         goes."""
         here = np.flatnonzero(alive)
         gram = self._gram[np.ix_(here, here)]
-        kept, inner = _inverted(gram, np.diag(gram))
+        kept, inner = _invert(gram, np.diag(gram))
         alive[:] = False
         alive[here[kept]] = True
         self._inverse[:] = 0
@@ -154,7 +154,7 @@ class Mixture:
             self._inverse -= columns * (columns[:, 0] / pivot)
         else:
             pivots = self._inverse[np.ix_(leaving, leaving)]
-            kept, inner = _inverted(pivots, np.diag(pivots), 0.0)
+            kept, inner = _invert(pivots, np.diag(pivots), 0.0)
             self._inverse -= _product(_product(columns[:, kept], inner), columns[:, kept].T)
         self._inverse[leaving] = 0
         self._inverse[:, leaving] = 0
@@ -180,13 +180,13 @@ def _product(one: Floats, other: Floats) -> Floats:
     return np.concatenate([one[start : start + rows] @ other for start in range(0, len(one), rows)])
 
 
-def _inverted(gram: Floats, size: Floats, tolerance: float = _INDEPENDENT) -> tuple[Integers, Floats]:
+def _invert(gram: Floats, size: Floats, tolerance: float = _INDEPENDENT) -> tuple[Integers, Floats]:
     """Corners of which none lies in the plane of the others, chosen by their Gram matrix, and the inverse of theirs.
 
     Gauss and Jordan's way, the vector farthest from those taken before coming next; in blocks where there are many.
     """
     if len(gram) > _MANY:
-        return _inverted_in_bulk(gram, size, tolerance)
+        return _invert_in_bulk(gram, size, tolerance)
     work = gram.copy()
     size = np.maximum(size, 1e-300)
     taken: list[int] = []
@@ -210,7 +210,7 @@ def _inverted(gram: Floats, size: Floats, tolerance: float = _INDEPENDENT) -> tu
     return kept, (inner + inner.T) / 2
 
 
-def _inverted_in_bulk(gram: Floats, size: Floats, tolerance: float) -> tuple[Integers, Floats]:
+def _invert_in_bulk(gram: Floats, size: Floats, tolerance: float) -> tuple[Integers, Floats]:
     from scipy.linalg import lapack
 
     root = np.sqrt(np.maximum(size, 1e-300))
@@ -260,8 +260,8 @@ class Hull:
         self._strides = np.zeros((len(queries.sets), len(at)), dtype=np.int64)
         for row, chosen in enumerate(queries.sets):
             sizes = queries.schema.sizes(chosen)
-            for place, name in enumerate(chosen):
-                self._strides[row, at[name]] = math.prod(sizes[place + 1 :])
+            for axis, name in enumerate(chosen):
+                self._strides[row, at[name]] = math.prod(sizes[axis + 1 :])
         self._starts = np.array([queries.offsets[chosen] for chosen in queries.sets])
         self._values: Any = (queries.matrix * (metric / queries.grids)[:, None]).tocsc()
         self._numbers = self._values.nnz / self._values.shape[1] * len(queries.sets)  # in a corner, about

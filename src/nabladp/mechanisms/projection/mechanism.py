@@ -66,7 +66,7 @@ class Projection(Mechanism):
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
-    def _prepared(self, schema: Schema) -> tuple[Calibration, Pieces]:
+    def _prepare(self, schema: Schema) -> tuple[Calibration, Pieces]:
         """The calibrated queries of a Projection, and the pieces of their hull; kept for the schema last asked
         about."""
         known = self.__dict__.get("_known")
@@ -79,16 +79,16 @@ class Projection(Mechanism):
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
         check_asked(schema)
-        return self._prepared(schema)[0].queries.names
+        return self._prepare(schema)[0].queries.names
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
-        return self._prepared(schema)[0].guarantee()
+        return self._prepare(schema)[0].guarantee()
 
     def expected_error(self, schema: Schema, n: int) -> ProjectionError:
         """Both terms of the Projection theorem, for this budget per attribute and for the same per person."""
         check_asked(schema, n)
-        calibration, pieces = self._prepared(schema)
+        calibration, pieces = self._prepare(schema)
         universe = calibration.universe
         units = source_units(universe, self.budget, self.budgets)
         least = min(units[name] for name in limited_by(universe, calibration.queries.names))
@@ -97,9 +97,11 @@ class Projection(Mechanism):
     # ---- on data --------------------------------------------------------------------------------------------------
 
     def run(self, counts: Counts, noise: NoiseSource) -> ProjectedAnswers:
-        calibration, pieces = self._prepared(counts.schema)
+        calibration, pieces = self._prepare(counts.schema)
         queries = calibration.queries
-        noisy = queries.counts(counts) + self._drawn(calibration, noise)  # [noise]: every query, whatever its count
+        noisy = queries.counts(counts) + self._draw_noise(
+            calibration, noise
+        )  # [noise]: every query, whatever its count
         rows = max(counts.n, 1)
 
         def tell(done: int, total: int) -> None:
@@ -110,7 +112,7 @@ class Projection(Mechanism):
         note = HullNote(pieces.exact, len(pieces.pieces), pieces.largest, found.moved, found.gap, found.unfinished)
         return ProjectedAnswers(self.workload, queries, counts.n, noisy, found.answers, calibration.scales, note)
 
-    def _drawn(self, calibration: Calibration, noise: NoiseSource) -> Integers:
+    def _draw_noise(self, calibration: Calibration, noise: NoiseSource) -> Integers:
         """Fresh noise for every query of a Projection; one draw for all queries of a scale, as draws are cheap in
         bulk."""
         scales = np.repeat(calibration.scales, np.diff(calibration.queries.starts))
@@ -125,7 +127,7 @@ class Projection(Mechanism):
 
     def distribution(self, counts: Counts) -> Law:
         """The output distribution of a Projection's noisy answers; the projected answers are a function of them."""
-        calibration, _ = self._prepared(counts.schema)
+        calibration, _ = self._prepare(counts.schema)
         queries = calibration.queries
         known: dict[tuple[float, int, int, int], Floats] = {}
         parts = []
@@ -139,7 +141,7 @@ class Projection(Mechanism):
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
         """The law of a Projection's noisy answers, which are published beside the projected ones."""
-        calibration, _ = self._prepared(schema)
+        calibration, _ = self._prepare(schema)
         groups, largest = calibration.queries.group_of.tolist(), _largest(calibration.queries)
         values: dict[Hashable, ValueLaw] = {}
         for query, (group, most, part) in enumerate(zip(groups, largest, law.arrays(), strict=True)):
@@ -151,7 +153,7 @@ class Projection(Mechanism):
         return dict(enumerate(output.noisy.tolist()))
 
     def noise_uses(self, schema: Schema, n: int, output: ProjectedAnswers) -> list[NoiseUse]:
-        return self._prepared(schema)[0].noise_uses()
+        return self._prepare(schema)[0].noise_uses()
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """T all first values against all second ones, with everything else at its first value or at its second: the

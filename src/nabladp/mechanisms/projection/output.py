@@ -157,9 +157,9 @@ class ProjectedAnswers(Output):
             raise MechanismError(f"Nothing was asked on {'+'.join(wanted)}.", fix=f"Asked on: {', '.join(asked)}, ….")
         starts = self.queries.starts
         numbers = self._by_set[frozenset(wanted)]
-        places = np.concatenate([np.arange(starts[number], starts[number + 1]) for number in numbers])
+        indices = np.concatenate([np.arange(starts[number], starts[number + 1]) for number in numbers])
         texts = [text for number in numbers for text in _texts(self.schema, self.queries.groups[number])]
-        columns = [column[places].tolist() for column in self._columns]
+        columns = [column[indices].tolist() for column in self._columns]
         return tuple(Answer(*row) for row in zip(texts, *columns, strict=True))
 
     @cached_property

@@ -62,7 +62,7 @@ def pieces_of(queries: Queries, hull: str) -> Pieces:
     found: list[Piece] = []
     exact = True
     sets = [group.attributes for group in queries.groups]
-    for numbers in _tied_together(sets):
+    for numbers in _connected_sets(sets):
         names = list(dict.fromkeys(name for number in numbers for name in sets[number]))
         cells = queries.schema.cells(names)
         if hull == "exact" and cells > HULL_CELLS:
@@ -80,7 +80,7 @@ def pieces_of(queries: Queries, hull: str) -> Pieces:
     return Pieces(exact, tuple(found))
 
 
-def _tied_together(sets: list[tuple[str, ...]]) -> list[list[int]]:
+def _connected_sets(sets: list[tuple[str, ...]]) -> list[list[int]]:
     """Numbers of attribute sets, grouped so that sets sharing columns, directly or through others, are together."""
     leader: dict[str, str] = {}
 
@@ -101,22 +101,22 @@ def _tied_together(sets: list[tuple[str, ...]]) -> list[list[int]]:
 def _blocks(schema: Schema, sets: list[tuple[str, ...]], numbers: list[int], names: list[str]) -> list[Piece]:
     """Attribute sets packed into blocks for projection: each into the first block where it fits, which then takes all
     groups inside it."""
-    at = {name: place for place, name in enumerate(names)}
+    at = {name: i for i, name in enumerate(names)}
     size = np.log2(schema.sizes(names))
     room = math.log2(BLOCK_CELLS) + 1e-9
     holds = np.zeros((16, len(names)), dtype=bool)
     used, count = np.zeros(16), 0
     alone: list[Piece] = []
     for number in numbers:
-        places = [at[name] for name in sets[number]]
+        indices = [at[name] for name in sets[number]]
         if (cells := schema.cells(sets[number])) > BLOCK_CELLS:
             alone.append(Piece((number,), cells))
             continue
         if count == len(holds):
             holds, used = np.concatenate([holds, np.zeros_like(holds)]), np.concatenate([used, np.zeros_like(used)])
-        grown = used[: count + 1] + (~holds[: count + 1, places]) @ size[places]
+        grown = used[: count + 1] + (~holds[: count + 1, indices]) @ size[indices]
         first = int(np.argmax(grown <= room))
-        holds[first, places] = True
+        holds[first, indices] = True
         used[first] = grown[first]
         count = max(count, first + 1)
     return alone + [piece for piece in _filled(schema, sets, numbers, names, holds[:count]) if piece.groups]
@@ -127,16 +127,16 @@ def _filled(
 ) -> list[Piece]:
     from scipy.sparse import csr_array
 
-    at = {name: place for place, name in enumerate(names)}
+    at = {name: i for i, name in enumerate(names)}
     lengths = np.array([len(sets[number]) for number in numbers])
-    places = np.array([at[name] for number in numbers for name in sets[number]])
+    indices = np.array([at[name] for number in numbers for name in sets[number]])
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    member = csr_array((np.ones(len(places)), places, ends), shape=(len(numbers), len(names)))
+    member = csr_array((np.ones(len(indices)), indices, ends), shape=(len(numbers), len(names)))
     found = []
     for block in holds:
         inside = np.flatnonzero(member @ block.astype(np.float64) == lengths)
         records = schema.cells([name for name, held in zip(names, block, strict=True) if held])
-        found.append(Piece(tuple(numbers[place] for place in inside), records))
+        found.append(Piece(tuple(numbers[i] for i in inside), records))
     return found
 
 
@@ -151,11 +151,11 @@ def project(queries: Queries, noisy: Floats, metric: Floats, pieces: Pieces, tel
         tell(step, cycles * len(pieces.pieces))
         number = step % len(pieces.pieces)
         piece = pieces.pieces[number]
-        places = np.concatenate([np.arange(queries.starts[g], queries.starts[g + 1]) for g in piece.groups])
-        if number in last and np.array_equal(last[number], answers[places]):
+        indices = np.concatenate([np.arange(queries.starts[g], queries.starts[g + 1]) for g in piece.groups])
+        if number in last and np.array_equal(last[number], answers[indices]):
             continue  # no other block has touched it
-        found = _nearest(queries, piece, answers[places], metric[places], pieces.exact)  # [piece]
-        answers[places] = last[number] = found.point
+        found = _nearest(queries, piece, answers[indices], metric[indices], pieces.exact)  # [piece]
+        answers[indices] = last[number] = found.point
         moved, gap = moved + found.moved, gap + found.gap
         unfinished += not found.finished
     return Projected(np.clip(answers, 0, 1), moved, gap, unfinished)
@@ -172,7 +172,7 @@ def _nearest(queries: Queries, piece: Piece, target: Floats, metric: Floats, exa
     if len(groups) == 1 and (groups[0].is_identity or piece.records > HULL_CELLS):
         return loose
     inside = Queries(queries.schema, groups)
-    tolerance = TOLERANCE * _promised(inside, metric, piece.records)
+    tolerance = TOLERANCE * _promised_error(inside, metric, piece.records)
     if exact:
         found = Hull(inside, metric).nearest(target, tolerance)
     else:
@@ -183,7 +183,7 @@ def _nearest(queries: Queries, piece: Piece, target: Floats, metric: Floats, exa
     return Nearest(better.point, better.moved, better.gap, found.finished)
 
 
-def _promised(inside: Queries, metric: Floats, records: int) -> float:
+def _promised_error(inside: Queries, metric: Floats, records: int) -> float:
     """The squared error that the theorem promises for projecting a piece, in units of the noise."""
     firsts = inside.starts[:-1]
     apart = math.fsum(

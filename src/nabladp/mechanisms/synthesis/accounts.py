@@ -250,9 +250,9 @@ def blocks_of_rounds(
 
 
 def _block(attributes: Names, sources: Sequence[frozenset[str]], *, single: bool) -> Block:
-    place = {name: 1 << i for i, name in enumerate(attributes)}
-    inside = tuple(i for i, names in enumerate(sources) if names and names <= place.keys())
-    masks = tuple(sum(place[name] for name in sources[i]) for i in inside)
+    bit = {name: 1 << i for i, name in enumerate(attributes)}
+    inside = tuple(i for i, names in enumerate(sources) if names and names <= bit.keys())
+    masks = tuple(sum(bit[name] for name in sources[i]) for i in inside)
     most = 1 if single or not inside else largest_packing(sorted(set(masks)), len(attributes))
     return Block(attributes, inside, masks, most, single)
 

@@ -72,7 +72,9 @@ class Design:
         planned = _planned(limits, wanted.first, [Fraction(1)] * len(wanted.first), choice.one_way)
         if choice.strategy == "all":
             rest = Accounts.after(limits, _cost(limits, planned)).left()
-            planned = _merged(planned + _planned(rest, wanted.sets, _shares(wanted, choice.balance), Fraction(1)))
+            planned = _merge_planned(
+                planned + _planned(rest, wanted.sets, _shares(wanted, choice.balance), Fraction(1))
+            )
             return cls(wanted, limits, choice, n, planned, _cost(limits, planned))
         sources = [limits.universe.sources(names) for names in wanted.candidates]
         read = frozenset().union(*sources)
@@ -189,7 +191,7 @@ def _planned(limits: Limits, sets: tuple[Names, ...], weights: list[Fraction], s
     return tuple(Planned(names, amount) for names, amount in zip(sets, units, strict=True))
 
 
-def _merged(planned: tuple[Planned, ...]) -> tuple[Planned, ...]:
+def _merge_planned(planned: tuple[Planned, ...]) -> tuple[Planned, ...]:
     """Planned marginals, each set once: one planned twice is measured once, for what both cost."""
     found: dict[frozenset[str], Planned] = {}
     for each in planned:

@@ -62,10 +62,10 @@ class Function:
     values: NDArray[Any]
 
     def __call__(self, codes: Codes) -> NDArray[Any]:
-        place = np.zeros(len(codes[self.sources[0]]), np.int64)
+        cell = np.zeros(len(codes[self.sources[0]]), np.int64)
         for name, size in zip(self.sources, self.sizes, strict=True):
-            place = place * size + codes[name]
-        return self.values[place]
+            cell = cell * size + codes[name]
+        return self.values[cell]
 
 
 def functions(schema: Schema, model: Model, measured: Iterable[Names]) -> dict[str, Function]:
@@ -81,7 +81,7 @@ def functions(schema: Schema, model: Model, measured: Iterable[Names]) -> dict[s
     return found
 
 
-def settled(codes: Codes, known: Mapping[str, Function], model: Model) -> dict[str, NDArray[Any]]:
+def recompute_derived(codes: Codes, known: Mapping[str, Function], model: Model) -> dict[str, NDArray[Any]]:
     """Synthetic rows with every derived column recomputed, except where that would make a combination declared
     impossible."""
     found = dict(codes)
@@ -109,9 +109,9 @@ def _followed(model: Model, known: Mapping[str, Function], names: Names, plain: 
     table = model.marginal(base)
     codes = dict(zip(base, np.indices(table.shape).reshape(len(base), -1), strict=True))
     codes |= {name: function(codes) for name, function in follow.items()}
-    places = np.ravel_multi_index([codes[name] for name in names], plain.shape)
+    cells = np.ravel_multi_index([codes[name] for name in names], plain.shape)
     followed: Floats = np.zeros(plain.size)
-    np.add.at(followed, places, table.ravel())
+    np.add.at(followed, cells, table.ravel())
     return followed.reshape(plain.shape)
 
 
@@ -190,7 +190,7 @@ class SyntheticModel(Output):
 
     def with_table(self, noise: NoiseSource) -> SyntheticModel:
         """The synthetic model with a synthetic table of ``rows`` rows sampled from it."""
-        codes = settled(self.model.draw(self.rows, noise), self._functions, self.model)
+        codes = recompute_derived(self.model.draw(self.rows, noise), self._functions, self.model)
         return replace(self, codes=codes, within=draw_bin_positions(self.schema, codes, self.rows, noise))
 
     @cached_property

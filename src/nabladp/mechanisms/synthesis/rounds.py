@@ -1,6 +1,6 @@
 """The course of a run: what is measured first, how rounds choose, what the model learns, what is left at the end.
 
-A state holds public knowledge only. The data enters in two places: the distances that selectors score, and the counts
+A state holds public knowledge only. The data enters twice: the distances that selectors score, and the counts
 that get noise.
 """
 
@@ -191,11 +191,11 @@ class Course:
         """For every candidate marginal of the round: the model's error beyond what noise would explain, on the grid."""
         design, explained = self.design, self.explained(grown, selectors)
         found = np.full(len(design.wanted.candidates), UNABLE, np.int64)
-        place = {design.wanted.candidates[c]: c for c in sorted(explained)}
-        for chunk in truth.chunks(list(place)):
+        number_of = {design.wanted.candidates[c]: c for c in sorted(explained)}
+        for chunk in truth.chunks(list(number_of)):
             guesses = answers(state.model, state.measured, chunk)
             for names, table, guess in zip(chunk, truth.tables(chunk), guesses, strict=True):
-                found[place[names]] = distance(table, guess) - explained[place[names]]
+                found[number_of[names]] = distance(table, guess) - explained[number_of[names]]
         return found
 
     def explained(self, grown: Accounts, selectors: Sequence[Selector]) -> dict[int, int]:

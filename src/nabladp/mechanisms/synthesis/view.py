@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.output_tables import told_cells
+from nabladp.mechanisms.output_tables import marginal_cells
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema
@@ -65,7 +65,7 @@ class Answer:
         low, high = self.interval()
         return pa.table(
             {
-                **told_cells(schema, self.attributes),
+                **marginal_cells(schema, self.attributes),
                 "count": pa.array(self.counts.ravel()),
                 "low": pa.array(low.ravel()),
                 "high": pa.array(high.ravel()),

@@ -133,13 +133,13 @@ def _weights(
 ) -> tuple[float, ...]:
     found = [Fraction(1)] * len(sets)
     if isinstance(given, Mapping):
-        place = {frozenset(names): i for i, names in enumerate(sets)}
+        index_of = {frozenset(names): i for i, names in enumerate(sets)}
         for key, weight in given.items():
             names = members(Universe.of(schema), key)
             schema.sizes(names)
-            if frozenset(names) not in place:
+            if frozenset(names) not in index_of:
                 raise MechanismError(f"{'+'.join(names)} has a weight but is not in the workload.", fix="Remove it.")
-            found[place[frozenset(names)]] = exact(weight, "a weight")
+            found[index_of[frozenset(names)]] = exact(weight, "a weight")
     elif given is not None:
         if len(given) != len(sets):
             raise MechanismError(f"There are {len(given)} weights for {len(sets)} sets.", fix="Give one per set.")
@@ -245,8 +245,8 @@ def _check_numbers(attribute: Attribute, met: Mask) -> None:
     if attribute.kind != "real" or attribute.representatives is None:
         return
     bins = attribute.ordered_size
-    places = np.searchsorted(attribute.edges, attribute.representatives, side="right") - 1
-    if (met[np.minimum(places, bins - 1)] & ~met[:bins]).any():
+    bin_of = np.searchsorted(attribute.edges, attribute.representatives, side="right") - 1
+    if (met[np.minimum(bin_of, bins - 1)] & ~met[:bins]).any():
         raise MechanismError(
             f"In 'zeros', {attribute.name!r} has a condition that numbers drawn for it would meet where their bins do "
             "not: the schema hands out upper edges.",

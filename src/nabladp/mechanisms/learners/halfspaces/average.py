@@ -1,7 +1,7 @@
 """method="average": the noisy sum of label times columns, Σ y·x, is the weight vector.
 
 Counted are disagreements D_j, the rows where label and column j differ; Σ y·x_j = n − 2·D_j. A change of T moves D_j by
-at most 1, and only where exactly one of label and column j flips: in as many places as columns flip, or in all if the
+at most 1, and only where exactly one of label and column j flips: in as many products as columns flip, or in all if the
 label does.
 """
 

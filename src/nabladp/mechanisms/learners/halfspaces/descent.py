@@ -57,10 +57,10 @@ class Vectors:
         signs = np.ones((self.columns.width, batch.num_rows), dtype=self.real)
         for block in self.columns.blocks:
             if block.names:
-                place = self.columns.places[block.attribute]
+                span = self.columns.column_ranges[block.attribute]
                 values = np.where(block.positive, 1, -1).astype(self.real)
                 codes = batch.column(block.attribute).to_numpy()  # all within the domain: "clip" only saves a copy
-                values.take(codes, axis=1, out=signs[place.start : place.stop], mode="clip")
+                values.take(codes, axis=1, out=signs[span.start : span.stop], mode="clip")
         vectors = self.whitening.matrix.astype(self.real) @ signs  # whole numbers, exact in any order
         labels = 2.0 * batch.column(self.label).to_numpy() - 1
         found = np.empty(vectors.shape, dtype=self.whole)
@@ -319,7 +319,7 @@ class Descent:
         whitening = Whitening.of(self.mechanism.run(counts, noise))
         rows = Rows(counts, Vectors(self.task.columns, self.task.label, whitening), self.memory)
         scale = self.scale(whitening.radius)
-        drawn = self._drawn(scale, noise)
+        drawn = self._draw_noise(scale, noise)
         weights, total, taken = np.zeros(self.task.width), np.zeros(self.task.width), 0
         rate = self.rate(counts.n) / (LEVELS * whitening.radius * counts.n)
         for step in range(self.steps):
@@ -330,7 +330,7 @@ class Descent:
                 total, taken = total + weights, taken + 1
         return Fitted(whitening.weights(_mean(total, taken)), self._facts(whitening, scale))
 
-    def _drawn(self, scale: float, noise: NoiseSource) -> Integers:
+    def _draw_noise(self, scale: float, noise: NoiseSource) -> Integers:
         """Noise for all descent steps, one row per step, drawn at once."""
         shape = (self.steps, self.task.width)
         return noise.discrete_gaussian(scale, shape) if scale else np.zeros(shape, dtype=np.int64)

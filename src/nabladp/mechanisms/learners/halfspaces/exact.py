@@ -275,9 +275,9 @@ class Robust:
         """The noise of the method "robust": its Gram matrix (if labels are not randomized) and the choice among
         halfspaces."""
         matrix = with_steps(self.gram.noise_uses(), *(() if self.randomizes else (self.gram.mechanism,)))
-        return [*matrix, *with_steps(self.pick.noise_uses(), ChoiceAmong(self.pick, self._offered()))]
+        return [*matrix, *with_steps(self.pick.noise_uses(), ChoiceAmong(self.pick, self._example_halfspaces()))]
 
-    def _offered(self) -> tuple[Halfspace, ...]:
+    def _example_halfspaces(self) -> tuple[Halfspace, ...]:
         """Halfspaces that a release may offer, for audits: each column by itself, for and against the label, and all
         together."""
         one = np.eye(self.task.width, dtype=np.int64)
@@ -311,7 +311,7 @@ class Robust:
         average = gram.matrix[:-1, -1] / gram.n
         found = []
         for fit in (first, *more, Fitted(average, {"ridge": None})):
-            found += [(_cut(fit.weights, clip), fit.facts | {"clip": clip}) for clip in CLIPS]
+            found += [(_clip_weights(fit.weights, clip), fit.facts | {"clip": clip}) for clip in CLIPS]
         return found
 
     def law(self, counts: Counts) -> Law:
@@ -337,7 +337,7 @@ class ChoiceAmong(Auditable):
         return Law((log_law(scores, self.pick.rate),))
 
 
-def _cut(weights: Floats, clip: float) -> Floats:
+def _clip_weights(weights: Floats, clip: float) -> Floats:
     """Weights clipped at ``clip``; the intercept shrinks together with the features' weights."""
     sizes = np.abs(weights[1:])
     cut = np.clip(weights[1:], -clip * sizes.max(initial=0.0), clip * sizes.max(initial=0.0))

@@ -125,7 +125,7 @@ class GramFit:
         return self.fits(self.release(counts, noise), [self.ridge])[0]
 
     def fits(self, gram: NoisyGram, ridges: Sequence[float | None]) -> list[Fitted]:
-        """Ridge regressions of the label from one noisy Gram matrix, one for each ridge; post-processing."""
+        """Ridge regressions of the label from one noisy Gram matrix, one for each ridge."""  # [post-processing]
         default = default_ridge(self._scales(gram.n))
         found = []
         for ridge in ridges:
@@ -160,7 +160,9 @@ class GramFit:
         counts = np.arange(-reach, n + reach + 1)
         for chance, then in answered(self.response, law):
             parts = zip(scales.tolist(), then.arrays(), strict=True)
-            joint = functools.reduce(np.add.outer, [_cut_out(part, counts - lowest_count(s)) for s, part in parts])
+            joint = functools.reduce(
+                np.add.outer, [_log_probabilities_at(part, counts - lowest_count(s)) for s, part in parts]
+            )
             with np.errstate(divide="ignore"):
                 weights = np.log(np.bincount(number, np.exp(joint).ravel(), len(outputs)))
             yield Scenario(chance, {"weights": ValueLaw(0, weights)})
@@ -169,9 +171,9 @@ class GramFit:
         """The number of the published weights among all that a Gram matrix can give; −1 where none gives them."""
         outputs = self._outputs(model.n)[1]
         signal = self.response.signal if self.response else 1.0
-        found = float(_projected(*(model.weights * signal)))
-        place = min(int(np.searchsorted(outputs, found - _APART)), len(outputs) - 1)
-        return {"weights": place if abs(outputs[place] - found) < _APART else -1}
+        found = float(_as_one_number(*(model.weights * signal)))
+        nearest = min(int(np.searchsorted(outputs, found - _APART)), len(outputs) - 1)
+        return {"weights": nearest if abs(outputs[nearest] - found) < _APART else -1}
 
     def _outputs(self, n: int) -> tuple[Integers, Floats]:
         """For one column beside the intercept: the number of the weights of every Gram matrix, and all weights in
@@ -187,10 +189,10 @@ _REACH = 6.5  # scales of the noise that matrices are listed for: there is more 
 _MOST_MATRICES = 1 << 23
 
 
-def _cut_out(part: Floats, places: Integers) -> Floats:
+def _log_probabilities_at(part: Floats, indices: Integers) -> Floats:
     """The log-probabilities at these indices of a law's part; beyond its ends there are none."""
-    inside = (places >= 0) & (places < len(part))
-    return np.where(inside, part[np.clip(places, 0, len(part) - 1)], -np.inf)
+    inside = (indices >= 0) & (indices < len(part))
+    return np.where(inside, part[np.clip(indices, 0, len(part) - 1)], -np.inf)
 
 
 def reach_of(scales: Floats) -> int:
@@ -208,7 +210,7 @@ def _weights_of_matrices(n: int, ridge: float, reach: int) -> tuple[Integers, Fl
     while np.any(singular := diagonal <= np.abs(corner)):  # as in ridge_fit
         diagonal[singular] = n + np.maximum(2 * (diagonal[singular] - n), 1.0)
     determinant = diagonal**2 - corner**2
-    weights = _projected(
+    weights = _as_one_number(
         (diagonal * one - corner * other) / determinant, (diagonal * other - corner * one) / determinant
     )
     order = np.argsort(weights, axis=None)
@@ -219,7 +221,7 @@ def _weights_of_matrices(n: int, ridge: float, reach: int) -> tuple[Integers, Fl
     return number, ascending[new]
 
 
-def _projected(one: Any, other: Any) -> Any:
+def _as_one_number(one: Any, other: Any) -> Any:
     """Both weights of a halfspace as one number, different for different weights."""
     return one + other * (math.sqrt(5) - 1) / 2
 
@@ -293,15 +295,15 @@ def longest_step(matrix: Floats | Integers, columns: SignedColumns) -> float:
 
     Whole, and exact, where the matrix is: squares of ways are far below 2⁵³, and so are all sums on the way to them.
     """
-    single = [columns.places[block.attribute].start for block in columns.blocks if len(block.names) == 1]
+    single = [columns.column_ranges[block.attribute].start for block in columns.blocks if len(block.names) == 1]
     longest = 4 * float((matrix[:, single].astype(np.float64) ** 2).sum(axis=0).max(initial=0.0))
     for block in columns.blocks:
         if len(block.names) < 2:
             continue
-        place = columns.places[block.attribute]
+        span = columns.column_ranges[block.attribute]
         changes = (block.positive[:, 1:] != block.positive[:, :-1]).any(axis=0)
         told_apart = block.positive[:, np.append(True, changes)]  # codes of one range are neighbours
-        ends = matrix[:, place.start : place.stop].astype(np.float64) @ np.where(told_apart, 1.0, -1.0)
+        ends = matrix[:, span.start : span.stop].astype(np.float64) @ np.where(told_apart, 1.0, -1.0)
         ends -= ends[:, :1].copy()
         squares = (ends * ends).sum(axis=0)
         if len(squares) > _MOST_COMPARED:
@@ -329,7 +331,7 @@ def _usual_length(gram: NoisyGram, ridge: float, inverse: Floats) -> float:
     """About the root mean square length of whitened rows: E‖L⁻¹x‖² = tr(Q·G) for the true Gram matrix G and Q = (noisy
     + ridge)⁻¹.
 
-    The noisy matrix in place of G gives p − ridge·tr Q, which is too small, as Q follows the noise. By how much,
+    The noisy matrix instead of G gives p − ridge·tr Q, which is too small, as Q follows the noise. By how much,
     Stein's identity says: Σ s_ij²·(Q_ii·Q_jj + Q_ij²) on average.
     """
     product = inverse.T @ inverse

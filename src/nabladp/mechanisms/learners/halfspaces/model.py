@@ -82,17 +82,17 @@ class HoldoutPlan:
 
     def noise_uses(self, n: int) -> list[NoiseUse]:
         """The noise of a holdout: which rows are held out, and noise on how many of them are predicted right."""
-        places = NoiseUse.exactly("the rows held out", "uniform_subset", self.rows(n))
+        indices = NoiseUse.exactly("the rows held out", "uniform_subset", self.rows(n))
         charge = Charge.of_each(self.guarantee(), self.touched, 1)
         right = NoiseUse.exactly(
             "the number of right predictions", "discrete_gaussian", int(bool(self.touched)), charge
         )
-        return [places, right]
+        return [indices, right]
 
     def split(self, counts: Counts, noise: NoiseSource) -> tuple[Counts, Counts]:
         """The table split into rows to learn from, and rows held out."""
-        places = noise.uniform_subset(counts.n, self.rows(counts.n))  # [places]
-        return PartOfRows(counts, places, inside=False), PartOfRows(counts, places)
+        indices = noise.uniform_subset(counts.n, self.rows(counts.n))  # [row-indices]
+        return PartOfRows(counts, indices, inside=False), PartOfRows(counts, indices)
 
     def count(self, rows: Counts, kernel: RightAnswers, noise: NoiseSource) -> Holdout:
         right = int(rows.fold(kernel)[0])
@@ -154,8 +154,8 @@ def halfspace_of(columns: SignedColumns, features: tuple[str, ...], weights: Int
     """The halfspace of integer weights of ±1 columns, the intercept's first: what each value of each attribute adds."""
     tables = {}
     for block in columns.blocks:
-        place = columns.places[block.attribute]
-        own = weights[place.start : place.stop]
+        span = columns.column_ranges[block.attribute]
+        own = weights[span.start : span.stop]
         tables[block.attribute] = own @ np.where(block.positive, 1, -1) if len(own) else np.zeros(1, np.int64)
     return Halfspace(tuple(tables[name] for name in features), int(weights[0]))
 

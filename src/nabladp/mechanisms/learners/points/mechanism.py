@@ -90,7 +90,7 @@ class PointLearner(Learner):
         return self.histogram(schema).guarantee(schema, n)
 
     def promise(self, schema: Schema, n: int) -> Promise:
-        """The noisy count from which on PointLearner accepts a point, and the error this promises."""
+        """The noisy count from which on PointLearner accepts a point, and the error this promises."""  # [promise]
         if not n:
             return Promise(1, None)
         settings = self.histogram(schema).plan(schema, n)
@@ -157,7 +157,7 @@ class PointLearner(Learner):
         for scenario in root_scenarios(self.histogram(schema).plan(schema, n), law, n):
             kept = {string: above_cut(own, cut) for string, own in scenario.values.items()}
             first = next((own.first for own in kept.values()), first)
-            for point, chances in _accepted(kept).items():
+            for point, chances in _acceptance_laws(kept).items():
                 accepted[point] = accepted.get(point, 0.0) + math.exp(scenario.log_chance) * chances
         by_lot = 1.0
         for point, chances in accepted.items():
@@ -189,7 +189,7 @@ class PointLearner(Learner):
         return PointModel.from_json(data, schema)
 
 
-def _accepted(laws: Mapping[Hashable, ValueLaw]) -> dict[Point, Floats]:
+def _acceptance_laws(laws: Mapping[Hashable, ValueLaw]) -> dict[Point, Floats]:
     """For every point, the probabilities of the counts with which it is the most frequent positive one; ties go to the
     first."""
     positive = sorted((string, own) for string, own in laws.items() if isinstance(string, tuple) and string[-1] == 1)
@@ -207,7 +207,7 @@ def _number(point: Point, sizes: Sequence[int]) -> int:
 
 
 def _choose(found: HeavyList, cut: int, sizes: Sequence[int], noise: NoiseSource) -> tuple[tuple[int, ...], int | None]:
-    """PointLearner's point: the most frequent positive one if it reaches the cut, otherwise one drawn at random."""
+    """PointLearner's point: the most frequent positive one above the cut, else a random one."""  # [post-processing]
     shown = found.at_least(cut)
     positive = shown.codes[:, -1] == 1
     if positive.any():  # most frequent first

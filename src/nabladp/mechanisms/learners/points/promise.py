@@ -48,10 +48,10 @@ class Risk:
 
     def best(self) -> Promise:
         """The cut with the smallest population error that PointLearner can promise."""
-        found = [self._at(self._cut(share * self.failure)) for share in _FALSE_SHARES]
+        found = [self._at(self._smallest_cut(share * self.failure)) for share in _FALSE_SHARES]
         return min(found, key=lambda promise: math.inf if promise.error is None else promise.error)
 
-    def _cut(self, allowed: float) -> int:
+    def _smallest_cut(self, allowed: float) -> int:
         """The smallest cut with so few false points above it."""
         low, high = self.chances.lowest - 1, self.chances.lowest + 1
         while self.chances.empty_shown(high) > allowed:
@@ -70,7 +70,7 @@ class Risk:
         """The smallest population error whose probabilities of being exceeded add up to no more than ``allowed``."""
 
         def fails(error: float) -> bool:
-            return self._expected(hidden, (1 - lot) * error) + self._bad_lot(hidden, lot * error) > allowed
+            return self._mean_over_binomial(hidden, (1 - lot) * error) + self._bad_lot(hidden, lot * error) > allowed
 
         if fails(1.0):
             return None
@@ -92,7 +92,7 @@ class Risk:
         n, k = self.chances.n, self._counts
         return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
-    def _expected(self, hidden: Floats, mass: float) -> float:
+    def _mean_over_binomial(self, hidden: Floats, mass: float) -> float:
         """The mean of ``hidden`` over Binomial(n, mass); from its last value on it does not grow."""
         if mass >= 1:
             return float(hidden[-1])
@@ -106,7 +106,7 @@ class Risk:
         points = min(self.points, 1 << 62)
         left = points - self.chances.settings.longest_list
         bad = min(math.floor(1 / mass), points)
-        return bad * min(self._expected(hidden, mass), 1 / left if left >= 1 else 1.0)
+        return bad * min(self._mean_over_binomial(hidden, mass), 1 / left if left >= 1 else 1.0)
 
 
 @dataclass(frozen=True)

@@ -112,17 +112,17 @@ class Design:
         """Polarization up to this floor makes no difference to the search, and need not be known."""
         return self.target // 2
 
-    def block(self, place: int) -> tuple[int, ...]:
+    def block(self, cut_index: int) -> tuple[int, ...]:
         """The domain sizes of the features between a cut and the next."""
         ends = [*self.cuts[1:], len(self.sizes)]
-        return self.sizes[self.cuts[place] : ends[place]]
+        return self.sizes[self.cuts[cut_index] : ends[cut_index]]
 
-    def lists_up_to(self, place: int) -> Settings:
+    def lists_up_to(self, cut_index: int) -> Settings:
         """The HeavyHitters settings for prefixes up to a cut: the same tree and noise, without the features behind
         it."""
         if self.lists is None:
             raise MechanismError("There are no lists.", fix="Search among several cuts.")
-        tree = prefix_tree(self.lists.tree, self.cuts[place])
+        tree = prefix_tree(self.lists.tree, self.cuts[cut_index])
         return replace(self.lists, tree=tree, levels=self.lists.levels[-tree.thresholded_levels :])  # [same-tree]
 
     # ---- what it costs --------------------------------------------------------------------------------------------
@@ -161,13 +161,13 @@ def _whole(value: Any) -> int:
 def prefix_tree(tree: Tree, length: int) -> Tree:
     """The HeavyHitters tree over the first attributes alone: nodes keep their attributes within them, empty nodes are
     gone."""
-    place: dict[int, int] = {}
+    position_of: dict[int, int] = {}
     nodes: list[Node] = []
     for position, node in enumerate(tree.nodes):
         held = tuple(attribute for attribute in node.attributes if attribute < length)
         if held:
-            children = tuple(place[child] for child in node.children if child in place)
-            place[position] = len(nodes)
+            children = tuple(position_of[child] for child in node.children if child in position_of)
+            position_of[position] = len(nodes)
             nodes.append(replace(node, attributes=held, children=children))
     return Tree(tree.sizes[:length], tuple(nodes))
 

@@ -23,7 +23,13 @@ from nabladp.mechanisms.learners.thresholds.design import SEARCHES, Design, Desi
 from nabladp.mechanisms.learners.thresholds.model import ThresholdModel
 from nabladp.mechanisms.learners.thresholds.output_distribution import RunLaw, ones_window, published_scenarios
 from nabladp.mechanisms.learners.thresholds.planning import Goal, best_design, check_domains, promised_error, rows_for
-from nabladp.mechanisms.learners.thresholds.search import mistakes, offered, polarization, search, search_steps
+from nabladp.mechanisms.learners.thresholds.search import (
+    candidate_thresholds,
+    mistakes,
+    polarization,
+    search,
+    search_steps,
+)
 from nabladp.mechanisms.mechanism import ExpectedError, Law, Scenario, check_asked
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.parameters import parameter
@@ -103,13 +109,15 @@ class ThresholdLearner(Learner):
         notion = cast(Notion, self.notion)
         sizes = schema.sizes(names)
         check_domains(names, sizes)
-        return best_design(Goal(sizes, self._units(schema), n, self.failure, notion, self._shared(schema), self.search))
+        return best_design(
+            Goal(sizes, self._units(schema), n, self.failure, notion, self._columns_per_attribute(schema), self.search)
+        )
 
     def _units(self, schema: Schema) -> int:
         """The smallest attribute budget, by which everything that ThresholdLearner reads is priced."""
         return least_units(schema, self.reads(schema), self.budget, self.budgets)
 
-    def _shared(self, schema: Schema) -> int:
+    def _columns_per_attribute(self, schema: Schema) -> int:
         """The most columns that come from one attribute: each of them pays for lists, or for the count of ones."""
         universe = Universe.of(schema)
         return max(Counter(source for name in self.reads(schema) for source in universe.sources(name)).values())
@@ -186,19 +194,19 @@ class ThresholdLearner(Learner):
 
     def run(self, counts: Counts, noise: NoiseSource) -> ThresholdModel:
         names, design = self.features(counts.schema), self.plan(counts.schema, counts.n)
-        ones = place = None
+        ones = cut_index = None
         if design.many:
             ones = _noisy_ones(counts, self.label, design, noise)
             if ones <= design.few:  # [trivial]
                 return self._model(counts, design, [size - 1 for size in design.sizes], ones, None)
             if counts.n - ones <= design.few:
                 return self._model(counts, design, [0] * len(names), ones, None)
-            place = search(design, polarization(counts, names, self.label, design), noise)
-        prefixes = _listed(counts, names, design, place or 0, noise)
-        thresholds = offered(design, place or 0, prefixes)
+            cut_index = search(design, polarization(counts, names, self.label, design), noise)
+        prefixes = _list_prefixes(counts, names, design, cut_index or 0, noise)
+        thresholds = candidate_thresholds(design, cut_index or 0, prefixes)
         wrong = mistakes(counts, names, self.label, thresholds)
         chosen = thresholds[noise.select_exponential(-wrong, design.select_scale)]  # [exact-pick]
-        return self._model(counts, design, chosen.tolist(), ones, None if place is None else design.cuts[place])
+        return self._model(counts, design, chosen.tolist(), ones, None if cut_index is None else design.cuts[cut_index])
 
     def _model(
         self, counts: Counts, design: Design, codes: Sequence[int], ones: int | None, prefix: int | None
@@ -241,22 +249,22 @@ class ThresholdLearner(Learner):
         selected = int(not design.many or output.prefix is not None)
         uses = [_use("the last selection", "select_exponential", selected, charges)]
         if design.many:
-            place = None if output.prefix is None else design.cuts.index(output.prefix)
+            cut_index = None if output.prefix is None else design.cuts.index(output.prefix)
             kind = noise if design.search == "probes" else "select_exponential"
             uses.append(_use("the number of ones", noise, 1, charges))
-            uses.append(_use("the search", kind, 0 if place is None else search_steps(design, place), charges))
-            uses += self._list_uses(schema, design, place)
+            uses.append(_use("the search", kind, 0 if cut_index is None else search_steps(design, cut_index), charges))
+            uses += self._list_uses(schema, design, cut_index)
         return [*uses, NoiseUse.free("lists cut by lot", "uniform_subset")]
 
-    def _list_uses(self, schema: Schema, design: Design, place: int | None) -> list[NoiseUse]:
+    def _list_uses(self, schema: Schema, design: Design, cut_index: int | None) -> list[NoiseUse]:
         """The noise of the prefix lists: every node of the tree over a shorter prefix is one of the whole tree, with
         fewer attributes."""
         whole = design.lists_up_to(len(design.cuts) - 1)
         charges = list_charges(Universe.of(schema), self._prefix(schema, design), whole)
-        if not place:  # nothing is listed, but the whole tree is charged for
+        if not cut_index:  # nothing is listed, but the whole tree is charged for
             return [replace(use, least=0, most=0) for use in list_uses(whole, charges, None, {})]
-        shorter = design.lists_up_to(place)
-        length = design.cuts[place]
+        shorter = design.lists_up_to(cut_index)
+        length = design.cuts[cut_index]
         held = [at for at, node in enumerate(whole.tree.nodes) if min(node.attributes) < length]
         moved = [ListCharge(tuple(held.index(at) for at in part.nodes if at in held), part.charge) for part in charges]
         uses = list_uses(shorter, moved, None, {})
@@ -322,9 +330,11 @@ def _noisy_ones(counts: Counts, label: str, design: Design, noise: NoiseSource) 
     return int(counts.marginals([(label,)])[0][1]) + int(draw(design.ones_scale, 1)[0])
 
 
-def _listed(counts: Counts, names: Sequence[str], design: Design, place: int, noise: NoiseSource) -> Integers:
+def _list_prefixes(
+    counts: Counts, names: Sequence[str], design: Design, cut_index: int, noise: NoiseSource
+) -> Integers:
     """The prefixes up to a cut that HeavyHitters lists (one of no features at cut 0). Their counts are thrown away."""
-    length = design.cuts[place]
+    length = design.cuts[cut_index]
     if not length:
         return np.empty((1, 0), np.int64)
-    return find(counts, names[:length], design.lists_up_to(place), noise).strings  # [lists]
+    return find(counts, names[:length], design.lists_up_to(cut_index), noise).strings  # [lists]

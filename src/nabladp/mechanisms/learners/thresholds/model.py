@@ -13,7 +13,7 @@ from nabladp.arrays import Integers
 from nabladp.checks import damaged, is_number, is_share, is_whole, stored, stored_rows
 from nabladp.mechanisms.learners.columns import codes_of
 from nabladp.mechanisms.learners.learner import LearnedRule, promise_fact
-from nabladp.mechanisms.learners.thresholds.search import reached
+from nabladp.mechanisms.learners.thresholds.search import count_reached
 from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.schema import Schema
 from nabladp.views.view import View, count_of, value_column
@@ -54,7 +54,7 @@ class ThresholdModel(LearnedRule):
         return {name: row[name] for name in self.features}
 
     def is_second(self, rows: Integers) -> NDArray[np.bool_]:
-        return reached(list(rows.T), np.array([self.codes], np.uint32)) > 0
+        return count_reached(list(rows.T), np.array([self.codes], np.uint32)) > 0
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -21,9 +21,9 @@ from nabladp.mechanisms.heavy_hitters.output_distribution import (
 )
 from nabladp.mechanisms.learners.thresholds.design import Design
 from nabladp.mechanisms.learners.thresholds.search import (
+    candidate_thresholds,
     log_tails,
     mistakes,
-    offered,
     polarization,
     search_law,
     selection_law,
@@ -73,15 +73,17 @@ class RunLaw:
         chances = search_law(self.design, polarization(self.counts, self.names, self.label, self.design))
         return Law((Branch(chances, np.arange(len(chances)), tuple(map(self._listed, range(len(chances))))),))
 
-    def _listed(self, place: int) -> Law:
-        names = self.names[: self.design.cuts[place]]
+    def _listed(self, cut_index: int) -> Law:
+        names = self.names[: self.design.cuts[cut_index]]
         if not names:
-            return self._choice(place, np.empty((1, 0), np.int64))
+            return self._choice(cut_index, np.empty((1, 0), np.int64))
         table = self.counts.marginals([names])[0]
-        return _Lists(self.design.lists_up_to(place), table, self.counts.n, False, self, place).law(0, {})
+        return _Lists(self.design.lists_up_to(cut_index), table, self.counts.n, False, self, cut_index).law(0, {})
 
-    def _choice(self, place: int, prefixes: Integers) -> Law:
-        thresholds = np.ravel_multi_index(tuple(offered(self.design, place, prefixes).T), self.design.sizes)
+    def _choice(self, cut_index: int, prefixes: Integers) -> Law:
+        thresholds = np.ravel_multi_index(
+            tuple(candidate_thresholds(self.design, cut_index, prefixes).T), self.design.sizes
+        )
         return Law((selection_law(-self._mistakes[thresholds], self.design.select_scale),))
 
     @cached_property
@@ -96,16 +98,16 @@ class _Lists(TreeLaw):
     """The tree's law, which goes on to the choice of a threshold once the root's list is known."""
 
     run: RunLaw
-    place: int
+    cut_index: int
 
     def _root(self, candidates: Sequence[String], tests: Sequence[tuple[float, float]]) -> Law:
         if 1 << len(candidates) > MOST_OUTCOMES:
             raise AuditError("A list has too many outcomes to enumerate.", fix="Audit fewer attributes or values.")
-        length = self.run.design.cuts[self.place]
+        length = self.run.design.cuts[self.cut_index]
         chances, then = [], []
         for passed, chance in subsets(candidates, tests):
             chances.append(chance)
-            then.append(self.run._choice(self.place, np.array(passed, np.int64).reshape(-1, length)))
+            then.append(self.run._choice(self.cut_index, np.array(passed, np.int64).reshape(-1, length)))
         return Law((Branch(np.array(chances), np.arange(len(then)), tuple(then)),))
 
 
@@ -136,32 +138,32 @@ def published_scenarios(design: Design, law: Law, n: int) -> Iterator[Scenario]:
             trivial = ValueLaw.certain(0 if sequel else math.prod(design.sizes) - 1)
             yield Scenario(chance, {"ones": ones, "threshold": trivial})
         else:
-            for place, found, after in then.branch().possible():
-                threshold = _threshold(design, _choices(design, place, after))
-                prefix = ValueLaw.certain(design.cuts[place])
+            for cut_index, found, after in then.branch().possible():
+                threshold = _threshold(design, _choices(design, cut_index, after))
+                prefix = ValueLaw.certain(design.cuts[cut_index])
                 yield Scenario(chance + found, {"ones": ones, "prefix": prefix, "threshold": threshold})
 
 
 _NO_PREFIX = np.empty((1, 0), np.int64)
-_Choice = tuple[float, int, Integers, Law]  # log-probability, place of the cut, listed prefixes, law of the threshold
+_Choice = tuple[float, int, Integers, Law]  # log-probability, index of the cut, listed prefixes, law of the threshold
 
 
-def _choices(design: Design, place: int, law: Law) -> Iterator[_Choice]:
-    length = design.cuts[place]
+def _choices(design: Design, cut_index: int, law: Law) -> Iterator[_Choice]:
+    length = design.cuts[cut_index]
     if not length:
-        yield 0.0, place, _NO_PREFIX, law
+        yield 0.0, cut_index, _NO_PREFIX, law
         return
-    for below, _, candidates, root in lists_below(design.lists_up_to(place).tree, law):
+    for below, _, candidates, root in lists_below(design.lists_up_to(cut_index).tree, law):
         passing = [passed for passed, _ in subsets(candidates, [(0.0, 0.0)] * len(candidates))]
         for outcome, chance, then in root.branch().possible():
-            yield below + chance, place, np.array(passing[outcome], np.int64).reshape(-1, length), then
+            yield below + chance, cut_index, np.array(passing[outcome], np.int64).reshape(-1, length), then
 
 
 def _threshold(design: Design, choices: Iterable[_Choice]) -> ValueLaw:
     """The law of the published threshold's number among all strings, whatever was listed."""
     total = np.full(math.prod(design.sizes), -np.inf)
-    for chance, place, prefixes, law in choices:
-        numbers = np.ravel_multi_index(tuple(offered(design, place, prefixes).T), design.sizes)
+    for chance, cut_index, prefixes, law in choices:
+        numbers = np.ravel_multi_index(tuple(candidate_thresholds(design, cut_index, prefixes).T), design.sizes)
         (own,) = law.arrays()
         total[numbers] = np.logaddexp(total[numbers], chance + own)
     return ValueLaw(0, total)

@@ -26,7 +26,7 @@ from nabladp.noise import half_width
 from nabladp.privacy.units import UNIT
 
 _WIDTHS = tuple(4**k for k in range(9))  # most values between two cuts, where there are several features
-_MOST_CODES = 1 << 24  # of all thresholds offered
+_MOST_CODES = 1 << 24  # of all candidate thresholds
 _SHORT, _LONG, _EACH, _FALSE = 1000, 20_000, 50, 20.0  # strings in a list: at most, by rows, and in no row
 _FEWEST = 100  # strings that a list should be able to hold
 _ONE_STRING = 0.75  # as a frequency: the certificate of the lists speaks of one string, the threshold's prefix
@@ -76,7 +76,7 @@ def best_design(goal: Goal) -> Design:
     drafts = list(_drafts(goal))
     if not drafts:
         raise _too_many()
-    return _split(goal, min(drafts, key=lambda draft: draft.errors))
+    return _full_design(goal, min(drafts, key=lambda draft: draft.errors))
 
 
 def _too_many() -> DomainTooLarge:
@@ -128,7 +128,7 @@ def _drafts(goal: Goal) -> Iterator[_Draft]:
     pure, guess = goal.notion == "pure", goal.units // 3
     settings = _listing(goal, goal.sizes[:-1], guess)
     spent = guess / UNIT if pure else math.sqrt(guess / UNIT)
-    listed = _listed(settings, goal)
+    listed = _longest_list(settings, goal)
     for cuts in dict.fromkeys(cuts_of(leaf_groups(goal.sizes, width)) for width in _WIDTHS):
         ends = [*cuts[1:], len(goal.sizes)]
         ways = max(math.prod(goal.sizes[a:b]) for a, b in zip(cuts, ends, strict=True))
@@ -145,7 +145,7 @@ def _drafts(goal: Goal) -> Iterator[_Draft]:
             yield _Draft(cuts, search, (2 * found[search], settings.certified / 2 * spent, select), pure)
 
 
-def _split(goal: Goal, draft: _Draft) -> Design:
+def _full_design(goal: Goal, draft: _Draft) -> Design:
     """The threshold design in full, for the draft's shares of the budget."""
     units = [int(share * _WITHIN * goal.units) for share in draft.shares]
     lists = _listing(goal, goal.sizes[: draft.cuts[-1]], units[1])
@@ -170,8 +170,8 @@ def _split(goal: Goal, draft: _Draft) -> Design:
         search_error=search_error,
         failure=goal.failure,
     )
-    ways = max(math.prod(design.block(place)) for place in range(len(design.cuts)))
-    selecting = _pick_error(goal, design.select_scale, _listed(lists, goal) * (ways + 1) + 2)
+    ways = max(math.prod(design.block(cut_index)) for cut_index in range(len(design.cuts)))
+    selecting = _pick_error(goal, design.select_scale, _longest_list(lists, goal) * (ways + 1) + 2)
     errors = design.target + 2 * search_error + selecting  # [mistakes-bound]
     return replace(design, errors=errors, few=errors - half_width(goal.kind, ones_scale, 1 - goal.each))
 
@@ -200,7 +200,7 @@ def _listing(goal: Goal, sizes: Sequence[int], units: int) -> Settings:
     raise BudgetError("The budget is too small to list anything.", fix="Raise it.")
 
 
-def _listed(settings: Settings, goal: Goal) -> float:
+def _longest_list(settings: Settings, goal: Goal) -> float:
     """The length that the root's prefix list exceeds with negligible probability."""
     shape = Shape.of(settings.tree)
     return float(list_bounds(shape, Sieve.of(settings).rates(max(goal.n, 1)), caution(shape, goal.each))[0][-1])

@@ -35,24 +35,24 @@ def polarization(counts: Counts, names: Sequence[str], label: str, design: Desig
     """
     found = np.full(len(design.cuts), design.floor, dtype=np.int64)
     known: tuple[Part, ...] = ()
-    place = 0
-    while place + 1 < len(design.cuts):
-        products = _ahead(known, names, label, design, place)
+    cut_index = 0
+    while cut_index + 1 < len(design.cuts):
+        products = _ahead(known, names, label, design, cut_index)
         for cells in frequent(counts, products, design.floor, MOST_CELLS):
-            place += 1
+            cut_index += 1
             prefixes, rarer = _both_labels(cells)
             if not len(prefixes):
                 return found[1:]
-            found[place] = rarer.max()  # [polarization]
+            found[cut_index] = rarer.max()  # [polarization]
         known = (listed_strings(products[-1].parts[:-1], prefixes),)
     return found[1:]
 
 
-def _ahead(known: tuple[Part, ...], names: Sequence[str], label: str, design: Design, place: int) -> list[Product]:
+def _ahead(known: tuple[Part, ...], names: Sequence[str], label: str, design: Design, cut_index: int) -> list[Product]:
     """Prefixes up to the next cuts, each with the label: all cuts that can be counted in one pass, and one at least."""
     products: list[Product] = []
     parts = known
-    for start, stop in zip(design.cuts[place:-1], design.cuts[place + 1 :], strict=True):
+    for start, stop in zip(design.cuts[cut_index:-1], design.cuts[cut_index + 1 :], strict=True):
         parts = (*parts, *(Column(names[j], design.sizes[j]) for j in range(start, stop)))
         product = Product((*parts, Column(label, 2)))
         if products and product.size > AT_ONCE:
@@ -88,14 +88,14 @@ def search(design: Design, polar: Integers, noise: NoiseSource) -> int:
     return low
 
 
-def search_steps(design: Design, place: int) -> int:
+def search_steps(design: Design, cut_index: int) -> int:
     """The number of noisy steps of a search that ends at this cut: a binary search goes one way to each."""
     if design.search == "pick":
         return 1
     low, high, steps = 0, len(design.cuts) - 1, 0
     while low < high:
         middle, steps = (low + high + 1) // 2, steps + 1
-        low, high = (middle, high) if place >= middle else (low, middle - 1)
+        low, high = (middle, high) if cut_index >= middle else (low, middle - 1)
     return steps
 
 
@@ -151,13 +151,13 @@ def log_tails(notion: str, scale: float, least: int) -> tuple[float, float]:
 Codes = NDArray[np.uint32]
 
 
-def offered(design: Design, place: int, prefixes: Integers) -> Codes:
+def candidate_thresholds(design: Design, cut_index: int, prefixes: Integers) -> Codes:
     """The candidate thresholds of listed prefixes: smallest and largest strings with a prefix, and the smallest for
     every way to go on up to the next cut.
 
     A row each, in order, none twice. The smallest and the largest string of all are always among them.
     """
-    start, block = design.cuts[place], design.block(place)
+    start, block = design.cuts[cut_index], design.block(cut_index)
     ways = np.stack(np.unravel_index(np.arange(math.prod(block)), block), axis=1)
     largest = np.array(design.sizes) - 1
     smallest = np.zeros((len(prefixes), len(ways), len(largest)), np.uint32)
@@ -187,12 +187,12 @@ class Ranks(Kernel):
         self.attributes = (*names, label)
 
     def __call__(self, batch: pa.RecordBatch) -> Integers:
-        rank = reached([batch.column(name).to_numpy() for name in self.names], self.thresholds)
+        rank = count_reached([batch.column(name).to_numpy() for name in self.names], self.thresholds)
         cells = 2 * rank + batch.column(self.label).to_numpy()
         return np.bincount(cells, minlength=2 * len(self.thresholds) + 2).reshape(-1, 2).astype(np.int64)
 
 
-def reached(columns: Sequence[NDArray[np.integer]], thresholds: Codes) -> Integers:
+def count_reached(columns: Sequence[NDArray[np.integer]], thresholds: Codes) -> Integers:
     """For every row, the number of candidate thresholds (in order) that it is at or above."""
     rows = np.stack(columns, axis=1).astype(np.uint32)
     rank = np.empty(len(rows), np.int64)

@@ -29,7 +29,7 @@ from nabladp.mechanisms.synthesis.inference.measurement import (
     check,
     combined,
     spread,
-    summed,
+    sum_to,
 )
 from nabladp.mechanisms.synthesis.inference.model import Model
 from nabladp.mechanisms.synthesis.inference.pooling import Parts, Residual, residuals
@@ -49,7 +49,7 @@ def fit_with_mbi(
     moves."""
     if zeros:
         raise MechanismError("mbi knows no declared zeros.", fix='Leave back_end = "mbi" out, or declare no zeros.')
-    inside = combined(part for m in measurements for part in _held(tree, m))
+    inside = combined(part for m in measurements for part in _held_marginals(tree, m))
     mbi, jax = _packages()
     with jax.enable_x64(True):
         domain = mbi.Domain(tuple(tree.sizes), tuple(tree.sizes.values()))
@@ -67,7 +67,7 @@ def fit_with_mbi(
             before, looks = now, looks + 1
         potentials = _potentials(found, tree)
     network = Network(tree, [names for names, _ in potentials])
-    tables = [summed(table, names, network.sub_tables[i].names) for i, (names, table) in enumerate(potentials)]
+    tables = [sum_to(table, names, network.sub_tables[i].names) for i, (names, table) in enumerate(potentials)]
     return Model(
         network, total, tables, cliques=cliques, gap=gap, converged=gap <= CLOSE, steps=looks * STEPS
     )  # fmt: skip
@@ -85,12 +85,12 @@ def _packages() -> tuple[Any, Any]:
     return mbi, jax
 
 
-def _held(tree: JunctionTree, m: Measurement) -> Iterator[Measurement]:
+def _held_marginals(tree: JunctionTree, m: Measurement) -> Iterator[Measurement]:
     """A measured marginal, or its largest sub-marginals that clusters of the junction tree hold."""
     for size in range(len(m.attributes), 0, -1):
         kept = [part for part in itertools.combinations(m.attributes, size) if tree.home(part) is not None]
         for part in kept:
-            table = summed(m.values, m.attributes, part)
+            table = sum_to(m.values, m.attributes, part)
             yield Measurement(part, table, m.variance * m.values.size / table.size)
         if kept:
             return

@@ -53,7 +53,7 @@ def check(sizes: Mapping[str, int], measurements: Iterable[Measurement], zeros: 
         raise MechanismError("A measurement's variance must be positive.", fix="Give the variance of its noise.")
 
 
-def summed(table: Floats, names: Sequence[str], kept: Sequence[str]) -> Floats:
+def sum_to(table: Floats, names: Sequence[str], kept: Sequence[str]) -> Floats:
     """The marginal of a named-axis table on ``kept``, axes in that order."""
     gone = tuple(i for i, name in enumerate(names) if name not in kept)
     left = [name for name in names if name in kept]
@@ -77,7 +77,7 @@ def combined(measurements: Iterable[Measurement]) -> list[Measurement]:
     for m in measurements:
         key = frozenset(m.attributes)
         order = names.setdefault(key, m.attributes)
-        values[key] = values.get(key, 0.0) + summed(m.values, m.attributes, order) / m.variance
+        values[key] = values.get(key, 0.0) + sum_to(m.values, m.attributes, order) / m.variance
         precision[key] = precision.get(key, 0.0) + 1 / m.variance
     return [Measurement(names[key], values[key] / precision[key], 1 / precision[key]) for key in names]
 
@@ -97,13 +97,13 @@ def product(left: Table, right: Table, kept: Collection[str]) -> Table:
     mine = [name for name in a if name not in both and name in kept]
     theirs = [name for name in b if name not in both and name in kept]
     shapes = [math.prod(length[name] for name in part) for part in (same, mine, gone, theirs)]
-    x = arranged(left, (*same, *mine, *gone)).reshape(shapes[0], shapes[1], shapes[2])
-    y = arranged(right, (*same, *gone, *theirs)).reshape(shapes[0], shapes[2], shapes[3])
+    x = arrange(left, (*same, *mine, *gone)).reshape(shapes[0], shapes[1], shapes[2])
+    y = arrange(right, (*same, *gone, *theirs)).reshape(shapes[0], shapes[2], shapes[3])
     out = (*same, *mine, *theirs)
     return out, np.matmul(x, y).reshape([length[name] for name in out])
 
 
-def arranged(table: Table, kept: Sequence[str]) -> Floats:
+def arrange(table: Table, kept: Sequence[str]) -> Floats:
     """A named-axis table summed over what is not kept, axes in the order of ``kept``."""
     names, values = table
     gone = tuple(i for i, name in enumerate(names) if name not in kept)

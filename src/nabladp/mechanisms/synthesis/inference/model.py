@@ -19,7 +19,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, is_number, is_whole, stored
 from nabladp.errors import DomainTooLarge, UnknownAttribute
 from nabladp.mechanisms.synthesis.inference.junction_tree import BYTES_A_CELL, JunctionTree
-from nabladp.mechanisms.synthesis.inference.measurement import Names, Table, Zeros, arranged, given, product, summed
+from nabladp.mechanisms.synthesis.inference.measurement import Names, Table, Zeros, arrange, given, product, sum_to
 from nabladp.mechanisms.synthesis.inference.potentials import Network
 from nabladp.noise import NoiseSource
 
@@ -57,12 +57,12 @@ def all_pairs(tree: JunctionTree, beliefs: Sequence[Floats], wanted: Iterable[Na
         upward = [_own(tree, belief, [name for name in cluster.rest if name in used], cluster.shared)]
         conditionals = [_conditional(tree, stack) for stack in stacks[c]]
         for k, (stack, conditional) in enumerate(zip(stacks[c], conditionals, strict=True)):
-            for name, block in _met(conditional, stack, belief, [name for name in cluster.rest if name in used]):
+            for name, block in _join_with(conditional, stack, belief, [name for name in cluster.rest if name in used]):
                 _collect(tree, found, pairs, stack.attributes, [name], block)
             for other, theirs in zip(stacks[c][k + 1 :], conditionals[k + 1 :], strict=True):
-                met = _carried(conditional, stack, belief, other.shared) @ theirs.T
+                met = _carry_to(conditional, stack, belief, other.shared) @ theirs.T
                 _collect(tree, found, pairs, stack.attributes, other.attributes, met)
-            carried = _carried(conditional, stack, belief, cluster.shared)
+            carried = _carry_to(conditional, stack, belief, cluster.shared)
             upward.append(_Stack(stack.attributes, carried, cluster.shared, _lengths(tree, cluster.shared)))
         stacks[c] = []  # no longer needed
         if cluster.parent >= 0:
@@ -96,17 +96,17 @@ def _conditional(tree: JunctionTree, stack: _Stack) -> Floats:
 def _rows(belief: Table, shared: Names, names: list[str]) -> Floats:
     """A cluster's belief as rows: cells of what is shared by the values of each of the names, which are axes of their
     own."""
-    table = arranged(belief, (*shared, *names))
+    table = arrange(belief, (*shared, *names))
     return table.reshape(math.prod(table.shape[: len(shared)]), *table.shape[len(shared) :])
 
 
-def _met(conditional: Floats, stack: _Stack, belief: Table, names: list[str]) -> Iterator[tuple[str, Floats]]:
+def _join_with(conditional: Floats, stack: _Stack, belief: Table, names: list[str]) -> Iterator[tuple[str, Floats]]:
     """Joint probabilities of the stack's values and each of the names, all of the cluster it has reached."""
     known = [name for name in stack.shared if name in names]
     others = [name for name in names if name not in stack.shared]
     if known:
-        joint = (conditional * arranged(belief, stack.shared).ravel()).reshape(-1, *stack.lengths)
-        yield from _one_by_one(arranged(((_ROW, *stack.shared), joint), (_ROW, *known)), known)
+        joint = (conditional * arrange(belief, stack.shared).ravel()).reshape(-1, *stack.lengths)
+        yield from _one_by_one(arrange(((_ROW, *stack.shared), joint), (_ROW, *known)), known)
     if others:
         rows = _rows(belief, stack.shared, others)
         yield from ((name, conditional @ each) for name, each in _one_by_one(rows, others))
@@ -124,12 +124,12 @@ def _one_by_one(table: Floats, names: list[str]) -> Iterator[tuple[str, Floats]]
     yield from _one_by_one(parted.sum(axis=1).reshape(shape[0], *shape[half + 1 :]), names[half:])
 
 
-def _carried(conditional: Floats, stack: _Stack, belief: Table, target: Names) -> Floats:
+def _carry_to(conditional: Floats, stack: _Stack, belief: Table, target: Names) -> Floats:
     """Joint probabilities of the stack's values and other attributes of the cluster it has reached."""
     union = tuple(name for name in belief[0] if name in stack.shared or name in target)
     rows: Table = (_ROW, *stack.shared), conditional.reshape(-1, *stack.lengths)
-    names, table = product(rows, (union, arranged(belief, union)), (_ROW, *target))
-    return arranged((names, table), (_ROW, *target)).reshape(len(conditional), -1)
+    names, table = product(rows, (union, arrange(belief, union)), (_ROW, *target))
+    return arrange((names, table), (_ROW, *target)).reshape(len(conditional), -1)
 
 
 def _collect(
@@ -192,7 +192,7 @@ class Answers:
             self._check(names)
             home = homes[names]
             if home is not None:
-                found.append(summed(self.beliefs[home], self.tree.clusters[home].names, names))
+                found.append(sum_to(self.beliefs[home], self.tree.clusters[home].names, names))
             elif names in pairs:
                 found.append(pairs[names])
             else:
@@ -212,7 +212,7 @@ class Answers:
                 break
             top = lower
         found = self._joint(top, frozenset(names), frozenset())
-        return summed(found[1], found[0], names)
+        return sum_to(found[1], found[0], names)
 
     def _joint(self, c: int, wanted: frozenset[str], shared: frozenset[str]) -> Table:
         """The model's P(wanted) or, if ``shared`` with the parent, P(wanted, shared | shared); all wanted are in or
@@ -239,7 +239,7 @@ class Answers:
         if key not in self._parts:
             cluster = self.tree.clusters[c]
             names = tuple(name for name in cluster.names if name in needed)
-            table = summed(self.beliefs[c], cluster.names, names)
+            table = sum_to(self.beliefs[c], cluster.names, names)
             self._parts[key] = names, given(table, names, cluster.shared) if conditional else table
         return self._parts[key]
 
@@ -276,7 +276,7 @@ def sample_rows(
             group = group * tree.sizes[name] + codes[name]
         counts = np.bincount(group, minlength=shape[0])
         occurring = np.flatnonzero(counts)
-        times = _rounded(chances[occurring], counts[occurring], noise).ravel()
+        times = _round_counts(chances[occurring], counts[occurring], noise).ravel()
         cells = np.repeat(np.tile(np.arange(shape[1]), len(occurring)), times)
         key = (group << 32) | noise.uniform_integers(1 << 32, rows)  # any order within a group
         drawn = np.empty(rows, np.int64)
@@ -287,7 +287,7 @@ def sample_rows(
     return {name: codes[name] for name in tree.sizes}
 
 
-def _rounded(chances: Floats, counts: Integers, noise: NoiseSource) -> Integers:
+def _round_counts(chances: Floats, counts: Integers, noise: NoiseSource) -> Integers:
     """Round expected counts to whole sampled rows: row i shares out counts[i] among its cells in proportion, right on
     average.
 
@@ -400,7 +400,7 @@ class Model:
             values = np.array(entry["values"], float).reshape(shape)
             if not np.isfinite(values).all():
                 raise damaged("potentials")
-            tables.append(summed(values, sets[i], network.sub_tables[i].names))
+            tables.append(sum_to(values, sets[i], network.sub_tables[i].names))
         return cls(
             network, float(data["total"]), tables, zeros=zeros, cliques=cliques,
             gap=float(data["gap"]), converged=bool(data["converged"]), steps=int(data["steps"]),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Names, summed
+from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Names, sum_to
 from nabladp.mechanisms.synthesis.inference.model import Model
 
 # ---- residuals -------------------------------------------------------------------------------------------------------
@@ -51,8 +51,8 @@ def residuals(measurements: Iterable[Measurement]) -> dict[Names, Residual]:
     sums: dict[Names, Floats] = {}
     for m in measurements:
         names = tuple(sorted(m.attributes))
-        table = summed(m.values, m.attributes, names)
-        for part, values in _cut(table, names).items():
+        table = sum_to(m.values, m.attributes, names)
+        for part, values in _residuals_of(table, names).items():
             weight = values.size / (m.variance * table.size)  # its sums have |S∖A| cells each
             precision[part] = precision.get(part, 0.0) + weight
             sums[part] = sums.get(part, 0.0) + weight * values
@@ -66,7 +66,7 @@ def centred(table: Floats) -> Floats:
     return table
 
 
-def _cut(table: Floats, names: Names) -> dict[Names, Floats]:
+def _residuals_of(table: Floats, names: Names) -> dict[Names, Floats]:
     """The residuals of one table: each axis is either summed out or centred."""
     parts: dict[Names, Floats] = {(): table}
     for name in names:  # the first axis of each part is the one to treat; kept ones move to the end
@@ -228,8 +228,8 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
     for names, guess in zip(wanted, guesses, strict=True):
         for part in subsets(sorted(names)):
             if part not in expected:
-                expected[part] = summed(guess, names, part)
-    parts = {part: _shrunk(table, known[part]) for part, table in expected.items() if part in known}
+                expected[part] = sum_to(guess, names, part)
+    parts = {part: _shrink(table, known[part]) for part, table in expected.items() if part in known}
     untold = [part for part in expected if part not in parts]
     if untold:
         typical = _typical(model, known, {len(part) for part in untold})
@@ -239,7 +239,7 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
     return [_one(model, names, guess, parts) for names, guess in zip(wanted, guesses, strict=True)]
 
 
-def _shrunk(expected: Floats, found: Residual) -> _Part:
+def _shrink(expected: Floats, found: Residual) -> _Part:
     """The correction of one residual of the model; ``expected`` are the model's counts on the residual's attributes."""
     miss = found.values - centred(expected)
     freedom = _freedom(expected)
@@ -254,10 +254,10 @@ def _shrunk(expected: Floats, found: Residual) -> _Part:
         if best is None or likelihood > best[0]:
             best = likelihood, amiss / both
     weight = best[1] if best is not None else np.ones(expected.shape)
-    return _Part(weight * miss, weight * noise + (1 - weight) * _inherited(expected, noise), float(weight.mean()))
+    return _Part(weight * miss, weight * noise + (1 - weight) * _inherited_error(expected, noise), float(weight.mean()))
 
 
-def _inherited(expected: Floats, noise: float) -> Floats:
+def _inherited_error(expected: Floats, noise: float) -> Floats:
     """The model's error where it agrees with a measurement, because it was fitted to the same noise.
 
     All of the noise where it expects many rows; where it expects few it follows the noise less.
@@ -292,7 +292,7 @@ def _typical(model: Model, known: Mapping[Names, Residual], widths: Collection[i
     some = measured[:: max(1, len(measured) // _ENOUGH)]
     for part, table in zip(some, model.marginals(some), strict=True):
         told = model.tree.home(part) is not None
-        amiss = centred(table) if told else _shrunk(table, known[part]).shift
+        amiss = centred(table) if told else _shrink(table, known[part]).shift
         rate = float((amiss**2).sum()) / float(_weights(table).sum())
         found.setdefault(len(part), []).append(rate * (_GUESSED if told else 1.0))
     return {k: float(np.median(rates)) for k, rates in found.items()}
