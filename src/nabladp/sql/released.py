@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,28 +17,34 @@ Ends = Callable[..., Range | None]
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A released number with an interval; ``value`` is None where the noise hides it. Keys and constants are exact."""
+class Estimates:
+    """Released numbers, one for each group, with their intervals. A value is None where the noise hides it; an end
+    where there is no interval. Keys and constants are exact."""
 
-    value: Value
-    low: float | None = None
-    high: float | None = None
+    values: Sequence[Value]
+    lows: Sequence[float | None]
+    highs: Sequence[float | None]
 
     @classmethod
-    def exact(cls, value: Value) -> Estimate:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return cls(value, float(value), float(value))
-        return cls(value)
+    def exact(cls, values: Sequence[Value]) -> Estimates:
+        ends = [
+            float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+            for value in values
+        ]
+        return cls(values, ends, ends)
 
 
-class Cell(ABC):
-    """One group of an answer."""
+class Groups(ABC):
+    """Groups of an answer, in order: each method has an entry for every one."""
 
     @abstractmethod
-    def key(self, index: int) -> Value: ...
+    def __len__(self) -> int: ...
 
     @abstractmethod
-    def aggregate(self, index: int) -> Estimate: ...
+    def key(self, index: int) -> Sequence[Value]: ...
+
+    @abstractmethod
+    def aggregate(self, index: int) -> Estimates: ...
 
 
 # ---- expressions over released values --------------------------------------------------------------------------------
@@ -48,14 +54,14 @@ class Released(ABC):
     """An expression over released values."""
 
     @abstractmethod
-    def estimate(self, cell: Cell) -> Estimate: ...
+    def estimates(self, groups: Groups) -> Estimates: ...
 
     @abstractmethod
     def aggregates(self) -> frozenset[int]:
         """The aggregates that it depends on."""
 
-    def value(self, cell: Cell) -> Value:
-        return self.estimate(cell).value
+    def values(self, groups: Groups) -> Sequence[Value]:
+        return self.estimates(groups).values
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,11 @@ class KeyValue(Released):
 
     index: int
 
-    def estimate(self, cell: Cell) -> Estimate:
-        return Estimate.exact(cell.key(self.index))
+    def estimates(self, groups: Groups) -> Estimates:
+        return Estimates.exact(self.values(groups))
+
+    def values(self, groups: Groups) -> Sequence[Value]:
+        return groups.key(self.index)
 
     def aggregates(self) -> frozenset[int]:
         return frozenset()
@@ -78,8 +87,8 @@ class KeyMeaning(Released):
     index: int
     meaning: Mapping[Any, Value]
 
-    def estimate(self, cell: Cell) -> Estimate:
-        return Estimate.exact(self.meaning.get(cell.key(self.index)))
+    def estimates(self, groups: Groups) -> Estimates:
+        return Estimates.exact([self.meaning.get(label) for label in groups.key(self.index)])
 
     def aggregates(self) -> frozenset[int]:
         return frozenset()
@@ -89,8 +98,8 @@ class KeyMeaning(Released):
 class AggregateValue(Released):
     index: int
 
-    def estimate(self, cell: Cell) -> Estimate:
-        return cell.aggregate(self.index)
+    def estimates(self, groups: Groups) -> Estimates:
+        return groups.aggregate(self.index)
 
     def aggregates(self) -> frozenset[int]:
         return frozenset((self.index,))
@@ -100,8 +109,8 @@ class AggregateValue(Released):
 class ConstantValue(Released):
     constant: Value
 
-    def estimate(self, cell: Cell) -> Estimate:
-        return Estimate.exact(self.constant)
+    def estimates(self, groups: Groups) -> Estimates:
+        return Estimates.exact([self.constant] * len(groups))
 
     def aggregates(self) -> frozenset[int]:
         return frozenset()
@@ -115,14 +124,18 @@ class Computed(Released):
     compute: Callable[..., Value]
     ends: Ends
 
-    def estimate(self, cell: Cell) -> Estimate:
-        estimates = [argument.estimate(cell) for argument in self.arguments]
-        value = self.compute(*(estimate.value for estimate in estimates))
-        ranges = [(own.low, own.high) for own in estimates if own.low is not None and own.high is not None]
-        interval = self.ends(*ranges) if len(ranges) == len(estimates) else None
-        if interval is None or any(math.isnan(end) for end in interval):
-            return Estimate(value)
-        return Estimate(value, *interval)
+    def estimates(self, groups: Groups) -> Estimates:
+        parts = [argument.estimates(groups) for argument in self.arguments]
+        values = [self.compute(*own) for own in zip(*(part.values for part in parts), strict=True)]
+        ranges = [zip(part.lows, part.highs, strict=True) for part in parts]
+        intervals = [self._interval(own) for own in zip(*ranges, strict=True)]
+        return Estimates(values, [own[0] for own in intervals], [own[1] for own in intervals])
+
+    def _interval(self, ranges: Sequence[tuple[float | None, float | None]]) -> tuple[float | None, float | None]:
+        if any(low is None or high is None for low, high in ranges):
+            return None, None
+        interval = self.ends(*ranges)
+        return (None, None) if interval is None or any(math.isnan(end) for end in interval) else interval
 
     def aggregates(self) -> frozenset[int]:
         return frozenset().union(*(argument.aggregates() for argument in self.arguments))
@@ -134,9 +147,9 @@ class SortKey(Released):
 
     released: Released
 
-    def estimate(self, cell: Cell) -> Estimate:
-        value = self.released.value(cell)
-        return Estimate(None if value is None else (isinstance(value, str), value))
+    def estimates(self, groups: Groups) -> Estimates:
+        values = self.released.values(groups)
+        return Estimates.exact([None if value is None else (isinstance(value, str), value) for value in values])
 
     def aggregates(self) -> frozenset[int]:
         return self.released.aggregates()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nabladp.arrays import Floats
+from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.statistics import estimates
 from nabladp.mechanisms.statistics.blocks import Block, Part
 from nabladp.mechanisms.statistics.calibration import Calibration
@@ -18,7 +18,7 @@ from nabladp.mechanisms.statistics.estimates import Interval, Measured, quantile
 from nabladp.mechanisms.statistics.grids import Bins, strategy
 from nabladp.noise import variance
 from nabladp.sql.query import Aggregate, Query
-from nabladp.sql.released import Cell, Estimate, Released
+from nabladp.sql.released import Estimates, Groups, Released
 from nabladp.views.compared import Compared
 
 if TYPE_CHECKING:
@@ -208,18 +208,33 @@ _ESTIMATES: dict[str, Callable[[_Asked], Interval]] = {
 # ---- rows of an answer -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Group(Cell):
-    """One group: its keys by position in the query (None where it is summed over), its estimates by aggregate."""
+@dataclass(frozen=True, eq=False)
+class _Groups(Groups):
+    """Groups of a query: the code of each key (−1 where it is summed over), and an interval for each aggregate."""
 
-    keys: Mapping[int, Any]
-    estimates: Mapping[int, Estimate]
+    labels: Sequence[Sequence[Any]]  # by key and code
+    codes: Integers  # a row for each key
+    intervals: Mapping[int, Interval]
 
-    def key(self, index: int) -> Any:
-        return self.keys.get(index)
+    def __len__(self) -> int:
+        return int(self.codes.shape[1])
 
-    def aggregate(self, index: int) -> Estimate:
-        return self.estimates[index]
+    def key(self, index: int) -> list[Any]:
+        shown = (*self.labels[index], None)  # which -1 finds
+        return [shown[code] for code in self.codes[index].tolist()]
+
+    def aggregate(self, index: int) -> Estimates:
+        return Estimates(*map(_numbers, self.intervals[index]))
+
+    def select(self, chosen: Sequence[int]) -> _Groups:
+        kept = np.asarray(chosen, dtype=np.int64)
+        intervals = {i: Interval(*(part[kept] for part in own)) for i, own in self.intervals.items()}
+        return replace(self, codes=self.codes[:, kept], intervals=intervals)
+
+    def names(self) -> Iterator[str]:
+        """Each group by its keys, without those that are summed over."""
+        for codes in self.codes.T.tolist():
+            yield " · ".join(str(own[code]) for own, code in zip(self.labels, codes, strict=True) if code >= 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,37 +249,46 @@ class Answer:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        groups = self.groups
-        if self.query.having is not None:
-            groups = [group for group in groups if self.query.having.value(group) is True]
-        for released, descending, nulls_first in reversed(self.query.order):
-            groups = _sort(groups, released.value, descending, nulls_first)
-        return [self._row(group) for group in groups[: self.query.limit]]
+        names = tuple(self.columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*self.columns.values(), strict=True)]
 
     @cached_property
-    def groups(self) -> list[_Group]:
+    def columns(self) -> dict[str, Sequence[Any]]:
+        """Every column of the rows that HAVING and LIMIT leave, in order."""
+        groups = self.groups
+        if self.query.having is not None:
+            groups = groups.select([i for i, holds in enumerate(self.query.having.values(groups)) if holds is True])
+        for released, descending, nulls_first in reversed(self.query.order):
+            groups = groups.select(_sort(released.values(groups), descending, nulls_first))
+        if self.query.limit is not None:
+            groups = groups.select(range(min(self.query.limit, len(groups))))
+        columns: dict[str, Sequence[Any]] = {}
+        for name, released in self.query.columns:
+            if released.aggregates():
+                found = released.estimates(groups)
+                columns |= {name: found.values, f"{name}_low": found.lows, f"{name}_high": found.highs}
+            else:
+                columns[name] = released.values(groups)
+        return columns
+
+    @cached_property
+    def groups(self) -> _Groups:
         """All declared groups, whatever HAVING and LIMIT leave of them."""
         shared = max((len(released.aggregates()) for _, released in self.query.columns), default=1)
         level = 1 - (1 - self.level) / max(1, shared)  # several aggregates in one column share its doubt
-        return [group for grouping in self.query.grouping for group in self._groups(grouping, level)]
+        codes = np.concatenate([self._codes(grouping) for grouping in self.query.grouping], axis=1)
+        intervals = {}
+        for index in range(len(self.query.aggregates)):
+            found = [self.estimator.interval(self.number, own, index, level) for own in self.query.grouping]
+            intervals[index] = Interval(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return _Groups([key.labels for key in self.query.keys], codes, intervals)
 
-    def _groups(self, grouping: tuple[int, ...], level: float) -> Iterator[_Group]:
-        intervals = [
-            self.estimator.interval(self.number, grouping, index, level) for index in range(len(self.query.aggregates))
-        ]
-        labels = [self.query.keys[i].labels for i in grouping]
-        for cell, codes in enumerate(np.ndindex(*(len(own) for own in labels))):
-            keys = {i: labels[axis][code] for axis, (i, code) in enumerate(zip(grouping, codes, strict=True))}
-            yield _Group(keys, {i: _estimate(interval, cell) for i, interval in enumerate(intervals)})
-
-    def _row(self, group: _Group) -> dict[str, Any]:
-        row: dict[str, Any] = {}
-        for name, released in self.query.columns:
-            estimate = released.estimate(group)
-            row[name] = estimate.value
-            if released.aggregates():
-                row[f"{name}_low"], row[f"{name}_high"] = estimate.low, estimate.high
-        return row
+    def _codes(self, grouping: tuple[int, ...]) -> Integers:
+        shape = [self.query.keys[i].size for i in grouping]
+        codes = np.full((len(self.query.keys), math.prod(shape)), -1, dtype=np.int64)
+        if grouping:
+            codes[list(grouping)] = np.indices(shape).reshape(len(shape), -1)
+        return codes
 
     @property
     def key_columns(self) -> list[str]:
@@ -280,7 +304,7 @@ class Answer:
     def to_arrow(self) -> pa.Table:
         import pyarrow as pa
 
-        return pa.table({name: _column([row[name] for row in self.rows]) for name in self._names})
+        return pa.table({name: _column(values) for name, values in self.columns.items()})
 
     def to_pandas(self) -> Any:
         return self.to_arrow().to_pandas()
@@ -295,59 +319,50 @@ class Answer:
 
     def compare(self, truth: Answer, title: str) -> Iterator[Compared]:
         """Every column for all declared groups, beside the same answer without noise."""
-        labels = tuple(" · ".join(str(value) for value in group.keys.values()) for group in self.groups)
+        labels = tuple(self.groups.names())
         for name, released in self.query.columns:
             if released.aggregates():
-                own, true = ([released.estimate(group) for group in side.groups] for side in (self, truth))
-                interval = [[_number(one.low) for one in own], [_number(one.high) for one in own]]
+                own, true = (released.estimates(side.groups) for side in (self, truth))
+                interval = [_floats(own.lows), _floats(own.highs)]
                 known = np.isfinite(interval[0]).all() and np.isfinite(interval[1]).all()
-                yield Compared.of(
-                    title + name,
-                    "number",
-                    [_number(one.value) for one in own],
-                    [_number(one.value) for one in true],
-                    interval if known else None,
-                    labels=labels,
-                )
+                values, exact = _floats(own.values), _floats(true.values)
+                yield Compared.of(title + name, "number", values, exact, interval if known else None, labels=labels)
 
     def expected_half_width(self, released: Released) -> float | None:
         """Half of the interval in a group of average size with values in the middle of their range."""
         grouping = self.query.grouping[0]
         level = 1 - (1 - self.level) / max(1, len(released.aggregates()))
-        middle = {
-            i: _estimate(self.estimator.expected(self.number, grouping, i, level), 0) for i in released.aggregates()
-        }
-        estimate = released.estimate(_Group({}, middle))
-        if estimate.low is None or estimate.high is None or not math.isfinite(estimate.high - estimate.low):
-            return None
-        return (estimate.high - estimate.low) / 2
+        middle = {i: self.estimator.expected(self.number, grouping, i, level) for i in released.aggregates()}
+        one = _Groups([()] * len(self.query.keys), np.full((len(self.query.keys), 1), -1), middle)
+        found = released.estimates(one.select([0]))
+        low, high = found.lows[0], found.highs[0]
+        return None if low is None or high is None or not math.isfinite(high - low) else (high - low) / 2
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(next(iter(self.columns.values())))
 
     def __repr__(self) -> str:
-        return f"Answer({len(self.rows)} rows: {', '.join(self._names)})"
+        return f"Answer({len(self)} rows: {', '.join(self._names)})"
 
 
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+def _floats(values: Sequence[Any]) -> list[float]:
+    return [math.nan if value is None else float(value) for value in values]
 
 
-def _estimate(interval: Interval, cell: int) -> Estimate:
-    value, low, high = (float(part[cell]) for part in interval)
-    return Estimate(
-        None if math.isnan(value) else value, None if math.isnan(low) else low, None if math.isnan(high) else high
-    )
+def _numbers(values: Floats) -> list[float | None]:
+    """NaN, the only number that differs from itself, is none."""
+    return [value if value == value else None for value in values.tolist()]
 
 
-def _sort(groups: list[_Group], value: Callable[[_Group], Any], descending: bool, nulls_first: bool) -> list[_Group]:
-    present = [group for group in groups if value(group) is not None]
-    absent = [group for group in groups if value(group) is None]
-    ordered = sorted(present, key=value, reverse=descending)
+def _sort(values: Sequence[Any], descending: bool, nulls_first: bool) -> list[int]:
+    """The order of these values, as row indices; equal ones stay as they are."""
+    present = [i for i, value in enumerate(values) if value is not None]
+    absent = [i for i, value in enumerate(values) if value is None]
+    ordered = sorted(present, key=values.__getitem__, reverse=descending)
     return [*absent, *ordered] if nulls_first else [*ordered, *absent]
 
 
-def _column(values: list[Any]) -> Any:
+def _column(values: Sequence[Any]) -> Any:
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}
