@@ -109,8 +109,8 @@ class Plan:
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **options)
 
-    def query_cost(self, query: Sequence[str], budget: BudgetValue, **options: Any) -> Any:
-        """The dry run of SQL queries about the plan's table; a :class:`nabladp.release.queries.QueryCost`."""
+    def query_cost(self, query: Sequence[str], budget: BudgetValue, **options: Any) -> QueryCost:
+        """The dry run of SQL queries about the plan's table."""
         from nabladp.release import queries  # loads the parser of SQL
 
         standing = self._standing() if self.has_ledger() else self._unspent()

@@ -17,6 +17,7 @@ from nabladp.release.record import Release
 if TYPE_CHECKING:
     from nabladp.mechanisms.statistics.answer import Answer
     from nabladp.mechanisms.statistics.bill import Bill
+    from nabladp.mechanisms.statistics.output import StatisticsError
     from nabladp.schema import Schema
 
 _LARGEST, _SMALLEST = 1e6, 1e-6  # budgets looked at
@@ -64,7 +65,7 @@ class QueryCost:
 
     cost: Cost
     bill: Bill
-    expected: Any  # of nabladp.mechanisms.statistics.output.StatisticsError
+    expected: StatisticsError
 
     @property
     def fits(self) -> bool:

@@ -101,13 +101,14 @@ class Session:
     @overload
     def cost(self, *mechanisms: Mechanism) -> Cost: ...
     @overload
-    def cost(self, query: str | Sequence[str], /, budget: BudgetValue, **options: Any) -> QueryCost: ...
-    def cost(self, *asked: Any, **options: Any) -> Cost | QueryCost:
+    def cost(self, query: str | Sequence[str], budget: BudgetValue, **options: Any) -> QueryCost: ...
+    def cost(self, *asked: Any, budget: BudgetValue | None = None, **options: Any) -> Cost | QueryCost:
         """A dry run: what these would cost together and how large their errors would be. Spends and reads nothing.
 
         Takes mechanisms; or one query, or a list of queries, and a budget, with the options of :meth:`sql`.
         """
-        if not asked or not isinstance(asked[0], (str, list, tuple)):
+        options |= {} if budget is None else {"budget": budget}
+        if "query" not in options and not (asked and isinstance(asked[0], (str, list, tuple))):
             return self._cost(*asked, **options)
         from nabladp.release import queries  # loads the parser of SQL
 
