@@ -94,9 +94,9 @@ def merge_outcomes(logs: Floats, most: int) -> tuple[Integers, Floats]:
     middle = np.cumsum(chances) - chances / 2
     cells = np.minimum(most - 1, (most * middle).astype(np.int64))
     _, cells = np.unique(cells[chances > 0], return_inverse=True)
-    found = np.full(len(logs), int(cells.max()) + 1, dtype=np.int64)
-    found[chances > 0] = cells
-    return found, np.bincount(found, chances, minlength=int(cells.max()) + 2).astype(np.float64)
+    result = np.full(len(logs), int(cells.max()) + 1, dtype=np.int64)
+    result[chances > 0] = cells
+    return result, np.bincount(result, chances, minlength=int(cells.max()) + 2).astype(np.float64)
 
 
 class PublishedLaw:

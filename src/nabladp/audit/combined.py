@@ -148,14 +148,14 @@ class Audit:
         """The audit's verdicts: every set with runs or no time for them, all that the exact audit refutes, and its
         tightest."""
         exact = {} if self.exact is None else {frozenset(row.attributes): row for row in self.exact.rows}
-        found = {} if self.statistical is None else {frozenset(row.attributes): row for row in self.statistical.rows}
+        result = {} if self.statistical is None else {frozenset(row.attributes): row for row in self.statistical.rows}
         late = () if self.statistical is None else map(frozenset, self.statistical.left_out)
-        shown = dict.fromkeys((*found, *(names for names in late if names in exact)))
+        shown = dict.fromkeys((*result, *(names for names in late if names in exact)))
         if self.exact is not None:
-            listed = self.exact.refuted or ((self.exact.tightest,) if found else self.exact.rows)
+            listed = self.exact.refuted or ((self.exact.tightest,) if result else self.exact.rows)
             shown |= dict.fromkeys(frozenset(row.attributes) for row in listed if row.attributes)
-        order = {**{key: row.attributes for key, row in exact.items()}, **{k: r.attributes for k, r in found.items()}}
-        return tuple(SetVerdict(order[key], exact.get(key), found.get(key)) for key in shown)
+        order = {**{key: row.attributes for key, row in exact.items()}, **{k: r.attributes for k, r in result.items()}}
+        return tuple(SetVerdict(order[key], exact.get(key), result.get(key)) for key in shown)
 
     @property
     def refuted(self) -> tuple[SetVerdict, ...]:
@@ -218,10 +218,10 @@ def audit(
     weights = [_EXACT * exact, _TAPE * tape, _AGAINST_LAW * law, _RUNS * statistical]
     deadline, left_out = Deadline.after(seconds), list[str]()
     parts = deadline.parts(weights)
-    found, why, part = None, "not asked for", next(parts)
+    result, why, part = None, "not asked for", next(parts)
     if exact:
         limits = deadline.part(_SMALLEST), part
-        found, why = _run_exact_audit(mechanism, schema, also, guarantee, limits, progress, left_out)
+        result, why = _run_exact_audit(mechanism, schema, also, guarantee, limits, progress, left_out)
     drawn, tape_note, part = None, "not asked for", next(parts)
     if tape and part.is_over and runs is None:
         tape_note = _note_late(left_out, "the comparison of draws")
@@ -262,7 +262,7 @@ def audit(
         except OutOfTime as error:
             left_out.append(f"runs that measure the loss ({error.message.rstrip('.')})")
     notes = why, sampled, followed, law_note, drawn, tape_note
-    return Audit(type(mechanism).__name__, found, *notes, tuple(left_out))
+    return Audit(type(mechanism).__name__, result, *notes, tuple(left_out))
 
 
 def _note_late(left_out: list[str], what: str) -> str:
@@ -327,16 +327,16 @@ def _run_exact_audit(
                 deadline = limits[best is not None]
                 deadline.check("The exact audit")
                 small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
-                found = compare_laws(mechanism, small, n, derive, guarantee, deadline, progress)
+                result = compare_laws(mechanism, small, n, derive, guarantee, deadline, progress)
             except NablaDPError as error:
                 late = late or isinstance(error, OutOfTime)
                 if reason is None or (isinstance(error, AuditError) and not isinstance(reason, AuditError)):
                     reason = error  # that a law is not worked out says more than that one row is too few
                 continue
-            if best is None or found.tables_compared > best.tables_compared or not found.passed:
-                best = found
-            if not found.passed:
-                return found, ""
+            if best is None or result.tables_compared > best.tables_compared or not result.passed:
+                best = result
+            if not result.passed:
+                return result, ""
         if best is not None:
             break
         reasons.append(reason)

@@ -159,13 +159,13 @@ def _log_means(p: Floats, exponents: Floats) -> Floats:
     """
     near = int(np.count_nonzero(exponents.max(axis=1) < 1))
     small, large = exponents[:near], exponents[near:]
-    found = np.empty(len(exponents))
-    found[:near] = np.log1p(np.expm1(small, out=small) @ np.exp(p))
+    result = np.empty(len(exponents))
+    result[:near] = np.log1p(np.expm1(small, out=small) @ np.exp(p))
     large += p
     peak = large.max(axis=1, keepdims=True)
     large -= peak
-    found[near:] = peak[:, 0] + np.log(np.exp(large, out=large).sum(axis=1))
-    return found
+    result[near:] = peak[:, 0] + np.log(np.exp(large, out=large).sum(axis=1))
+    return result
 
 
 # ---- the exact audit -------------------------------------------------------------------------------------------------
@@ -288,8 +288,8 @@ def compare_laws(
         key = tuple(sorted(rows))
         if key not in laws:
             show()
-            found = mechanism.distribution(_table(schema, key, deadline))
-            laws[key] = divergences.learn(found), found.largest_order
+            result = mechanism.distribution(_table(schema, key, deadline))
+            laws[key] = divergences.learn(result), result.largest_order
         return laws[key]
 
     for rest in itertools.combinations_with_replacement(records, n - 1):
@@ -302,9 +302,9 @@ def compare_laws(
             (here, order), (there, _) = law((*rest, one)), law((*rest, other))
             if compared % _PAIRS_AT_ONCE == 0:
                 show()
-            found = divergences.between(here, there, order)
+            result = divergences.between(here, there, order)
             known = worst.get(differing, (0.0, 0.0))
-            worst[differing] = (max(known[0], found[0]), max(known[1], found[1]))
+            worst[differing] = (max(known[0], result[0]), max(known[1], result[1]))
             compared += 1
     return ExactAudit(tuple(_rows(_changeable(universe, schema), claim, worst)), compared)
 
@@ -338,16 +338,16 @@ def _records(schema: Schema, derive: Derive) -> list[Record]:
             f"The schema has {schema.cells(schema.roots):,} records; the exact audit takes {MOST_RECORDS}.",
             fix="Audit a smaller schema.",
         )
-    found = []
+    results = []
     for codes in itertools.product(*(range(schema[name].size) for name in schema.roots)):
         record = dict(zip(schema.roots, codes, strict=True))
         record |= {name: derive[name](record) for name in schema.derived}
-        found.append(tuple(record[name] for name in schema.names))
-    return found
+        results.append(tuple(record[name] for name in schema.names))
+    return results
 
 
 def _table(schema: Schema, rows: Sequence[Record], deadline: Deadline = FOREVER) -> WatchedTable:
     columns = np.array(rows, dtype=np.int64).T
-    found = WatchedTable(schema, dict(zip(schema.names, columns, strict=True)))
-    found.deadline = deadline
-    return found
+    result = WatchedTable(schema, dict(zip(schema.names, columns, strict=True)))
+    result.deadline = deadline
+    return result

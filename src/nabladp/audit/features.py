@@ -33,9 +33,9 @@ class Flat:
 
     @classmethod
     def of(cls, output: Any) -> Flat:
-        found = cls()
-        found._take("", published(output))
-        return found
+        result = cls()
+        result._take("", published(output))
+        return result
 
     def _take(self, path: str, value: Any) -> None:
         if isinstance(value, Mapping):
@@ -67,18 +67,18 @@ class Flat:
 
     def entries(self, paths: Iterable[str]) -> dict[str, float]:
         """The entries of lists in an output: each entry, or each row of a table with the numbers beside it."""
-        found: dict[str, float] = {}
+        results: dict[str, float] = {}
         wanted = {path: self.arrays[path] for path in paths if path in self.arrays}
         for path, array in wanted.items():
-            found[f"{path}#"] = float(len(array))
+            results[f"{path}#"] = float(len(array))
             keys = [f"{path}:{key}" for key in array.tolist()]
             for key in keys:
-                found[key] = found.get(key, 0.0) + 1.0
+                results[key] = results.get(key, 0.0) + 1.0
             if array.ndim == 2:
                 for name, beside in wanted.items():
                     if beside.ndim == 1 and len(beside) == len(array) and _parent(name) == _parent(path):
-                        found.update(zip((f"{key}{name}" for key in keys), beside.tolist(), strict=True))
-        return found
+                        results.update(zip((f"{key}{name}" for key in keys), beside.tolist(), strict=True))
+        return results
 
 
 def published(output: Any) -> Any:
@@ -125,8 +125,8 @@ class Layout:
         shapes: dict[str, set[tuple[int, ...] | None]] = {}
         for path in dict.fromkeys(path for flat in flats for path in flat.arrays):
             shapes[path] = {flat.arrays[path].shape if path in flat.arrays else None for flat in flats}
-        fixed = [path for path, found in shapes.items() if len(found) == 1 and _vary(flats, path)]
-        varying = tuple(path for path, found in shapes.items() if len(found) > 1)
+        fixed = [path for path, result in shapes.items() if len(result) == 1 and _vary(flats, path)]
+        varying = tuple(path for path, result in shapes.items() if len(result) > 1)
         numbers = dict.fromkeys(name for flat in flats for name in flat.numbers)
         moving = [name for name in numbers if len({flat.numbers.get(name) for flat in flats}) > 1]
         counted: Counter[str] = Counter()

@@ -161,12 +161,12 @@ class Instance:
 
     def observe(self, noise: NoiseSource, count: int) -> list[list[int] | None]:
         """The published outcomes of so many runs on this instance's table."""
-        started, found = self.clock(), []
+        started, result = self.clock(), []
         for _ in range(count):
             output = self.mechanism.run(self.table, noise)
-            found.append(self.law.outcomes(self.mechanism.published_values(output, self.schema, self.table.n)))
+            result.append(self.law.outcomes(self.mechanism.published_values(output, self.schema, self.table.n)))
         self.seconds = max(1e-6, (self.clock() - started) / count)
-        return found
+        return result
 
 
 def find_instances(
@@ -174,10 +174,10 @@ def find_instances(
 ) -> list[Instance]:
     """Tables for the law audit, a small and a larger one, whose laws say that runs tell most about the noise."""
     search = deadline.part(_SEARCH)
-    found = sorted(_laws(mechanism, candidates, search, deadline), key=lambda one: -one.information)
+    results = sorted(_laws(mechanism, candidates, search, deadline), key=lambda one: -one.information)
     chosen: list[Instance] = []
     for large in (False, True):  # small tables show what hangs by a few rows, large ones what only many rows show
-        tried = [one for one in found if (len(one.rows) > _FEW_ROWS) == large][: _COMPARED if timed else 1]
+        tried = [one for one in results if (len(one.rows) > _FEW_ROWS) == large][: _COMPARED if timed else 1]
         if search.is_over:
             tried = tried[: 0 if chosen else 1]
         for instance in tried:
@@ -198,25 +198,25 @@ def _laws(
 
     While none is found the search goes on, up to the deadline of the whole audit.
     """
-    seconds, slow, found, done = search.left, math.inf, list[Instance](), 0
+    seconds, slow, result, done = search.left, math.inf, list[Instance](), 0
     reasons: list[NablaDPError] = []
     for schema, derive, n in candidates:
         size = schema.cells(schema.roots) * n
         started = deadline.clock()
-        if found and (size > slow or search.is_over or (math.isinf(seconds) and done == _UNTIMED)):
+        if result and (size > slow or search.is_over or (math.isinf(seconds) and done == _UNTIMED)):
             continue
         try:
             deadline.check("The search for a table with a law")
             _check_size(schema)
             for rows in _tables(mechanism, schema, derive, n):
-                found.append(Instance(mechanism, schema, rows, search if found else deadline))
+                result.append(Instance(mechanism, schema, rows, search if result else deadline))
                 if deadline.clock() - started > seconds / 4:
                     slow = min(slow, size)  # what is larger would take longer still
                     break
             done += 1
         except NablaDPError as error:
             reasons.append(error)
-    told = [instance for instance in found if instance.law.columns]
+    told = [instance for instance in result if instance.law.columns]
     if told:
         return told
     kinds = OutOfTime, AuditError, NablaDPError  # with more time there might have been a law

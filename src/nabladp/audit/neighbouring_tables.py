@@ -49,23 +49,23 @@ class PairMaker:
     def pairs(self, attributes: Sequence[str]) -> list[Pair]:
         """Pairs of neighbouring tables that differ on this set of attributes, the likeliest to show a loss first."""
         changeable = [name for name in attributes if self.schema[name].size > 1]
-        found: dict[Pair, None] = {}
+        results: dict[Pair, None] = {}
         for one, other in self._records(changeable):
             for rest in self._backgrounds(one, other):
                 pair = self._table([*rest, one]), self._table([*rest, other])
                 if pair[0] != pair[1]:
-                    found.setdefault(pair)
-        return list(found)[:MOST_PAIRS]
+                    results.setdefault(pair)
+        return list(results)[:MOST_PAIRS]
 
     def given(self, pairs: Iterable[tuple[Rows, Rows]], attributes: Sequence[str]) -> list[Pair]:
         """Those of a user's pairs of neighbouring tables that differ within the set."""
-        found = []
+        results = []
         for one, other in pairs:
             pair = self._table([self._whole(row) for row in one]), self._table([self._whole(row) for row in other])
             differing = self._differing(*pair)
             if differing and differing <= set(attributes):
-                found.append(pair)
-        return found
+                results.append(pair)
+        return results
 
     def _records(self, attributes: Sequence[str]) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
         if not attributes:
@@ -137,8 +137,8 @@ def default_sets(claim: Any, reads: Sequence[str], schema: Schema, most: int = 7
     chosen = [tuple(name for name in universe.protected if name in read)]
     chosen += [(name,) for name in idle[:1]]
     chosen += [(name,) for name in read[: max(1, most - 2 - len(chosen))]] + pairs[:2]
-    found = dict.fromkeys(tuple(sorted(c, key=universe.protected.index)) for c in chosen if c)
-    return list(found)[:most]
+    result = dict.fromkeys(tuple(sorted(c, key=universe.protected.index)) for c in chosen if c)
+    return list(result)[:most]
 
 
 # ---- a tiny schema for the same mechanism ----------------------------------------------------------------------------

@@ -16,9 +16,9 @@ MOST_ROWS = 1_000_000
 _ROUNDING = 1e-9  # relative: floating-point error of divergences, far below any real fault
 
 
-def above(found: float, claimed: float) -> bool:
+def above(figure: float, claimed: float) -> bool:
     """Whether an audit's figure exceeds the claim by more than rounding could explain."""
-    return found > claimed * (1 + _ROUNDING) + 1e-12
+    return figure > claimed * (1 + _ROUNDING) + 1e-12
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class StatisticalRow:
     @property
     def tightness(self) -> float:
         """The statistical lower bound over the claim, of pure ε where claimed, otherwise of μ = √(2ρ)."""
-        found, claimed = (self.lower_mu, self.claimed_mu)
+        result, claimed = (self.lower_mu, self.claimed_mu)
         if not math.isinf(self.claimed_pure):
-            found, claimed = self.lower_pure, self.claimed_pure
-        return found / claimed if claimed else (math.inf if found > 0 else 1.0)
+            result, claimed = self.lower_pure, self.claimed_pure
+        return result / claimed if claimed else (math.inf if result > 0 else 1.0)
 
     def to_json(self) -> dict[str, Any]:
         more = {"lower_mu": self.lower_mu, "verdict": self.verdict, "refuted": self.refuted}

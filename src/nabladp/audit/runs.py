@@ -104,10 +104,10 @@ def _sampler(kind: type[NoiseSource], name: str) -> Any:
 
 def _contents(kernel: Kernel) -> bytes | None:
     try:
-        found = pickle.dumps(kernel)
+        result = pickle.dumps(kernel)
     except Exception:  # whatever cannot be copied is not remembered
         return None
-    return None if b"nabladp.noise" in found else found
+    return None if b"nabladp.noise" in result else result
 
 
 def _make_room(known: dict[Any, Any]) -> None:

@@ -49,14 +49,14 @@ def learn(one: Sample, other: Sample) -> list[Score]:
     order = order[apart[order] > 0]
     if not len(order):
         return [_symbols(one, other)]
-    found: list[Score] = [_linear(one, other, order[:_MOST_LINEAR])]
+    results: list[Score] = [_linear(one, other, order[:_MOST_LINEAR])]
     bins = int(np.clip(min(len(one), len(other)) ** (1 / 3), 4, _MOST_BINS))
     columns = [Binned.learn(one.columns[:, i], other.columns[:, i], bins) for i in order[: 4 * _MOST_ADDITIVE]]
     telling = np.argsort([-column.apart for column in columns])[:_MOST_ADDITIVE]
     for count in sorted({1, 2, 4, _MOST_ADDITIVE}):
         chosen = telling[:count]
-        found.append(Additive(tuple((int(order[i]), columns[i]) for i in chosen)))
-    return [*found, _symbols(one, other)]
+        results.append(Additive(tuple((int(order[i]), columns[i]) for i in chosen)))
+    return [*results, _symbols(one, other)]
 
 
 def separation(one: Sample, other: Sample) -> Floats:
@@ -186,8 +186,8 @@ def pure_epsilon(p: ArrayLike, q: ArrayLike) -> Floats:
     """
     p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.log(p / q)
-    return np.where(p > q, found, 0.0)
+        result = np.log(p / q)
+    return np.where(p > q, result, 0.0)
 
 
 def concentrated_rho(p: ArrayLike, q: ArrayLike) -> Floats:
@@ -202,8 +202,8 @@ def concentrated_rho(p: ArrayLike, q: ArrayLike) -> Floats:
         held = _ORDERS * np.log(p) + (1 - _ORDERS) * np.log(q)
         rest = _ORDERS * np.log1p(-p) + (1 - _ORDERS) * np.log1p(-q)
         rest = np.where(p >= 1, -np.inf, rest)
-        found = np.logaddexp(held, rest) / (_ORDERS * (_ORDERS - 1))
-    best: Floats = np.max(np.where(p > q, np.maximum(found, 0.0), 0.0), axis=-1)
+        result = np.logaddexp(held, rest) / (_ORDERS * (_ORDERS - 1))
+    best: Floats = np.max(np.where(p > q, np.maximum(result, 0.0), 0.0), axis=-1)
     return best
 
 

@@ -91,7 +91,7 @@ class LogRatio:
 
 
 @dataclass(frozen=True)
-class Found:
+class LowerBounds:
     """Lower bounds that hold together, and whether the claimed (ε, δ) curve is broken."""
 
     pure: float
@@ -117,11 +117,13 @@ class Attack:
         ratios = (ratio for score in scores for ratio in _ratios(score, one.part(0, cut), other.part(0, cut)))
         return cls(events, _best_ratio(ratios, *left, failure, trials))
 
-    def measure(self, one: Sample, other: Sample, failure: float, claim: Guarantee, attributes: Sequence[str]) -> Found:
+    def measure(
+        self, one: Sample, other: Sample, failure: float, claim: Guarantee, attributes: Sequence[str]
+    ) -> LowerBounds:
         """Measure the chosen attack on fresh runs: all :data:`BOUNDS` bounds hold together but for ``BOUNDS *
         failure``."""
         seen = [event.seen(one, other, failure) for event in self.events]
-        return Found(
+        return LowerBounds(
             pure=max(float(pure_epsilon(p, q)) for p, q in seen),
             rho=max(*(float(concentrated_rho(p, q)) for p, q in seen), self.ratio.seen(one, other, failure)),
             beyond_curve=any(_beyond_curve(claim, attributes, p, q) for p, q in seen),
@@ -131,7 +133,7 @@ class Attack:
 def _best_event(
     scores: Sequence[Score], one: Sample, other: Sample, failure: float, worth: Callable[[Floats, Floats], Floats]
 ) -> Event:
-    best, found = -math.inf, Event(scores[0], 0.0, False)
+    best, result = -math.inf, Event(scores[0], 0.0, False)
     for score in scores:
         p, q = np.sort(score(one)), np.sort(score(other))
         thresholds = np.unique(np.quantile(np.concatenate([p, q]), np.union1d(_SHARES, 1 - _SHARES)))
@@ -143,8 +145,8 @@ def _best_event(
             value = worth(low, high) + 1e-6 * (low - high)  # where nothing is found yet: the nearest to it
             top = int(np.argmax(value))
             if value[top] > best:
-                best, found = float(value[top]), Event(score, float(thresholds[top]), turned)
-    return found
+                best, result = float(value[top]), Event(score, float(thresholds[top]), turned)
+    return result
 
 
 def _ratios(score: Score, one: Sample, other: Sample) -> Iterator[LogRatio]:
@@ -175,7 +177,7 @@ def _capped(values: Floats, cap: float, turned: bool) -> Floats:
 
 
 def _best_ratio(ratios: Iterator[LogRatio], one: Sample, other: Sample, failure: float, trials: int) -> LogRatio:
-    best, found = -math.inf, None
+    best, result = -math.inf, None
     need = -math.log(failure)
     for ratio in ratios:
         p, q = (other, one) if ratio.turned else (one, other)
@@ -185,11 +187,11 @@ def _best_ratio(ratios: Iterator[LogRatio], one: Sample, other: Sample, failure:
         widest = high - math.expm1(low) - low + math.expm1(high)
         bet = min(best_bet(deviation, trials, failure), 0.9 / widest)
         value = float(terms.mean()) - need / (trials * bet) - bet * deviation**2 / 2
-        if found is None or value > best:
-            best, found = value, LogRatio(ratio.score, ratio.shape, ratio.cap, ratio.shift, ratio.turned, bet)
-    if found is None:
+        if result is None or value > best:
+            best, result = value, LogRatio(ratio.score, ratio.shape, ratio.cap, ratio.shift, ratio.turned, bet)
+    if result is None:
         raise GuaranteeError("There is nothing to measure.", fix="Give more runs.")
-    return found
+    return result
 
 
 def _beyond_curve(claim: Guarantee, attributes: Sequence[str], p: float, q: float) -> bool:
@@ -266,19 +268,19 @@ def statistical_audit(
     count = len(wanted)
     if sets is None and runs is None:  # better few sets with many runs than the other way round
         count = min(count, _how_many(int(seconds / max(made.each, 1e-6))))
-    found: list[StatisticalRow] = []
+    results: list[StatisticalRow] = []
     for names, part in zip(wanted[:count], deadline.parts([1] * count), strict=True):
-        waiting = count - len(found)
+        waiting = count - len(results)
         made.expected = made.done + (int(deadline.left / max(made.each, 1e-6)) if runs is None else runs * waiting)
         try:
-            if found:
+            if results:
                 deadline.refuse_longer("One more set", _LEAST_OF_A_SET * made.each)
-            found.append(_audited(made, names, tried[names], claim, beta / (count * BOUNDS), runs, part))
+            results.append(_audited(made, names, tried[names], claim, beta / (count * BOUNDS), runs, part))
         except OutOfTime:  # what its runs have shown so far counts for nothing: how many measure was fixed before
-            if not found:
+            if not results:
                 raise
             break
-    return StatisticalAudit(tuple(found), beta, n, tuple(wanted[len(found) :]))
+    return StatisticalAudit(tuple(results), beta, n, tuple(wanted[len(results) :]))
 
 
 def check_options(beta: float, runs: int | None, seconds: float) -> None:
@@ -314,10 +316,10 @@ def _sources(universe: Universe, names: Sequence[str] | str) -> tuple[str, ...]:
 
 def _usual(mechanism: Auditable, claim: Guarantee, schema: Schema) -> list[tuple[str, ...]]:
     reads = mechanism.reads(schema)
-    found = default_sets(claim, reads, schema)
-    if not found:
+    result = default_sets(claim, reads, schema)
+    if not result:
         raise AuditError("No attribute is protected.", fix="There is nothing to audit.")
-    return found
+    return result
 
 
 def _how_many(runs: int) -> int:
@@ -354,8 +356,8 @@ def _audited(
             return StatisticalRow(names, *claimed, 0.0, 0.0, False, made.done - before)
     attack = Attack.choose(one, other, failure, half)
     first, second = (made.measure(table, half) for table in pair)  # as many as fixed before: the bounds rest on it
-    found = attack.measure(first, second, failure, claim, names)
-    return StatisticalRow(names, *claimed, found.pure, found.rho, found.beyond_curve, made.done - before)
+    result = attack.measure(first, second, failure, claim, names)
+    return StatisticalRow(names, *claimed, result.pure, result.rho, result.beyond_curve, made.done - before)
 
 
 def _half(made: Runs, pair: Pair, deadline: Deadline, runs: int | None) -> int:

@@ -96,10 +96,10 @@ def range_between(one: Selection, other: Selection) -> float:
 
 
 def _union(masks: Iterable[int]) -> int:
-    found = 0
+    result = 0
     for mask in masks:
-        found |= mask
-    return found
+        result |= mask
+    return result
 
 
 # ---- the audit -------------------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ def tape_audit(
             watched.run(columns)
     if not watched.findings:  # what was found already is enough
         watched.compare_selections(ends)
-    found = TapeAudit(
+    result = TapeAudit(
         type(mechanism).__name__, n, watched.runs, watched.numbers, tuple(watched.findings), selections=watched.compared
     )
-    return _with_steps(found, watched.uses, schema, people.derive, ends) if steps else found
+    return _with_steps(result, watched.uses, schema, people.derive, ends) if steps else result
 
 
 def first_tape_audit(
@@ -174,10 +174,10 @@ class _People:
 
     def changed(self, columns: Columns, record: Mapping[str, int]) -> Columns:
         """A made-up table with other codes in the first row, 0 where unnamed."""
-        found = {name: column.copy() for name, column in columns.items()}
-        for name, column in found.items():
+        results = {name: column.copy() for name, column in columns.items()}
+        for name, column in results.items():
             column[0] = min(record.get(name, 0), self.schema[name].size - 1)
-        return found
+        return results
 
     def table(self, columns: Columns) -> CodedTable:
         rows = [
@@ -252,22 +252,22 @@ class _Watched:
         self.findings |= dict.fromkeys(findings)
 
 
-def _with_steps(found: TapeAudit, uses: Sequence[NoiseUse], schema: Schema, derive: Derive, ends: float) -> TapeAudit:
+def _with_steps(out: TapeAudit, uses: Sequence[NoiseUse], schema: Schema, derive: Derive, ends: float) -> TapeAudit:
     """The tape audit's result with exact audits of single steps, each at some public state."""
     parts = [(use, step) for use in uses for step in use.steps]
     if parts and schema.cells(schema.roots) > MOST_RECORDS:
-        return replace(found, note="Single steps were not audited: the schema is not tiny.")
-    audits, findings = list[ExactAudit](), list(found.findings)
+        return replace(out, note="Single steps were not audited: the schema is not tiny.")
+    audits, findings = list[ExactAudit](), list(out.findings)
     few = schema.cells(schema.roots) <= _FEW_RECORDS
     for use, step in parts:
         try:
             left = max(1e-9, ends - time.monotonic())  # with none left it "took too long"
             own = exact_audit(step, schema, 2 if few else 1, derive=derive, seconds=left)
         except AuditError as error:
-            found = replace(found, note=f"{len(audits)} of {len(parts)} steps were audited. {error.message}")
+            out = replace(out, note=f"{len(audits)} of {len(parts)} steps were audited. {error.message}")
             break
         audits.append(own)
         for row in own.refuted[:1]:
             term = f"the charge of one step for {'+'.join(row.attributes)}"
             findings.append(TapeFinding(use.what, term, "a step loses more ρ", row.claimed_rho, row.true_rho))
-    return replace(found, findings=tuple(findings), steps=tuple(audits))
+    return replace(out, findings=tuple(findings), steps=tuple(audits))

@@ -223,14 +223,14 @@ def _unlike_tails(drawn: Sequence[Draw], uses: Sequence[NoiseUse]) -> Iterator[T
 
 
 def _levels(uses: Sequence[NoiseUse]) -> list[_Level]:
-    found: list[_Level] = []
+    results: list[_Level] = []
     for use in sorted((use for use in uses if least_scale(use)), key=least_scale):
         scale = least_scale(use)
-        if found and scale * (1 - use.accuracy) <= found[-1].scale:
-            found[-1] = _Level(scale, [*found[-1].uses, use])
+        if results and scale * (1 - use.accuracy) <= results[-1].scale:
+            results[-1] = _Level(scale, [*results[-1].uses, use])
         else:
-            found.append(_Level(scale, [use]))
-    return found
+            results.append(_Level(scale, [use]))
+    return results
 
 
 def _fewest(uses: Sequence[NoiseUse]) -> int:
@@ -258,16 +258,16 @@ def _compare_responses(drawn: Sequence[Draw], uses: Sequence[NoiseUse]) -> Itera
         epsilon, rho = _response_cost(keep)
         for cost, held in costs:
             pure = cost.epsilon(held)
-            found, allowed = (rho, cost.rho(held)) if math.isinf(pure) else (epsilon, pure)
-            if above(found, allowed):
-                yield finding_of(uses, "a label is kept too often; its cost", allowed, found)
+            result, allowed = (rho, cost.rho(held)) if math.isinf(pure) else (epsilon, pure)
+            if above(result, allowed):
+                yield finding_of(uses, "a label is kept too often; its cost", allowed, result)
 
 
-def finding_of(uses: Sequence[NoiseUse], fault: str, expected: float, found: float) -> TapeFinding:
+def finding_of(uses: Sequence[NoiseUse], fault: str, expected: float, measured: float) -> TapeFinding:
     names = list(dict.fromkeys(use.what for use in uses))
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     charges = [charge for use in uses for charge in use.charges]
-    return TapeFinding(", ".join(names[:2]) + more, _term(charges), fault, expected, found)
+    return TapeFinding(", ".join(names[:2]) + more, _term(charges), fault, expected, measured)
 
 
 def _term(charges: Sequence[Charge]) -> str:
@@ -315,9 +315,9 @@ def _overspent(uses: Sequence[NoiseUse]) -> Iterator[TapeFinding]:
         for held in subsets(sorted(_support(cost))):
             pure = cost.epsilon(held)
             allowed = cost.rho(held) if math.isinf(pure) else pure
-            found = math.fsum(_spent(use, held, pure=not math.isinf(pure)) for use in together)
-            if above(found, allowed):
-                yield finding_of(together, f"numbers cost {'+'.join(held)} too much together", allowed, found)
+            result = math.fsum(_spent(use, held, pure=not math.isinf(pure)) for use in together)
+            if above(result, allowed):
+                yield finding_of(together, f"numbers cost {'+'.join(held)} too much together", allowed, result)
 
 
 def _spent(use: NoiseUse, held: Iterable[str], *, pure: bool) -> float:

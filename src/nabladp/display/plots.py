@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nabladp.audit import Audit, SetVerdict
+from nabladp.audit.combined import Audit, SetVerdict
 from nabladp.errors import MissingPart
 from nabladp.mechanisms.distribution_estimate.output import Distribution
 from nabladp.mechanisms.heavy_hitters.output import HeavyList

@@ -49,7 +49,7 @@ def allocate(
         for name in names:
             on.setdefault(name, set()).add(index)
     load = {name: sum(shares[i] for i in indices) for name, indices in on.items()}
-    level, found = 0, [0] * len(touched)
+    level, result = 0, [0] * len(touched)
     while load:
         step = min(left[name] // load[name] for name in load)
         level += step
@@ -58,12 +58,12 @@ def allocate(
         full = [name for name, weight in load.items() if left[name] < weight]
         stopped = set().union(*(on[name] for name in full))
         for index in stopped:
-            found[index] = level * shares[index] // (_FINE * common)
+            result[index] = level * shares[index] // (_FINE * common)
             for name in touched[index]:
                 on[name].discard(index)
                 load[name] -= shares[index]
         load = {name: weight for name, weight in load.items() if weight}
-    return found
+    return result
 
 
 def allocate_by_role(

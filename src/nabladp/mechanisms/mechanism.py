@@ -56,10 +56,10 @@ class Law:
 
     def arrays(self) -> tuple[NDArray[np.float64], ...]:
         """The parts of the law, as log-probabilities; none of them decides what comes next."""
-        found = tuple(part for part in self.parts if not isinstance(part, Branch))
-        if len(found) < len(self.parts):
+        results = tuple(part for part in self.parts if not isinstance(part, Branch))
+        if len(results) < len(self.parts):
             raise MechanismError("This law branches.", fix="Give the law of distribution().")
-        return found
+        return results
 
 
 @dataclass(frozen=True, eq=False)

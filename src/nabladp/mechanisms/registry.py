@@ -85,21 +85,21 @@ def _loaded(entry: EntryPoint) -> type[Mechanism]:
     what = f"The mechanism {entry.name!r} of the package {_package(entry)!r}"
     fix = f"Update or uninstall {_package(entry)!r}."
     try:
-        found: Any = entry.load()
+        offered: Any = entry.load()
     except Exception as fault:  # whatever the package does when it is imported
         raise PlanError(f"{what} cannot be loaded ({type(fault).__name__}).", fix=fix) from fault
-    if not isinstance(found, type) or not issubclass(found, Mechanism):
+    if not isinstance(offered, type) or not issubclass(offered, Mechanism):
         raise PlanError(f"{what} does not inherit nabladp.mechanisms.Mechanism.", fix=fix)
-    if found.__abstractmethods__:
-        lacking = ", ".join(sorted(found.__abstractmethods__))
+    if offered.__abstractmethods__:
+        lacking = ", ".join(sorted(offered.__abstractmethods__))
         raise PlanError(f"{what} lacks {lacking}.", fix=fix)
-    if found.__name__ != entry.name:
-        raise PlanError(f"{what} is a class of another name, {found.__name__!r}.", fix=fix)
+    if offered.__name__ != entry.name:
+        raise PlanError(f"{what} is a class of another name, {offered.__name__!r}.", fix=fix)
     try:
-        found.parameters()
+        offered.parameters()
     except (NablaDPError, TypeError) as fault:  # not a dataclass, or a parameter without a declaration
         raise PlanError(f"{what} does not declare its parameters: {fault}", fix=fix) from None
-    return found
+    return offered
 
 
 def _package(entry: EntryPoint) -> str:

@@ -151,10 +151,10 @@ def _share(weight: Bounds, height: int) -> Bounds:
 
 
 def _tally(scores: NDArray[Any], lowest: int, shift: int, last: int) -> Integers:
-    found = np.zeros(last + 1, np.int64)
+    result = np.zeros(last + 1, np.int64)
     for i in range(len(scores)):
-        found[min((scores[i] - lowest) >> shift, last)] += 1
-    return found
+        result[min((scores[i] - lowest) >> shift, last)] += 1
+    return result
 
 
 def _member(scores: NDArray[Any], lowest: int, shift: int, last: int, bucket: int, member: int) -> int:

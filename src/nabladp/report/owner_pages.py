@@ -11,11 +11,11 @@ import numpy as np
 
 from nabladp.errors import ReleaseError
 from nabladp.privacy.units import to_float
-from nabladp.release import Plan
 from nabladp.release.comparison import NOTICE, Comparison, comparison_path
 from nabladp.release.cost import Cost, format_cost
 from nabladp.release.names import refuse_published
 from nabladp.release.other_budgets import outlook
+from nabladp.release.plan import Plan
 from nabladp.report.chapter import explorer
 from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.report.sentences import PRIOR, Sentences

@@ -91,12 +91,12 @@ class DistributionEstimate(Mechanism):
     # ---- on data --------------------------------------------------------------------------------------------------
 
     def run(self, counts: Counts, noise: NoiseSource) -> Distribution:
-        schema, found = counts.schema, self.histogram.run(counts, noise)
-        if found.settings is None:
-            return Distribution(found.names, 0, found.codes, found.counts, 0.0, None, self.failure, schema)
-        error = smallest_error(found.settings, counts.n, self.failure)
-        kept = found.at_least(error.cut)  # [post-processing]
-        variance = Chances(found.settings, counts.n).variance
+        schema, result = counts.schema, self.histogram.run(counts, noise)
+        if result.settings is None:
+            return Distribution(result.names, 0, result.codes, result.counts, 0.0, None, self.failure, schema)
+        error = smallest_error(result.settings, counts.n, self.failure)
+        kept = result.at_least(error.cut)  # [post-processing]
+        variance = Chances(result.settings, counts.n).variance
         return Distribution(kept.names, counts.n, kept.codes, kept.counts, variance, error, self.failure, schema)
 
     # ---- for audits -----------------------------------------------------------------------------------------------

@@ -187,12 +187,12 @@ class Errors:
         """A bound on the squared error with probability 1 − failure: Chebyshev for the noise, a union bound for what is
         left out."""
         n, mean, squares = self.chances.n, self._noise(cut, 2), self._noise(cut, 4)  # [chebyshev]
-        found = []
+        results = []
         for share in _NOISE_SHARES:
             below = self._hidden_below(cut, (1 - share) * failure)
             noise = mean + math.sqrt(squares / (share * failure))
-            found.append(((noise + (below - 1) * n) / n**2, below))
-        return min(found)
+            results.append(((noise + (below - 1) * n) / n**2, below))
+        return min(results)
 
     def _hidden_below(self, cut: int, allowed: float) -> int:
         """The smallest f such that all of the at most n/f combinations of f rows are kept, but for ``allowed``."""

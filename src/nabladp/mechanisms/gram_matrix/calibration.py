@@ -89,8 +89,8 @@ class Calibration:
     def scales(self) -> Floats:
         """The noise scale of every pair of columns, in the order of ``np.triu_indices(P, 1)``."""
         first, second = np.triu_indices(len(self.class_of), 1)
-        found: Floats = self.class_scales[self.class_of[first], self.class_of[second]]
-        return found
+        result: Floats = self.class_scales[self.class_of[first], self.class_of[second]]
+        return result
 
     def guarantee(self) -> Guarantee:
         return Guarantee.compose(self.universe, [_curve(self.universe, part) for part in self.parts])  # [composition]
@@ -104,7 +104,7 @@ class Calibration:
         charges = [_charge(universe or self.universe, part) for part in self.parts]
         sizes = Counter(self.class_of.tolist())
         names = {kind: self.columns.attribute_of[self.class_of.tolist().index(kind)] for kind in sizes}
-        found = []
+        results = []
         for one, other in combinations_with_replacement(sorted(sizes), 2):
             pairs = sizes[one] * sizes[other] if one != other else math.comb(sizes[one], 2)
             if pairs and (self._sources(names[one]) or self._sources(names[other])):
@@ -116,8 +116,8 @@ class Calibration:
                 what = (
                     f"the pairs of columns like {names[one] or INTERCEPT} with columns like {names[other] or INTERCEPT}"
                 )
-                found.append(NoiseUse.exactly(what, "discrete_gaussian", pairs, *paid))
-        return found
+                results.append(NoiseUse.exactly(what, "discrete_gaussian", pairs, *paid))
+        return results
 
     def _sources(self, name: str | None) -> frozenset[str]:
         """The protected sources of a column; none for the intercept."""
@@ -175,11 +175,11 @@ def calibrate(
 
 def _held(sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], but: str | None = None) -> Counter[str]:
     """The number of ±1 columns each protected source can flip at once: those of all attributes derived from it."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for name, behind in sources.items():
         if name != but:
-            found.update(dict.fromkeys(behind, flips[name]))
-    return found
+            result.update(dict.fromkeys(behind, flips[name]))
+    return result
 
 
 def _layers(

@@ -104,8 +104,8 @@ class GramMatrix(Mechanism):
             made = calibrate(columns, Universe.of(schema), self.budget, self.budgets, self.label)
             known = schema, made
             object.__setattr__(self, "_known", known)
-        found: Calibration = known[1]
-        return found
+        result: Calibration = known[1]
+        return result
 
     def _names(self, schema: Schema) -> tuple[str, ...]:
         names = schema.roots if self.over is None else self.over
@@ -127,14 +127,14 @@ class GramMatrix(Mechanism):
         """The noise of an entry of the Gram matrix, of the whole matrix, and of an entry at the same budget per
         person."""
         check_asked(schema, n)
-        found = self.calibration(schema)
-        width, scales = found.columns.width, 2 * found.scales
+        result = self.calibration(schema)
+        width, scales = result.columns.width, 2 * result.scales
         whole = np.zeros((width, width))
         whole[np.triu_indices(width, 1)] = scales
         norm = noise_norm(whole + whole.T)
-        flips = sum(block.flips for block in found.columns.blocks)
+        flips = sum(block.flips for block in result.columns.blocks)
         least = min(map(limit_units, (self.budget, *self.budgets.values()))) / (1 << 60)
-        person = 2 * math.sqrt(moved(flips, width) / (2 * least)) if found.parts else None
+        person = 2 * math.sqrt(moved(flips, width) / (2 * least)) if result.parts else None
         return GramError(
             columns=width,
             cells=len(scales),
@@ -148,20 +148,20 @@ class GramMatrix(Mechanism):
     # ---- on data --------------------------------------------------------------------------------------------------
 
     def run(self, counts: Counts, noise: NoiseSource) -> NoisyGram:
-        found = self.calibration(counts.schema)
-        noisy = counts.fold(Disagreements(found.columns)) + _draw_noise(found.scales, noise)  # [noise]
+        result = self.calibration(counts.schema)
+        noisy = counts.fold(Disagreements(result.columns)) + _draw_noise(result.scales, noise)  # [noise]
         # From here on everything is made from what was released.
         entries = counts.n - 2 * noisy  # [post-processing]
-        return NoisyGram(found.columns, counts.n, entries, found.class_of, 2 * found.class_scales)
+        return NoisyGram(result.columns, counts.n, entries, result.class_of, 2 * result.class_scales)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
         """The output distribution of the noisy counts of disagreements, of which the Gram matrix is a function."""
-        found = self.calibration(counts.schema)
-        held = counts.fold(Disagreements(found.columns)).tolist()
-        known = {key: _log_law(*key, counts.n) for key in set(zip(found.scales.tolist(), held, strict=True))}
-        return Law(tuple(known[key] for key in zip(found.scales.tolist(), held, strict=True)), _AUDIT_ORDER)
+        result = self.calibration(counts.schema)
+        held = counts.fold(Disagreements(result.columns)).tolist()
+        known = {key: _log_law(*key, counts.n) for key in set(zip(result.scales.tolist(), held, strict=True))}
+        return Law(tuple(known[key] for key in zip(result.scales.tolist(), held, strict=True)), _AUDIT_ORDER)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
         """The law of the published Gram matrix: a part per count of disagreements; an entry is n minus twice that."""

@@ -139,9 +139,9 @@ class NoisyGram(Output):
     @cached_property
     def scales(self) -> Floats:
         """The noise scale of every Gram entry; 0 on the diagonal and where an entry is exact."""
-        found: Floats = self.class_scales[np.ix_(self.class_of, self.class_of)]
-        np.fill_diagonal(found, 0.0)
-        return found
+        result: Floats = self.class_scales[np.ix_(self.class_of, self.class_of)]
+        np.fill_diagonal(result, 0.0)
+        return result
 
     @property
     def noise_norm(self) -> float:
@@ -156,10 +156,10 @@ class NoisyGram(Output):
         return int(self.matrix[one, other])
 
     def _one(self, name: str) -> int:
-        found = self.columns.find(name)
-        if len(found) != 1:
-            raise MechanismError(f"{name!r} has {len(found)} columns.", fix="Name one of them.", attribute=name)
-        return found[0]
+        indices = self.columns.find(name)
+        if len(indices) != 1:
+            raise MechanismError(f"{name!r} has {len(indices)} columns.", fix="Name one of them.", attribute=name)
+        return indices[0]
 
     def interval(self, level: float = LEVEL) -> tuple[Integers, Integers]:
         """Bounds on each true Gram entry by itself, right with probability at least ``level``."""
@@ -201,9 +201,9 @@ class NoisyGram(Output):
         variance = 1 - means**2
         noise = 2 * np.abs(means) * self.scales[0, 1:] / self.n
         spread = np.sqrt(np.where(variance > 2 * noise, variance, np.nan))
-        found = ((self.matrix[1:, 1:] / self.n - np.outer(means, means)) / np.outer(spread, spread)).clip(-1, 1)
-        np.fill_diagonal(found, np.where(np.isnan(spread), np.nan, 1.0))
-        return np.asarray(found, dtype=np.float64)
+        result = ((self.matrix[1:, 1:] / self.n - np.outer(means, means)) / np.outer(spread, spread)).clip(-1, 1)
+        np.fill_diagonal(result, np.where(np.isnan(spread), np.nan, 1.0))
+        return np.asarray(result, dtype=np.float64)
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 
@@ -288,8 +288,8 @@ class NoisyGram(Output):
 
 def _symmetric(entries: Integers, diagonal: int) -> Integers:
     width = (1 + round((1 + 8 * len(entries)) ** 0.5)) // 2
-    found = np.zeros((width, width), dtype=np.int64)
-    found[np.triu_indices(width, 1)] = entries
-    found += found.T
-    np.fill_diagonal(found, diagonal)
-    return found
+    result = np.zeros((width, width), dtype=np.int64)
+    result[np.triu_indices(width, 1)] = entries
+    result += result.T
+    np.fill_diagonal(result, diagonal)
+    return result

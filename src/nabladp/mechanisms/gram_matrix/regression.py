@@ -47,8 +47,8 @@ class Regression:
         covariance = squared * np.outer(self.coefficients, self.coefficients)  # E is symmetric: two rows share a draw
         np.fill_diagonal(covariance, squared @ self.coefficients**2 + with_target)
         inverse: Floats = cho_solve(self.factor, np.eye(len(self.features)))
-        found: Floats = np.sqrt(((inverse @ covariance) * inverse).sum(axis=1).clip(0))
-        return found
+        result: Floats = np.sqrt(((inverse @ covariance) * inverse).sum(axis=1).clip(0))
+        return result
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,8 +62,8 @@ class Regression:
 
     def decision(self, codes: Mapping[str, ArrayLike]) -> Floats:
         """The regression's fitted value of the target column for rows of codes: above zero predicts +1."""
-        found: Floats = self.columns.matrix(codes, self.features) @ self.coefficients
-        return found
+        result: Floats = self.columns.matrix(codes, self.features) @ self.coefficients
+        return result
 
     def to_json(self) -> dict[str, Any]:
         low, high = self.interval()

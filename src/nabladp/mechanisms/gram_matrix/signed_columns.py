@@ -93,10 +93,10 @@ class SignedColumns:
             )
         if width == 1:
             raise MechanismError("No attribute here has two values.", fix="Name one that has.")
-        found = cls(tuple(_block(*each) for each in coded))
-        if len(found._index) != width:
+        result = cls(tuple(_block(*each) for each in coded))
+        if len(result._index) != width:
             raise MechanismError("Two columns would have the same name.", fix="Rename an attribute or a value.")
-        return found
+        return result
 
     # Looking up
 
@@ -112,10 +112,10 @@ class SignedColumns:
     @cached_property
     def column_ranges(self) -> dict[str, range]:
         """For every attribute, the indices of its ±1 columns."""
-        found, start = {}, 1
+        result, start = {}, 1
         for block in self.blocks:
-            found[block.attribute] = range(start, start := start + len(block.names))
-        return found
+            result[block.attribute] = range(start, start := start + len(block.names))
+        return result
 
     @cached_property
     def attribute_of(self) -> tuple[str | None, ...]:
@@ -129,15 +129,15 @@ class SignedColumns:
 
     def find(self, names: str | Iterable[str]) -> list[int]:
         """The indices of ±1 columns by name; the name of an attribute stands for all its columns."""
-        found: list[int] = []
+        results: list[int] = []
         for name in (names,) if isinstance(names, str) else names:
             if name in self._index:
-                found.append(self._index[name])
+                results.append(self._index[name])
             elif name in self.column_ranges:
-                found.extend(self.column_ranges[name])
+                results.extend(self.column_ranges[name])
             else:
                 raise UnknownAttribute.with_suggestion(name, (*self.column_ranges, *self.names))
-        return found
+        return results
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -153,7 +153,7 @@ class SignedColumns:
         """
         chosen = np.arange(self.width) if indices is None else np.asarray(indices, dtype=np.int64)
         rows = len(np.asarray(next(iter(codes.values())))) if codes else 0
-        found = np.ones((rows, len(chosen)), dtype=np.int8)
+        result = np.ones((rows, len(chosen)), dtype=np.int8)
         for block in self.blocks:
             own = self.column_ranges[block.attribute]
             inside = np.flatnonzero((chosen >= own.start) & (chosen < own.stop))
@@ -164,8 +164,8 @@ class SignedColumns:
                     f"There are no codes for {block.attribute!r}.", fix="Give an array for it.", column=block.attribute
                 )
             signs = np.where(block.positive[chosen[inside] - own.start].T, np.int8(1), np.int8(-1))
-            found[:, inside] = signs[np.asarray(codes[block.attribute])]
-        return found
+            result[:, inside] = signs[np.asarray(codes[block.attribute])]
+        return result
 
     # As text
 

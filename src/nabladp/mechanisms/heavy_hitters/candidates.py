@@ -144,14 +144,14 @@ def frequent(rows: Rows, products: Sequence[Product], above: int, most: int) -> 
 def _count_cells(rows: Rows, products: Sequence[Product], above: int, most: int) -> list[Counted]:
     """The cells of each product with more than ``above`` rows, counted one by one."""
     cells: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
-    found: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
+    results: list[list[Integers]] = [[np.empty(0, np.int64)] for _ in products]
     for chosen in _passes(products, most) if rows.n else ():
         kernel = Tally([Window(products[i], start, stop) for i, start, stop in chosen], rows.n)
         for (i, start, _), counted in zip(chosen, kernel.split(rows.fold(kernel)), strict=True):
             many = np.flatnonzero(counted > above)
             cells[i].append(many + start)
-            found[i].append(counted[many].astype(np.int64))
-    return [(np.concatenate(c), np.concatenate(f)) for c, f in zip(cells, found, strict=True)]
+            results[i].append(counted[many].astype(np.int64))
+    return [(np.concatenate(c), np.concatenate(f)) for c, f in zip(cells, results, strict=True)]
 
 
 def _passes(products: Sequence[Product], most: int) -> Iterator[list[tuple[int, int, int]]]:

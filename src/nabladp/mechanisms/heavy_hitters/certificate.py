@@ -271,11 +271,11 @@ def certified_count(
     None if it would be more than ``most``.
     """
 
-    def found(f: Floats) -> NDArray[np.bool_]:
+    def all_listed(f: Floats) -> NDArray[np.bool_]:
         missed = most_strings(n, f, frequency) * sieve.missing(shape.nodes, f)
         return np.asarray(missed <= _MISSING_PART * failure)
 
-    return _smallest(found, 1, math.ceil(most) if most < n else n)
+    return _smallest(all_listed, 1, math.ceil(most) if most < n else n)
 
 
 def certified_error(

@@ -72,12 +72,12 @@ def _frequent_buckets(
     buckets, last = Buckets.of(product.parts, bits), 1 << bits + 1
     while True:
         thrown = Product((buckets,))
-        ((found, sizes),) = yield [thrown]
-        inside = found > 0
-        found, sizes = found[inside], sizes[inside]
-        if len(found) << _WIDEST_DIGIT <= each // 8 or 8 * len(found) > 7 * last:
-            return Listed(thrown, found), np.concatenate([[0], sizes])
-        buckets, last = buckets.again(found), len(found)
+        ((result, sizes),) = yield [thrown]
+        inside = result > 0
+        result, sizes = result[inside], sizes[inside]
+        if len(result) << _WIDEST_DIGIT <= each // 8 or 8 * len(result) > 7 * last:
+            return Listed(thrown, result), np.concatenate([[0], sizes])
+        buckets, last = buckets.again(result), len(result)
 
 
 def _digits(parts: Sequence[Part], buckets: int, each: int) -> list[Part]:

@@ -158,8 +158,8 @@ class HeavyHitters(Mechanism):
     def run(self, counts: Counts, noise: NoiseSource) -> HeavyList:
         names = self.reads(counts.schema)
         settings = self.plan(counts.schema, counts.n)
-        found = find(counts, names, settings, noise, self.memory_mb * 2**20)
-        return HeavyList.of(found, settings, names, counts.n, keep_lists=self.lists)
+        result = find(counts, names, settings, noise, self.memory_mb * 2**20)
+        return HeavyList.of(result, settings, names, counts.n, keep_lists=self.lists)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
 
@@ -177,8 +177,8 @@ class HeavyHitters(Mechanism):
         if self.lists:
             settings = self.plan(schema, n) if self.settings is None else self.settings
             positions = [position for position, node in enumerate(settings.tree.nodes) if node.thresholded]
-            for position, found in list(zip(positions, output.node_lists, strict=True))[:-1]:  # the root comes last
-                shown |= {(position, tuple(string)): 1 for string in found.codes.tolist()}
+            for position, result in list(zip(positions, output.node_lists, strict=True))[:-1]:  # the root comes last
+                shown |= {(position, tuple(string)): 1 for string in result.codes.tolist()}
         return shown
 
     def noise_uses(self, schema: Schema, n: int, output: HeavyList) -> list[NoiseUse]:
@@ -259,20 +259,20 @@ class ListCharge:
 def list_charges(universe: Universe, names: Sequence[str], settings: Settings) -> list[ListCharge]:
     """The cost of all lists, in parts. Pure: one for all attributes that share a path. Concentrated: one per node."""
     nodes = [(position, node) for position, node in enumerate(settings.tree.nodes) if node.thresholded]
-    found = []
+    results = []
     if settings.notion == "pure":  # [chain] [shared-path]
         for together, loss in shared_losses(settings.tree, settings.levels, settings.mu):
             path = tuple(position for position, node in nodes if together[0] in node.attributes)
             thresholds = [settings.level_of(settings.tree.nodes[position]).threshold for position in path]
             cost = Guarantee.touch(universe, [names[j] for j in together], Pure(loss))
-            found.append(ListCharge(path, Charge(cost, loss=partial(path_loss, thresholds, settings.mu))))
-        return found
+            results.append(ListCharge(path, Charge(cost, loss=partial(path_loss, thresholds, settings.mu))))
+        return results
     for position, node in nodes:  # [nodes]
         scale = settings.level_of(node).scale
         held = [names[j] for j in node.attributes]
         cost = Guarantee.touch(universe, held, Rho(1 / Fraction(scale) ** 2), gaussian_scale=scale)
-        found.append(ListCharge((position,), Charge.of_each(cost, held, 2)))
-    return found
+        results.append(ListCharge((position,), Charge.of_each(cost, held, 2)))
+    return results
 
 
 def list_uses(
@@ -283,7 +283,7 @@ def list_uses(
 
     Where ``listed`` does not say how long a child's list is, it holds at least the parts of the root's strings.
     """
-    tree, found = settings.tree, []
+    tree, result = settings.tree, []
 
     def least(child: int) -> int:
         if not tree.nodes[child].thresholded:
@@ -299,8 +299,8 @@ def list_uses(
             own = tuple(part.charge for part in charges if position in part.nodes)
             kind = "discrete_laplace" if settings.notion == "pure" else "discrete_gaussian"
             what = f"node {position} of the tree (level {node.level})"
-            found.append(NoiseUse(what, kind, numbers, numbers if known else None, own))
-    return found
+            result.append(NoiseUse(what, kind, numbers, numbers if known else None, own))
+    return result
 
 
 @lru_cache(maxsize=64)  # a release asks for the same plan several times

@@ -37,9 +37,9 @@ def append_four(cells: Numbers, a: Numbers, b: Numbers, c: Numbers, d: Numbers, 
         cells[i] = (((cells[i] * p + a[i]) * q + b[i]) * r + c[i]) * s + d[i]
 
 
-def look_up(cells: Numbers, table: Numbers, found: Numbers) -> None:
+def look_up(cells: Numbers, table: Numbers, out: Numbers) -> None:
     for i in range(len(cells)):
-        found[i] = table[cells[i]]
+        out[i] = table[cells[i]]
 
 
 def build_hash_table(listed: Numbers, shift: np.uint64, slots: Numbers, table: Numbers) -> None:
@@ -53,14 +53,14 @@ def build_hash_table(listed: Numbers, shift: np.uint64, slots: Numbers, table: N
         slots[at], table[at] = listed[i], i + 1
 
 
-def search(cells: Numbers, shift: np.uint64, slots: Numbers, table: Numbers, found: Numbers) -> None:
+def search(cells: Numbers, shift: np.uint64, slots: Numbers, table: Numbers, out: Numbers) -> None:
     last = np.uint64(len(slots) - 1)
     for i in range(len(cells)):
         cell = np.uint64(cells[i])
         at = (cell * np.uint64(0x9E3779B97F4A7C15)) >> shift
         while table[at] != 0 and slots[at] != cell:
             at = (at + np.uint64(1)) & last
-        found[i] = table[at]
+        out[i] = table[at]
 
 
 def mix(mixed: Numbers, numbers: Numbers, from_one: bool) -> None:
@@ -73,7 +73,7 @@ def mix(mixed: Numbers, numbers: Numbers, from_one: bool) -> None:
             mixed[i] = 0
 
 
-def throw(mixed: Numbers, shift: np.uint64, kept: NDArray[np.uint8], found: Numbers) -> None:
+def throw(mixed: Numbers, shift: np.uint64, kept: NDArray[np.uint8], out: Numbers) -> None:
     """The hash bucket of every row, numbered among the buckets kept; each call mixes the hash once more.
 
     There is no branch: which way it goes could not be foreseen.
@@ -86,7 +86,7 @@ def throw(mixed: Numbers, shift: np.uint64, kept: NDArray[np.uint8], found: Numb
             at = spread >> shift
             stays &= np.uint64(kept[time, at >> np.uint64(3)]) >> (at & np.uint64(7))
             spread = (spread ^ (spread >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-        found[i] = ((spread >> shift) + np.uint64(1)) * (stays & np.uint64(1))
+        out[i] = ((spread >> shift) + np.uint64(1)) * (stays & np.uint64(1))
 
 
 def tally(cells: Numbers, start: np.uint64, total: NDArray[Any]) -> None:
@@ -269,13 +269,13 @@ class Listed(_Strings):
 
     def numbers(self, batch: Batch) -> Numbers:
         cells = self.product.cells(batch)
-        found = np.empty(len(cells), self.table.dtype)
+        result = np.empty(len(cells), self.table.dtype)
         if self.slots is None:
-            compile_loop(look_up)(cells, self.table, found)
+            compile_loop(look_up)(cells, self.table, result)
         else:
             shift = np.uint64(65 - len(self.slots).bit_length())
-            compile_loop(search)(cells, shift, self.slots, self.table, found)
-        return found
+            compile_loop(search)(cells, shift, self.slots, self.table, result)
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,9 +340,9 @@ class Buckets:
         mixed = np.ones(len(numbers), np.uint64)
         for i, part in enumerate(self.parts):
             compile_loop(mix)(mixed, batch.numbers(part) if i else numbers, part.first == 1)
-        found = np.empty(len(mixed), np.uint32)
-        compile_loop(throw)(mixed, np.uint64(64 - self.bits), self.kept, found)
-        return found
+        result = np.empty(len(mixed), np.uint32)
+        compile_loop(throw)(mixed, np.uint64(64 - self.bits), self.kept, result)
+        return result
 
 
 Part = Column | Whole | Listed | Digit | Buckets

@@ -192,15 +192,15 @@ class HeavyList(Output):
     list_lengths: tuple[int, ...] = ()  # of every node, in the order of the tree; not part of the record
 
     @classmethod
-    def of(cls, found: SearchResult, settings: Settings, names: Sequence[str], n: int, keep_lists: bool) -> HeavyList:
-        order = np.lexsort((*found.strings.T[::-1], -found.counts))
-        kept = [position for position, node in enumerate(found.tree.nodes) if node.thresholded] if keep_lists else []
+    def of(cls, result: SearchResult, settings: Settings, names: Sequence[str], n: int, keep_lists: bool) -> HeavyList:
+        order = np.lexsort((*result.strings.T[::-1], -result.counts))
+        kept = [position for position, node in enumerate(result.tree.nodes) if node.thresholded] if keep_lists else []
         lists = tuple(
-            NodeList(tuple(names[a] for a in found.tree.nodes[position].attributes), found.strings_of(position))
+            NodeList(tuple(names[a] for a in result.tree.nodes[position].attributes), result.strings_of(position))
             for position in kept
         )
-        lengths = tuple(map(len, found.lists))
-        return cls(tuple(names), n, found.strings[order], found.counts[order], settings, lists, lengths)
+        lengths = tuple(map(len, result.lists))
+        return cls(tuple(names), n, result.strings[order], result.counts[order], settings, lists, lengths)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -267,7 +267,7 @@ class HeavyList(Output):
         body |= certificate(self.settings, self.n) | {"settings": self.settings.to_json()}
         body |= {"codes": self.codes.tolist(), "counts": self.counts.tolist()}
         body |= {"low": low.tolist(), "high": high.tolist()}
-        return body | ({"lists": [found.to_json() for found in self.node_lists]} if self.node_lists else {})
+        return body | ({"lists": [one.to_json() for one in self.node_lists]} if self.node_lists else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> HeavyList:
@@ -277,7 +277,7 @@ class HeavyList(Output):
         if len(codes) != len(counts):
             raise MechanismError("There are not as many counts as combinations.", fix="Read them from a release.")
         settings = Settings.from_json(data["settings"])
-        lists = tuple(NodeList.from_json(found) for found in data.get("lists", ()))
+        lists = tuple(NodeList.from_json(one) for one in data.get("lists", ()))
         return cls(names, stored_rows(data), codes, counts, settings, lists)
 
     def to_arrow(self, schema: Schema) -> pa.Table:
@@ -300,12 +300,12 @@ class HeavyList(Output):
             return {}
         import pyarrow as pa
 
-        rows = [(node, found, codes) for node, found in enumerate(self.node_lists) for codes in found.codes.tolist()]
+        rows = [(node, one, codes) for node, one in enumerate(self.node_lists) for codes in one.codes.tolist()]
         return {
             "lists": pa.table(
                 {
                     "node": pa.array([node for node, _, _ in rows], pa.int64()),
-                    "attributes": pa.array([found.attributes for _, found, _ in rows], pa.list_(pa.string())),
+                    "attributes": pa.array([one.attributes for _, one, _ in rows], pa.list_(pa.string())),
                     "codes": pa.array([codes for _, _, codes in rows], pa.list_(pa.int64())),
                 }
             )

@@ -160,8 +160,8 @@ def _lists_from(
         passing = [passed for passed, _ in subsets(candidates, [(0.0, 0.0)] * len(candidates))]
         for outcome, chance, then in law.branch().possible():
             here = lists | {position: passing[outcome]}
-            for after, found, last, root in _lists_from(tree, then, position + 1, here):
-                yield chance + after, found, last, root
+            for after, result, last, root in _lists_from(tree, then, position + 1, here):
+                yield chance + after, result, last, root
 
 
 def root_values(settings: Settings, n: int, candidates: Sequence[String], law: Law) -> dict[Hashable, ValueLaw]:
@@ -181,12 +181,12 @@ def above_cut(law: ValueLaw, cut: int) -> ValueLaw:
 def root_scenarios(settings: Settings, law: Law, n: int) -> list[Scenario]:
     """The scenarios of a published root list, where the lists below are not published: they only decide its
     candidates."""
-    found: dict[tuple[String, ...], Scenario] = {}
+    results: dict[tuple[String, ...], Scenario] = {}
     for chance, _, candidates, then in lists_below(settings.tree, law):
-        known = found.get(candidates)
+        known = results.get(candidates)
         total = chance if known is None else float(np.logaddexp(known.log_chance, chance))
-        found[candidates] = Scenario(total, root_values(settings, n, candidates, then))
-    return list(found.values())
+        results[candidates] = Scenario(total, root_values(settings, n, candidates, then))
+    return list(results.values())
 
 
 def list_scenarios(settings: Settings, law: Law, n: int) -> Iterator[Scenario]:

@@ -324,7 +324,7 @@ def plan(
     shapes = _shapes(sizes)
     widest = max(widest, min(shape.widest for _, shape in shapes))
     shapes = [entry for entry in shapes if entry[1].widest <= widest]
-    rated = [(*found, parameters, shape) for parameters, shape in shapes for found in estimates(shape, goal)]
+    rated = [(*result, parameters, shape) for parameters, shape in shapes for result in estimates(shape, goal)]
     rated.sort(key=lambda entry: entry[0])
     best: tuple[float, Draft, Parameters] | None = None
     for number, (_, start, parameters, shape) in enumerate(rated[:_TRIED]):

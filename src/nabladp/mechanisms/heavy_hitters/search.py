@@ -166,9 +166,9 @@ def find(
     for level, positions in enumerate(levels):
         counts.working("level", level, len(levels))
         search.list_level(positions)
-    found = SearchResult(settings.tree, tuple(search.lists), search.released_counts())
+    result = SearchResult(settings.tree, tuple(search.lists), search.released_counts())
     counts.working("level", len(levels), len(levels))
-    return found
+    return result
 
 
 @dataclass(frozen=True, eq=False)

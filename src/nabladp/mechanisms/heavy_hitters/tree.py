@@ -145,12 +145,12 @@ class Tree:
     @cached_property
     def lowest_nodes(self) -> tuple[int, ...]:
         """For every attribute, the lowest thresholded node that holds it; attributes with the same one share a path."""
-        found = [-1] * len(self.sizes)
+        result = [-1] * len(self.sizes)
         for position, node in enumerate(self.nodes):  # children come first
             if node.thresholded:
                 for attribute in node.attributes:
-                    found[attribute] = position if found[attribute] < 0 else found[attribute]
-        return tuple(found)
+                    result[attribute] = position if result[attribute] < 0 else result[attribute]
+        return tuple(result)
 
     @cached_property
     def path_lengths(self) -> tuple[int, ...]:

@@ -28,21 +28,21 @@ def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[st
             fix="Give an attribute with two values.",
             attribute=label,
         )
-    found = tuple(name for name in schema.roots if name != label) if over is None else tuple(over)
-    schema.sizes(found)
-    if label in found:
+    result = tuple(name for name in schema.roots if name != label) if over is None else tuple(over)
+    schema.sizes(result)
+    if label in result:
         raise MechanismError(
             f"{label!r} is the label, and 'over' names it as a feature too.",
             fix="Remove it from 'over'.",
             attribute=label,
         )
-    if not found:
+    if not result:
         why = "" if over is None else "'over' is empty: "
         raise MechanismError(
             f"{why}there is no feature to predict {label!r} from.",
             fix="Name at least one attribute other than the label.",
         )
-    return found
+    return result
 
 
 def label_values(schema: Schema, label: str) -> NDArray[Any]:

@@ -106,14 +106,14 @@ class HalfspaceEstimator(Estimator):
         """The halfspace's decision value: at least 0 where ``classes_[1]`` is predicted (above 0, should that be the
         label's first value)."""
         check_is_fitted(self, "model_")
-        found: NDArray[Any] = self.model_.decision_function(self._named(X))
-        return found if label_values(self._schema, self.mechanism.label)[1] == self.classes_[1] else -found
+        result: NDArray[Any] = self.model_.decision_function(self._named(X))
+        return result if label_values(self._schema, self.mechanism.label)[1] == self.classes_[1] else -result
 
     def distance_to_flip(self, X: Any, y: Any = None) -> NDArray[Any]:
         """For every row, the fewest features to change until the fitted halfspace predicts another label."""
         check_is_fitted(self, "model_")
-        found: NDArray[Any] = self.model_.distance_to_flip(self._named(X), y)
-        return found
+        result: NDArray[Any] = self.model_.distance_to_flip(self._named(X), y)
+        return result
 
     def robust_error(self, X: Any, y: Any, gamma: float) -> float:
         """The share of rows that the fitted halfspace gets wrong after at most γ·d of the d features have changed."""

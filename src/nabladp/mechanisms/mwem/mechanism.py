@@ -177,23 +177,23 @@ class MWEM(Mechanism):
 
     def queries(self, schema: Schema) -> Queries:
         """The workload's queries for MWEM; refuses a domain that memory could not hold."""
-        found = self.workload.bind(schema)
-        if found.cells > MOST_RECORDS:
+        queries = self.workload.bind(schema)
+        if queries.cells > MOST_RECORDS:
             raise DomainTooLarge(
-                f"MWEM keeps a probability for every possible record, and there are {found.cells:,} "
-                f"({_BYTES_A_RECORD * found.cells:,} bytes); the most is {MOST_RECORDS:,}.",
+                f"MWEM keeps a probability for every possible record, and there are {queries.cells:,} "
+                f"({_BYTES_A_RECORD * queries.cells:,} bytes); the most is {MOST_RECORDS:,}.",
                 fix="Use Projection or NoisyMarginals, which need no such list, or name fewer attributes in 'over'.",
-                cells=str(found.cells),
-                bytes=str(_BYTES_A_RECORD * found.cells),
+                cells=str(queries.cells),
+                bytes=str(_BYTES_A_RECORD * queries.cells),
                 instead=["Projection", "NoisyMarginals"],
             )
-        if len(found.names) > MOST_COLUMNS:
+        if len(queries.names) > MOST_COLUMNS:
             raise DomainTooLarge(
                 f"MWEM takes at most {MOST_COLUMNS} columns.",
                 fix="Leave out those with one value.",
-                columns=len(found.names),
+                columns=len(queries.names),
             )
-        return found
+        return queries
 
     def reads(self, schema: Schema) -> tuple[str, ...]:
         check_asked(schema)
@@ -264,12 +264,12 @@ class MWEM(Mechanism):
         plan = self._plan(scope, schema, n)
         scale = max(answer_scale(plan.prices.least(sources)[1], 1) for sources in scope.sources)
         rows = self._synthetic_rows(n)
-        found = DistributionError(len(queries), queries.cells, plan.count, plan.per_round, rows, scale)
+        result = DistributionError(len(queries), queries.cells, plan.count, plan.per_round, rows, scale)
         bound = self._promised_bound(plan, schema, n)
         if bound is None:
-            return found
+            return result
         return replace(
-            found,
+            result,
             bound=bound.at(plan.count, plan.per_round),
             bound_best_rounds=bound.at(bound.best_rounds(plan.per_round), plan.per_round),
             bound_one_query=bound.at(bound.best_rounds(1), 1),

@@ -120,15 +120,15 @@ class FittedDistribution(Output):
     def __getitem__(self, names: str | tuple[str, ...]) -> dict[str, float]:
         """The answers to the queries on exactly these columns, by what they ask."""
         wanted = {names} if isinstance(names, str) else set(names)
-        found = {
+        results = {
             self.queries.text(q): float(self.answers[q])
             for start, group in zip(self.queries.starts, self.queries.groups, strict=False)
             if set(group.attributes) == wanted
             for q in range(int(start), int(start) + group.count)
         }
-        if not found:
+        if not results:
             raise MechanismError(f"No query was asked on {'+'.join(sorted(wanted))}.", fix="Use marginal(…).")
-        return found
+        return results
 
     # ---- what was measured directly -------------------------------------------------------------------------------
 

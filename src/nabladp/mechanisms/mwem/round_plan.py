@@ -87,14 +87,14 @@ def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int
         return (block,) * rounds
     pieces = math.ceil(d / WIDEST_BLOCK)
     mixed = _chance_inside(d, pieces, scope.largest) < _RARELY
-    found = tuple(
+    results = tuple(
         everything if mixed and number % 2 else _round_blocks(scope, pieces, per_round, seed, number) or everything
         for number in range(rounds)
     )
-    largest = max(sum(block.count for block in blocks) for blocks in found)
+    largest = max(sum(block.count for block in blocks) for blocks in results)
     if per_round is not None and largest < per_round:
         raise _no_packing(per_round, largest)
-    return found
+    return results
 
 
 def _round_blocks(scope: Scope, pieces: int, per_round: int | None, seed: int, number: int) -> tuple[Block, ...]:
@@ -235,13 +235,13 @@ class Rounds:
     def noise_uses(self, queries: Queries, rounds: Integers, answered: Integers) -> list[NoiseUse]:
         """The noise of MWEM's rounds: per round and block a selection, and noise for the answers that the output
         names."""
-        found = []
+        results = []
         for number, blocks in enumerate(self.blocks):
             here = answered[rounds == number].tolist()
             for block in blocks:
                 own = [query for query in here if int(queries.group_of[query]) in block.members]
-                found += self._block_uses(queries, f"round {number + 1}", block, own)
-        return found
+                results += self._block_uses(queries, f"round {number + 1}", block, own)
+        return results
 
     def _block_uses(self, queries: Queries, what: str, block: Block, chosen: list[int]) -> list[NoiseUse]:
         selection, answers = self.prices.costs(self.scope.universe, block)
@@ -249,10 +249,10 @@ class Rounds:
         picked = f"{what}, selection"
         if block.count == 1:
             several = sum(int(sizes[member]) for member in block.members) > 1
-            found = [NoiseUse.exactly(picked, "select_exponential", int(several), Charge(selection))]
+            results = [NoiseUse.exactly(picked, "select_exponential", int(several), Charge(selection))]
         else:
             inside = sum(int(sizes[queries.group_of[query]]) > 1 for query in chosen)
-            found = [
+            results = [
                 NoiseUse.exactly(picked, "select_packing", 1, Charge(selection)),
                 NoiseUse.exactly(f"{picked} inside groups", "select_exponential", inside, Charge(selection)),
             ]
@@ -260,8 +260,8 @@ class Rounds:
             group = int(queries.group_of[query])
             moved = each_source(self.scope.universe, self.scope.sources[group], queries.groups[group].grid ** 2)
             answer = f"{what}, answer to {queries.text(query)}"
-            found.append(NoiseUse.exactly(answer, "discrete_gaussian", 1, Charge(answers, moved)))
+            results.append(NoiseUse.exactly(answer, "discrete_gaussian", 1, Charge(answers, moved)))
         missing = block.count - len(chosen)
         if missing > 0:
-            found.append(NoiseUse.exactly(f"{what}, answers not published", "discrete_gaussian", missing))
-        return found
+            results.append(NoiseUse.exactly(f"{what}, answers not published", "discrete_gaussian", missing))
+        return results

@@ -127,8 +127,8 @@ class EntropicFit(Model):
             "gtol": goal / 10 if last else goal,
         }
         with _blas().limit(limits=1, user_api="blas"):  # its matrices are tiny: threads would only wait for each other
-            found = minimize(objective, self.theta[known], jac=True, method="L-BFGS-B", options=options)
-        self.theta[known] = found.x
+            result = minimize(objective, self.theta[known], jac=True, method="L-BFGS-B", options=options)
+        self.theta[known] = result.x
         self._answers = None
 
 
@@ -229,8 +229,8 @@ class Scores:
 
 def _below(value: Fraction) -> float:
     """The largest double at or below the value, never below 0."""
-    found = float(value)
-    return max(found if Fraction(found) <= value else math.nextafter(found, -math.inf), 0.0)
+    result = float(value)
+    return max(result if Fraction(result) <= value else math.nextafter(result, -math.inf), 0.0)
 
 
 def _grid(largest: float) -> int:
@@ -291,11 +291,11 @@ class RunSetup:
         return [self._selectors[block] for block in self.plan.blocks[number]]
 
     def noise(self, chosen: Integers, noise: NoiseSource) -> Integers:
-        found = np.zeros(len(chosen), dtype=np.int64)
+        result = np.zeros(len(chosen), dtype=np.int64)
         for scale in np.unique(self.scale[chosen]):
             here = self.scale[chosen] == scale
-            found[here] = noise.discrete_gaussian(float(scale), int(here.sum()))
-        return found
+            result[here] = noise.discrete_gaussian(float(scale), int(here.sum()))
+        return result
 
     def learn(self, model: Update, chosen: Integers, noisy: Integers, *, last: bool) -> None:
         rows = self.queries.grids[chosen] * float(self.n)
@@ -326,11 +326,11 @@ class RunSetup:
         laws = [list(selector.law(nothing)) for selector in self.selectors(number)]  # lists the picks in their order
         picks = [[q for queries, _ in combined for q in queries] for combined in itertools.product(*laws)]
         for pick, chance, then in law.branch().possible():
-            for found, answers, after in self._answer_laws(picks[pick], then, number):
+            for result, answers, after in self._answer_laws(picks[pick], then, number):
                 own = {(number, q): answer for q, answer in zip(picks[pick], answers, strict=True)}
                 sequel = [Scenario(0.0, {})] if after is None else self.scenarios(after, number + 1)
                 for rest in sequel:
-                    yield Scenario(chance + found + rest.log_chance, own | dict(rest.values))
+                    yield Scenario(chance + result + rest.log_chance, own | dict(rest.values))
 
     def _answer_laws(
         self, chosen: list[int], law: Law, number: int

@@ -142,14 +142,14 @@ class NoisyMarginals(Mechanism):
     def _with_noise(self, tables: list[Integers], scales: list[float], noise: NoiseSource) -> list[Integers]:
         """Marginals with fresh noise on every cell; one draw for all tables of a scale, as draws are cheap in bulk."""
         draw = noise.discrete_gaussian if self.noise == "gaussian" else noise.discrete_laplace
-        found = list(tables)
+        results = list(tables)
         for scale in sorted(set(scales)):
             chosen = [index for index, own in enumerate(scales) if own == scale]
             ends = np.cumsum([tables[index].size for index in chosen])
             drawn = np.split(draw(scale, int(ends[-1])), ends[:-1])
             for index, part in zip(chosen, drawn, strict=True):
-                found[index] = tables[index] + part.reshape(tables[index].shape)  # [noise]: every cell, zero or not
-        return found
+                results[index] = tables[index] + part.reshape(tables[index].shape)  # [noise]: every cell, zero or not
+        return results
 
     # ---- for audits -----------------------------------------------------------------------------------------------
 

@@ -154,14 +154,14 @@ class MarginalTables(Output):
     def __getitem__(self, names: str | tuple[str, ...]) -> NoisyMarginal:
         wanted = (names,) if isinstance(names, str) else tuple(names)
         self.schema.sizes(wanted)
-        found = self._by_set.get(frozenset(wanted))
-        if found is None or len(wanted) != len(found.attributes):
+        result = self._by_set.get(frozenset(wanted))
+        if result is None or len(wanted) != len(result.attributes):
             raise MechanismError(
                 f"The marginal {'+'.join(wanted)} was not released.",
                 fix="Released: " + ", ".join("+".join(t.attributes) for t in self.tables[:8]) + ".",
             )
-        axes = [found.attributes.index(name) for name in wanted]
-        return NoisyMarginal(wanted, found.counts.transpose(axes), found.noise, found.scale)
+        axes = [result.attributes.index(name) for name in wanted]
+        return NoisyMarginal(wanted, result.counts.transpose(axes), result.noise, result.scale)
 
     def __iter__(self) -> Any:
         return iter(self.tables)

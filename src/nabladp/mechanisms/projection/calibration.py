@@ -63,18 +63,18 @@ class Calibration:
         if self.together and curve is not None:
             charge = Charge(self.guarantee(), self._moved_together(curve))
             return [NoiseUse.exactly("all queries", "discrete_gaussian", len(self.queries), charge)]
-        found = []
+        results = []
         for group, scale in zip(self.queries.groups, self.scales, strict=True):
             what = f"the queries on {'+'.join(group.attributes)}"
             charges = [Charge(self._cost(group, scale), self._moved(group))] if group.shift.amounts else []
-            found.append(NoiseUse.exactly(what, "discrete_gaussian", group.count, *charges))
-        return found
+            results.append(NoiseUse.exactly(what, "discrete_gaussian", group.count, *charges))
+        return results
 
     def _moved_together(self, curve: Curve) -> dict[frozenset[str], Fraction]:
         held = Counter(source for name in curve.attributes for source in self.universe.sources(name))
         protected = frozenset(held) - self.universe.public
-        found = {frozenset({source}): curve.table[held[source]] for source in sorted(protected)}
-        return found | ({protected: curve.table[sum(held[s] for s in protected)]} if protected else {})
+        results = {frozenset({source}): curve.table[held[source]] for source in sorted(protected)}
+        return results | ({protected: curve.table[sum(held[s] for s in protected)]} if protected else {})
 
     def _moved(self, group: Group) -> dict[frozenset[str], Fraction]:
         """The squared sensitivity of a group of queries, on the grid of its numerators."""

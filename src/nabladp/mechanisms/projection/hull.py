@@ -321,7 +321,7 @@ class Hull:
         held.admit(first, self.corners(first))
         tolerance = max(tolerance, _DOUBLES * float(self.metric @ self.metric))
         most_held = min(most_held, int(_HELD_NUMBERS / max(1.0, self._numbers)))
-        found, since = Nearest(target, 0.0, math.inf, False), 0
+        result, since = Nearest(target, 0.0, math.inf, False), 0
         for _ in range(_ROUNDS):
             held.settle()
             point = held.point()
@@ -330,16 +330,16 @@ class Hull:
             moved = float(beyond @ beyond)
             unsure = rounding(self.metric, moved)
             gap = max(0.0, 2 * float(scores.max() - point @ beyond)) + unsure  # [gap]
-            since = since + 1 if gap >= found.gap else 0
+            since = since + 1 if gap >= result.gap else 0
             done = gap <= max(tolerance, 2 * unsure) or moved <= enough
-            if done or moved - gap > found.moved - found.gap:  # what is certain to be gained
-                found = Nearest(point / self.metric, moved, gap, done)
+            if done or moved - gap > result.moved - result.gap:  # what is certain to be gained
+                result = Nearest(point / self.metric, moved, gap, done)
             if done or since > _PATIENCE:
                 break
             new = np.setdiff1d(self.promising(scores, float(point @ beyond)), held.records)
             if len(held.records) + len(new) > most_held or not len(new) or not held.admit(new, self.corners(new)):
                 break
-        return found
+        return result
 
 
 def rounding(metric: Floats, moved: float) -> float:

@@ -108,9 +108,9 @@ class Projection(Mechanism):
             counts.working("projecting piece", done, total)
 
         shares = noisy / (queries.grids * rows)
-        found = project(queries, shares, rows / calibration.count_scales, pieces, tell)  # [post-processing]
-        note = HullNote(pieces.exact, len(pieces.pieces), pieces.largest, found.moved, found.gap, found.unfinished)
-        return ProjectedAnswers(self.workload, queries, counts.n, noisy, found.answers, calibration.scales, note)
+        result = project(queries, shares, rows / calibration.count_scales, pieces, tell)  # [post-processing]
+        note = HullNote(pieces.exact, len(pieces.pieces), pieces.largest, result.moved, result.gap, result.unfinished)
+        return ProjectedAnswers(self.workload, queries, counts.n, noisy, result.answers, calibration.scales, note)
 
     def _draw_noise(self, calibration: Calibration, noise: NoiseSource) -> Integers:
         """Fresh noise for every query of a Projection; one draw for all queries of a scale, as draws are cheap in

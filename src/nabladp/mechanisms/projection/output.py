@@ -144,10 +144,10 @@ class ProjectedAnswers(Output):
 
     @cached_property
     def _by_set(self) -> dict[frozenset[str], list[int]]:
-        found: dict[frozenset[str], list[int]] = {}
+        results: dict[frozenset[str], list[int]] = {}
         for number, group in enumerate(self.queries.groups):
-            found.setdefault(frozenset(group.attributes), []).append(number)
-        return found
+            results.setdefault(frozenset(group.attributes), []).append(number)
+        return results
 
     def __getitem__(self, names: str | tuple[str, ...]) -> tuple[Answer, ...]:
         wanted = (names,) if isinstance(names, str) else tuple(names)

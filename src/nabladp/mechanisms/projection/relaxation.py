@@ -59,7 +59,7 @@ class Projected:
 
 def pieces_of(queries: Queries, hull: str) -> Pieces:
     """The groups of queries that are projected together, each onto a hull of its own; known from the workload alone."""
-    found: list[Piece] = []
+    results: list[Piece] = []
     exact = True
     sets = [group.attributes for group in queries.groups]
     for numbers in _connected_sets(sets):
@@ -73,11 +73,11 @@ def pieces_of(queries: Queries, hull: str) -> Pieces:
                 cells=str(cells),
             )
         if cells <= (BLOCK_CELLS if hull == "blocks" else HULL_CELLS):
-            found.append(Piece(tuple(numbers), cells))
+            results.append(Piece(tuple(numbers), cells))
             continue
         exact = False
-        found += _blocks(queries.schema, sets, numbers, names)
-    return Pieces(exact, tuple(found))
+        results += _blocks(queries.schema, sets, numbers, names)
+    return Pieces(exact, tuple(results))
 
 
 def _connected_sets(sets: list[tuple[str, ...]]) -> list[list[int]]:
@@ -92,10 +92,10 @@ def _connected_sets(sets: list[tuple[str, ...]]) -> list[list[int]]:
     for chosen in sets:
         for name in chosen:
             leader[find(name)] = find(chosen[0])
-    found: dict[str, list[int]] = {}
+    results: dict[str, list[int]] = {}
     for number, chosen in enumerate(sets):
-        found.setdefault(find(chosen[0]), []).append(number)
-    return list(found.values())
+        results.setdefault(find(chosen[0]), []).append(number)
+    return list(results.values())
 
 
 def _blocks(schema: Schema, sets: list[tuple[str, ...]], numbers: list[int], names: list[str]) -> list[Piece]:
@@ -132,12 +132,12 @@ def _filled(
     indices = np.array([at[name] for number in numbers for name in sets[number]])
     ends = np.concatenate([[0], np.cumsum(lengths)])
     member = csr_array((np.ones(len(indices)), indices, ends), shape=(len(numbers), len(names)))
-    found = []
+    results = []
     for block in holds:
         inside = np.flatnonzero(member @ block.astype(np.float64) == lengths)
         records = schema.cells([name for name, held in zip(names, block, strict=True) if held])
-        found.append(Piece(tuple(numbers[i] for i in inside), records))
-    return found
+        results.append(Piece(tuple(numbers[i] for i in inside), records))
+    return results
 
 
 def project(queries: Queries, noisy: Floats, metric: Floats, pieces: Pieces, tell: Tell) -> Projected:
@@ -154,10 +154,10 @@ def project(queries: Queries, noisy: Floats, metric: Floats, pieces: Pieces, tel
         indices = np.concatenate([np.arange(queries.starts[g], queries.starts[g + 1]) for g in piece.groups])
         if number in last and np.array_equal(last[number], answers[indices]):
             continue  # no other block has touched it
-        found = _nearest(queries, piece, answers[indices], metric[indices], pieces.exact)  # [piece]
-        answers[indices] = last[number] = found.point
-        moved, gap = moved + found.moved, gap + found.gap
-        unfinished += not found.finished
+        result = _nearest(queries, piece, answers[indices], metric[indices], pieces.exact)  # [piece]
+        answers[indices] = last[number] = result.point
+        moved, gap = moved + result.moved, gap + result.gap
+        unfinished += not result.finished
     return Projected(np.clip(answers, 0, 1), moved, gap, unfinished)
 
 
@@ -174,13 +174,13 @@ def _nearest(queries: Queries, piece: Piece, target: Floats, metric: Floats, exa
     inside = Queries(queries.schema, groups)
     tolerance = TOLERANCE * _promised_error(inside, metric, piece.records)
     if exact:
-        found = Hull(inside, metric).nearest(target, tolerance)
+        result = Hull(inside, metric).nearest(target, tolerance)
     else:
-        found = Hull(inside, metric).nearest(target, tolerance, _BLOCK_HELD, enough=tolerance + loose.moved)
-    if found.finished and exact:
-        return found
-    better = loose if loose.moved - loose.gap >= found.moved - found.gap else found
-    return Nearest(better.point, better.moved, better.gap, found.finished)
+        result = Hull(inside, metric).nearest(target, tolerance, _BLOCK_HELD, enough=tolerance + loose.moved)
+    if result.finished and exact:
+        return result
+    better = loose if loose.moved - loose.gap >= result.moved - result.gap else result
+    return Nearest(better.point, better.moved, better.gap, result.finished)
 
 
 def _promised_error(inside: Queries, metric: Floats, records: int) -> float:

@@ -87,10 +87,10 @@ class Limits:
     def charged(self, columns: Iterable[str]) -> Keys:
         """The accounts that measuring a marginal of these columns is charged to; none if it reads public attributes
         only."""
-        found: dict[int, None] = {}
+        results: dict[int, None] = {}
         for source in self.universe.sources(columns):
-            found |= dict.fromkeys(self._at.get(source, ()))  # [sources]
-        return tuple(sorted(found))
+            results |= dict.fromkeys(self._at.get(source, ()))  # [sources]
+        return tuple(sorted(results))
 
     def protected(self, columns: Iterable[str]) -> frozenset[str]:
         return self.universe.sources(columns) & frozenset(self.attributes)
@@ -107,9 +107,9 @@ class Limits:
         """
         amounts = dict(zip(map(str, range(len(self.units))), self.shared(Fraction(share)), strict=True))
         touched = [frozenset(map(str, self.charged(columns))) for columns in sets]
-        found = allocate(touched, weights, amounts) if sets else []  # [allocation]
+        result = allocate(touched, weights, amounts) if sets else []  # [allocation]
         free = max(self.units, default=UNIT)
-        return [units if keys else free for units, keys in zip(found, touched, strict=True)]
+        return [units if keys else free for units, keys in zip(result, touched, strict=True)]
 
     def touched(self, sets: Sequence[Names], units: Sequence[int], scales: Sequence[float]) -> Guarantee:
         """The guarantee of marginals that are fixed in advance."""
@@ -241,12 +241,12 @@ def blocks_of_rounds(
         return ((_block(attributes, sources, single=False),),) * rounds
     pieces = math.ceil(len(attributes) / widest)
     mixed = _chance_inside(len(attributes), pieces, max(map(len, sources))) < _RARELY
-    found = []
+    results = []
     for number in range(rounds):
         cuts = _cut(_shuffled(attributes, seed, number), pieces)  # [blocks]
         made = tuple(block for cut in cuts if (block := _block(cut, sources, single=False)).members)
-        found.append(everything if (mixed and number % 2) or not made else made)
-    return tuple(found)
+        results.append(everything if (mixed and number % 2) or not made else made)
+    return tuple(results)
 
 
 def _block(attributes: Names, sources: Sequence[frozenset[str]], *, single: bool) -> Block:

@@ -99,7 +99,7 @@ class Design:
     def noise_uses(self, measured: Sequence[tuple[Names, int, float]]) -> list[NoiseUse]:
         """The noise of Synthesis: for planned marginals, for picks, and for every marginal that rounds measured, with
         its published scale."""
-        found = [
+        results = [
             NoiseUse.exactly(
                 f"the marginal {'+'.join(p.attributes)}",
                 "discrete_gaussian",
@@ -110,17 +110,17 @@ class Design:
             for p in self.planned
         ]
         if self.accounts is None:
-            return found
+            return results
         spent = self.accounts.guarantee(self.least)
         for names, cells, scale in measured:
             what, charge = f"the marginal {'+'.join(names)} of a round", Charge.of_each(spent, names, 2)
-            found.append(NoiseUse.exactly(what, "discrete_gaussian", cells, charge, published=scale))
-        return found + self._pick_uses(spent)
+            results.append(NoiseUse.exactly(what, "discrete_gaussian", cells, charge, published=scale))
+        return results + self._pick_uses(spent)
 
     def _pick_uses(self, spent: Guarantee) -> list[NoiseUse]:
         """The draws of the rounds' picks, at most one per block: a round may find nothing to pick, a later one may
         stand for several."""
-        universe, found = self.limits.universe, []
+        universe, result = self.limits.universe, []
         first = [(block, block.guarantee(universe, self.price)) for block in self.rounds[0]]
         later = [block.guarantee(universe, self.price) for blocks in self.rounds[1:] for block in blocks]
         rest = Guarantee.compose(universe, later)
@@ -131,10 +131,10 @@ class Design:
         )
         for block, cost in first:
             kind = "select_exponential" if block.one else "select_any_packing"
-            found.append(NoiseUse("the first round's selection", kind, 0, 1, (Charge(cost),)))
+            result.append(NoiseUse("the first round's selection", kind, 0, 1, (Charge(cost),)))
         for kind, most in kinds.items():
-            found.append(NoiseUse("selections of later rounds", kind, 0, most, (Charge(rest),)))
-        return [*found, NoiseUse("what rounds may still measure", "discrete_gaussian", 0, 0, (Charge(spent),))]
+            result.append(NoiseUse("selections of later rounds", kind, 0, most, (Charge(rest),)))
+        return [*result, NoiseUse("what rounds may still measure", "discrete_gaussian", 0, 0, (Charge(spent),))]
 
     @cached_property
     def keys(self) -> list[tuple[int, ...]]:
@@ -193,12 +193,12 @@ def _planned(limits: Limits, sets: tuple[Names, ...], weights: list[Fraction], s
 
 def _merge_planned(planned: tuple[Planned, ...]) -> tuple[Planned, ...]:
     """Planned marginals, each set once: one planned twice is measured once, for what both cost."""
-    found: dict[frozenset[str], Planned] = {}
+    results: dict[frozenset[str], Planned] = {}
     for each in planned:
         key = frozenset(each.attributes)
-        before = found.get(key)
-        found[key] = each if before is None else Planned(before.attributes, before.units + each.units)
-    return tuple(found.values())
+        before = results.get(key)
+        results[key] = each if before is None else Planned(before.attributes, before.units + each.units)
+    return tuple(results.values())
 
 
 def _cost(limits: Limits, planned: tuple[Planned, ...]) -> Guarantee:

@@ -211,11 +211,11 @@ class Synthesis(Mechanism):
         own = sorted(limits.units[: len(limits.attributes)])
         each = own[len(own) // 2] / UNIT if own else 1.0
         only_person = self.budget is None and not self.budgets and not self.sets
-        found = choose(Facts(n, asked, each, each if only_person else None), self.strategy, self.rounds)
-        one_way = found.one_way if self.one_way is None else exact(self.one_way)
-        selection = found.selection if self.selection is None else exact(self.selection)
-        why = found.why + self._unused(found.strategy)
-        return replace(found, why=why, one_way=one_way, selection=selection)
+        result = choose(Facts(n, asked, each, each if only_person else None), self.strategy, self.rounds)
+        one_way = result.one_way if self.one_way is None else exact(self.one_way)
+        selection = result.selection if self.selection is None else exact(self.selection)
+        why = result.why + self._unused(result.strategy)
+        return replace(result, why=why, one_way=one_way, selection=selection)
 
     def _unused(self, strategy: str) -> str:
         given = [name for name in ("rounds", "selection") if getattr(self, name) is not None]
@@ -269,10 +269,10 @@ class Synthesis(Mechanism):
     def expected_error(self, schema: Schema, n: int) -> SynthesisError:
         """How Synthesis will use the budget and why, the noise of a measured marginal, memory and time."""
         check_asked(schema, n)
-        found = expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
+        result = expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
         if n or self.strategy != "auto":
-            return found
-        return replace(found, strategy="auto", why="decides when the number of rows is known")
+            return result
+        return replace(result, strategy="auto", why="decides when the number of rows is known")
 
     def _drawn_rows(self, n: int) -> int:
         return min(n, MOST_DRAWN) if self.rows is None else self.rows

@@ -72,27 +72,27 @@ def functions(schema: Schema, model: Model, measured: Iterable[Names]) -> dict[s
     """How derived columns follow from their sources in the model: one function for each that was measured with all of
     its sources."""
     tied = [frozenset(names) for names in measured]
-    found = {}
+    results = {}
     for name, sources in schema.derived.items():
         together = (*sources, name)
         if any(held.issuperset(together) for held in tied) and schema.cells(together) <= MOST_CELLS:
             likeliest = model.marginal(together).reshape(-1, schema[name].size).argmax(axis=1)
-            found[name] = Function(sources, schema.sizes(sources), likeliest.astype(np.uint32))
-    return found
+            results[name] = Function(sources, schema.sizes(sources), likeliest.astype(np.uint32))
+    return results
 
 
 def recompute_derived(codes: Codes, known: Mapping[str, Function], model: Model) -> dict[str, NDArray[Any]]:
     """Synthetic rows with every derived column recomputed, except where that would make a combination declared
     impossible."""
-    found = dict(codes)
+    results = dict(codes)
     for name, function in known.items():
-        drawn, value = found[name], function(found).astype(found[name].dtype)
+        drawn, value = results[name], function(results).astype(results[name].dtype)
         for zero in model.zeros:
             if name in zero.attributes:
-                rows = found | {name: value}
+                rows = results | {name: value}
                 value = np.where(zero.forbidden[tuple(rows[own] for own in zero.attributes)], drawn, value)
-        found[name] = value
-    return found
+        results[name] = value
+    return results
 
 
 def expected(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:

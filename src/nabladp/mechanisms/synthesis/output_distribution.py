@@ -67,11 +67,11 @@ class OutputDistribution:
 
     def _cells(self, sets: Sequence[Names], scales: Sequence[float]) -> list[Floats]:
         """The law of every noisy cell count of the measured marginals, each independent of the others."""
-        found = []
+        results = []
         for table, scale in zip(self.truth.tables(sets), scales, strict=True):
             low, high = self._window(scale)
-            found += [gaussian_log_pmf(scale, low - true, high - true) for true in table.ravel().tolist()]
-        return found
+            results += [gaussian_log_pmf(scale, low - true, high - true) for true in table.ravel().tolist()]
+        return results
 
     def _window(self, scale: float) -> tuple[int, int]:
         return window(scale, self.n)
@@ -121,12 +121,12 @@ class _Heard:
 
 
 def _heard(law: Floats, values: Integers) -> list[_Heard]:
-    found = []
+    results = []
     for value in np.unique(values).tolist():
         own = law[values == value]
         chance = float(np.logaddexp.reduce(own))
-        found.append(_Heard(value, chance, own - chance))
-    return found
+        results.append(_Heard(value, chance, own - chance))
+    return results
 
 
 def window(scale: float, n: int) -> tuple[int, int]:
@@ -177,8 +177,8 @@ def cell_names(tables: Sequence[tuple[int, Names, int]]) -> list[Hashable]:
     """The name of every measured cell: round, attributes, which of that round's tables of these attributes, and which
     cell."""
     met: Counter[tuple[int, Names]] = Counter()
-    found: list[Hashable] = []
+    results: list[Hashable] = []
     for number, attributes, cells in tables:
         met[number, attributes] += 1
-        found += [(number, attributes, met[number, attributes], cell) for cell in range(cells)]
-    return found
+        results += [(number, attributes, met[number, attributes], cell) for cell in range(cells)]
+    return results

@@ -20,7 +20,11 @@ from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.synthesis import strategy
 from nabladp.mechanisms.synthesis.accounts import Accounts
 from nabladp.mechanisms.synthesis.design import AT_ONCE, LEAST_UNITS, MOST_BYTES, Design, scale_for, variance_of
-from nabladp.mechanisms.synthesis.inference import Measurement, Model, Zeros, admit, fit, pool
+from nabladp.mechanisms.synthesis.inference.fitting import fit
+from nabladp.mechanisms.synthesis.inference.junction_tree import admit
+from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros
+from nabladp.mechanisms.synthesis.inference.model import Model
+from nabladp.mechanisms.synthesis.inference.pooling import pool
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE, UNABLE, Pick, Selector, distance
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import NoiseSource
@@ -190,24 +194,24 @@ class Course:
     def excess(self, state: State, grown: Accounts, selectors: Sequence[Selector], truth: Truth) -> Integers:
         """For every candidate marginal of the round: the model's error beyond what noise would explain, on the grid."""
         design, explained = self.design, self.explained(grown, selectors)
-        found = np.full(len(design.wanted.candidates), UNABLE, np.int64)
+        result = np.full(len(design.wanted.candidates), UNABLE, np.int64)
         number_of = {design.wanted.candidates[c]: c for c in sorted(explained)}
         for chunk in truth.chunks(list(number_of)):
             guesses = answers(state.model, state.measured, chunk)
             for names, table, guess in zip(chunk, truth.tables(chunk), guesses, strict=True):
-                found[number_of[names]] = distance(table, guess) - explained[number_of[names]]
-        return found
+                result[number_of[names]] = distance(table, guess) - explained[number_of[names]]
+        return result
 
     def explained(self, grown: Accounts, selectors: Sequence[Selector]) -> dict[int, int]:
         """For every affordable candidate marginal of the round: the error that noise would explain, on the grid."""
         design = self.design
-        found: dict[int, int] = {}
+        results: dict[int, int] = {}
         for c in {int(c) for selector in selectors for c in selector.members}:
             units = grown.affordable(design.keys[c], design.sharing)
             if units >= LEAST_UNITS:
                 noise = ABSOLUTE * scale_for(units) * float(design.cells[c])
-                found[c] = round(noise * strategy.GRID)  # [explained]
-        return found
+                results[c] = round(noise * strategy.GRID)  # [explained]
+        return results
 
     def units(self, grown: Accounts, pick: Pick) -> list[int]:
         """The cost of each marginal of a pick: all that its accounts have saved, shared where several need one."""
@@ -255,11 +259,11 @@ class Course:
         return replace(state, model=self._fit(measured, state.worth, state.model, last=True), measured=measured)
 
     def _surprise(self, known: Mapping[Names, float], model: Model, noisy: Sequence[Noisy]) -> dict[Names, float]:
-        found = dict(known)
+        results = dict(known)
         for m, guess in zip(noisy, model.marginals([m.attributes for m in noisy]), strict=True):
             gain = float(np.abs(m.counts - guess).sum()) - m.expected
-            found[m.attributes] = max(gain, found.get(m.attributes, -math.inf))
-        return found
+            results[m.attributes] = max(gain, results.get(m.attributes, -math.inf))
+        return results
 
     def _claim(self, worth: Mapping[Names, float]) -> Callable[[Names], float]:
         """The worth of a marginal for entering the model first: large tables take the room of several others."""

@@ -32,7 +32,7 @@ def prices(limits: Limits, rounds: Sequence[tuple[Block, ...]], share: Fraction)
     Every attribute's picks stay within ``share`` of its own limit, and every set's within ``share`` of that set's.
     """
     within = limits.shared(share)
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for name, units in zip(limits.attributes, within, strict=False):
         each = units // len(rounds)
         each -= 16 + (each >> 40)  # terms round up
@@ -40,21 +40,21 @@ def prices(limits: Limits, rounds: Sequence[tuple[Block, ...]], share: Fraction)
             raise BudgetError(
                 f"The budget of {name!r} is too small for {len(rounds):,} rounds.", fix="Raise it or ask for fewer."
             )
-        found[name] = math.isqrt(2 * UNIT * each)  # [prices]
-    cost = _cost(limits, rounds, found)
+        results[name] = math.isqrt(2 * UNIT * each)  # [prices]
+    cost = _cost(limits, rounds, results)
     for held, most in zip(limits.sets, within, strict=True):
         while (taken := cost.rho_units(held) or 0) > most:
             less = Fraction(math.isqrt((most << 60) // taken), 1 << 30) * (1 - Fraction(1, 1 << 20))
-            found |= {name: math.floor(found[name] * less) for name in held}
-            if not all(found.values()):
+            results |= {name: math.floor(results[name] * less) for name in held}
+            if not all(results.values()):
                 raise BudgetError("A limit on a set is too small for so many rounds.", fix="Raise it or ask for fewer.")
-            cost = _cost(limits, rounds, found)
-    return found, cost
+            cost = _cost(limits, rounds, results)
+    return results, cost
 
 
-def _cost(limits: Limits, rounds: Sequence[tuple[Block, ...]], found: Mapping[str, int]) -> Guarantee:
+def _cost(limits: Limits, rounds: Sequence[tuple[Block, ...]], each: Mapping[str, int]) -> Guarantee:
     known = {
-        block: block.guarantee(limits.universe, found) for block in {block for blocks in rounds for block in blocks}
+        block: block.guarantee(limits.universe, each) for block in {block for blocks in rounds for block in blocks}
     }
     return Guarantee.compose(limits.universe, (known[block] for blocks in rounds for block in blocks))  # [selection]
 
@@ -157,5 +157,5 @@ def combined_law(selectors: Sequence[Selector], excess: Integers, strength: int)
 
 def _below(value: Fraction) -> float:
     """The largest double at or below the value, never below 0."""
-    found = float(value)
-    return max(found if Fraction(found) <= value else math.nextafter(found, -math.inf), 0.0)
+    result = float(value)
+    return max(result if Fraction(result) <= value else math.nextafter(result, -math.inf), 0.0)

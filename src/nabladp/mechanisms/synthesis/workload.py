@@ -121,17 +121,17 @@ def _refuse_large_domains(schema: Schema, sets: Iterable[Names]) -> None:
 def _links(schema: Schema) -> tuple[Names, ...]:
     """The marginals that tie each derived column to its sources: to all of them where that is not too large, else to
     each."""
-    found: list[Names] = []
+    results: list[Names] = []
     for name, sources in schema.derived.items():
         together = (name, *sources)
-        found += [together] if schema.cells(together) <= _LARGEST_LINK else [(name, source) for source in sources]
-    return tuple(found)
+        results += [together] if schema.cells(together) <= _LARGEST_LINK else [(name, source) for source in sources]
+    return tuple(results)
 
 
 def _weights(
     schema: Schema, sets: tuple[Names, ...], given: Mapping[Any, float] | Sequence[float] | None, target: str | None
 ) -> tuple[float, ...]:
-    found = [Fraction(1)] * len(sets)
+    results = [Fraction(1)] * len(sets)
     if isinstance(given, Mapping):
         index_of = {frozenset(names): i for i, names in enumerate(sets)}
         for key, weight in given.items():
@@ -139,19 +139,19 @@ def _weights(
             schema.sizes(names)
             if frozenset(names) not in index_of:
                 raise MechanismError(f"{'+'.join(names)} has a weight but is not in the workload.", fix="Remove it.")
-            found[index_of[frozenset(names)]] = exact(weight, "a weight")
+            results[index_of[frozenset(names)]] = exact(weight, "a weight")
     elif given is not None:
         if len(given) != len(sets):
             raise MechanismError(f"There are {len(given)} weights for {len(sets)} sets.", fix="Give one per set.")
-        found = [exact(weight, "a weight") for weight in given]
-    if any(weight <= 0 for weight in found):
+        results = [exact(weight, "a weight") for weight in given]
+    if any(weight <= 0 for weight in results):
         raise MechanismError("Every weight must be above zero.", fix="Leave unwanted sets out.")
     if target is not None:
         schema.sizes([target])
         if not any(target in names for names in sets):
             raise MechanismError(f"No marginal of the workload holds the target {target!r}.", fix="Add one.")
-        found = [_TARGET * w if target in names else w for names, w in zip(sets, found, strict=True)]
-    return tuple(float(weight) for weight in found)
+        results = [_TARGET * w if target in names else w for names, w in zip(sets, results, strict=True)]
+    return tuple(float(weight) for weight in results)
 
 
 def _closure(
@@ -192,7 +192,7 @@ LIMIT_BYTES = 1 << 28  # of a model that holds nothing but declared zeros
 def forbidden(schema: Schema, columns: Sequence[str], declared: Sequence[Mapping[str, Any]]) -> tuple[Zeros, ...]:
     """The declared structural zeros as tables of impossible cells, one per set of columns; refuses zeros that leave
     nothing possible."""
-    found: dict[tuple[str, ...], Mask] = {}
+    results: dict[tuple[str, ...], Mask] = {}
     for conditions in declared:
         names = tuple(name for name in schema.names if name in conditions)
         _check_names(schema, columns, conditions)
@@ -201,8 +201,8 @@ def forbidden(schema: Schema, columns: Sequence[str], declared: Sequence[Mapping
             shape = [1] * len(names)
             shape[axis] = -1
             table = table & _meets(schema[name], conditions[name]).reshape(shape)
-        found[names] = found[names] | table if names in found else table
-    zeros = tuple(Zeros(names, table) for names, table in found.items())
+        results[names] = results[names] | table if names in results else table
+    zeros = tuple(Zeros(names, table) for names, table in results.items())
     _check_possible(schema, zeros)
     return zeros
 

@@ -107,10 +107,10 @@ class Average:
         target = self.response.answer if self.response else self.task.label
         blocks = [block for block in self.task.columns.blocks if block.names]
         tables = counts.marginals([(block.attribute, target) for block in blocks])
-        found = [tables[0][:, 0].sum(keepdims=True)]
+        results = [tables[0][:, 0].sum(keepdims=True)]
         for block, table in zip(blocks, tables, strict=True):
-            found.append(np.where(block.positive, table[:, 0], table[:, 1]).sum(axis=1))
-        return np.concatenate(found)
+            results.append(np.where(block.positive, table[:, 0], table[:, 1]).sum(axis=1))
+        return np.concatenate(results)
 
     def sums(self, counts: Counts, noise: NoiseSource) -> Floats:
         """The halfspace's weights Σ y·x with noise, unbiased."""
@@ -118,8 +118,8 @@ class Average:
         noisy = self.disagreements(rows)
         if self.scale:
             noisy = noisy + noise.discrete_gaussian(self.scale, len(noisy))  # [noise]
-        found: Floats = (counts.n - 2 * noisy) / (self.response.signal if self.response else 1.0)
-        return found
+        result: Floats = (counts.n - 2 * noisy) / (self.response.signal if self.response else 1.0)
+        return result
 
     def run(self, counts: Counts, noise: NoiseSource) -> Fitted:
         sums = self.sums(counts, noise)

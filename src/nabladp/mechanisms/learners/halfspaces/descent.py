@@ -63,9 +63,9 @@ class Vectors:
                 values.take(codes, axis=1, out=signs[span.start : span.stop], mode="clip")
         vectors = self.whitening.matrix.astype(self.real) @ signs  # whole numbers, exact in any order
         labels = 2.0 * batch.column(self.label).to_numpy() - 1
-        found = np.empty(vectors.shape, dtype=self.whole)
-        compile_loop(_cut)(vectors, labels, float(self.whitening.radius), found)
-        return found
+        result = np.empty(vectors.shape, dtype=self.whole)
+        compile_loop(_cut)(vectors, labels, float(self.whitening.radius), result)
+        return result
 
 
 class HingeSums(Kernel):
@@ -101,8 +101,8 @@ class Kept(Kernel):
 
     def seen(self, total: Integers) -> NDArray[Any]:
         width = self.vectors.columns.width
-        found: NDArray[Any] = total.view(self.vectors.whole)[: width * self.rows]
-        return found.reshape(width, self.rows)
+        result: NDArray[Any] = total.view(self.vectors.whole)[: width * self.rows]
+        return result.reshape(width, self.rows)
 
 
 class Rows:
@@ -132,7 +132,7 @@ def hinge_sums(vectors: NDArray[Any], weights: Integers, radius: int) -> Integer
 # ---- kernels -------------------------------------------------------------------------------------------------------
 
 
-def _cut(vectors: NDArray[Any], labels: NDArray[np.float64], radius: float, found: NDArray[Any]) -> None:
+def _cut(vectors: NDArray[Any], labels: NDArray[np.float64], radius: float, result: NDArray[Any]) -> None:
     squares, factors = np.empty(_BLOCK), np.empty(_BLOCK)
     for start in range(0, vectors.shape[1], _BLOCK):
         size = min(_BLOCK, vectors.shape[1] - start)
@@ -145,7 +145,7 @@ def _cut(vectors: NDArray[Any], labels: NDArray[np.float64], radius: float, foun
             long = squares[i] > radius * radius
             factors[i] = labels[start + i] * (_CAREFUL * radius / np.sqrt(squares[i]) if long else 1.0)
         for j in range(len(vectors)):
-            row, target = vectors[j, start : start + size], found[j, start : start + size]
+            row, target = vectors[j, start : start + size], result[j, start : start + size]
             for i in range(size):
                 target[i] = np.int32(row[i] * factors[i])  # towards 0: never longer [cut]
 
@@ -255,7 +255,7 @@ class Descent:
         """
         columns, classes = self.calibration.columns, self.calibration.class_of
         signs = 1 - 2 * (np.arange(columns.width) % 2)
-        found = []
+        results = []
         for often in (_RARE, 1):
             entries = often_first(columns, often)
             gram = NoisyGram(
@@ -263,8 +263,8 @@ class Descent:
             )
             whitening = Whitening.of(gram)
             for weights in (0 * signs, WEIGHT_GRID * signs):
-                found.append(self._step_law(whitening, weights))
-        return tuple(found)
+                results.append(self._step_law(whitening, weights))
+        return tuple(results)
 
     def _step_law(self, whitening: Whitening, weights: Integers) -> NoisySums:
         kernel = HingeSums(Vectors(self.task.columns, self.task.label, whitening), weights)
@@ -356,8 +356,8 @@ def often_first(columns: SignedColumns, often: int) -> Integers:
 
 
 def _products(signs: Integers) -> Integers:
-    found: Integers = (signs.T @ signs)[np.triu_indices(signs.shape[1], 1)]
-    return found
+    result: Integers = (signs.T @ signs)[np.triu_indices(signs.shape[1], 1)]
+    return result
 
 
 def _mean(total: Floats, taken: int) -> Floats:

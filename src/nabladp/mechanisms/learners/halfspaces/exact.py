@@ -88,8 +88,8 @@ class AllHalfspaces:
 
     def weights(self, index: int) -> Integers:
         """The weights of the halfspace with this number, the intercept's first."""
-        found = self.orbits.weights(index)
-        return np.roll(found, 1) if self.orbits.intercept else np.concatenate(([0], found))
+        result = self.orbits.weights(index)
+        return np.roll(result, 1) if self.orbits.intercept else np.concatenate(([0], result))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,15 +135,15 @@ class HandedIn:
     def table_scores(self, table: Integers) -> NDArray[Any]:
         given = table if self.pick.response is None else unbiased(table, self.pick.keep)
         records = np.indices(given.shape[:-1]).reshape(given.ndim - 1, -1).T
-        found = []
+        results = []
         for halfspace in self.halfspaces:
             both = [self.pick.loss.scores(halfspace.distance(records, np.full(len(records), y))) for y in (-1, 1)]
-            found.append(sum(int(given[..., i].reshape(-1) @ own) for i, own in enumerate(both)))
-        return np.array(found, dtype=np.int64)
+            results.append(sum(int(given[..., i].reshape(-1) @ own) for i, own in enumerate(both)))
+        return np.array(results, dtype=np.int64)
 
     def weights(self, index: int) -> Integers:
-        found: Integers = self.rows[index]
-        return found
+        result: Integers = self.rows[index]
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,15 +212,15 @@ class Exact:
         holdouts."""
         held, n = plan.rows(counts.n), counts.n
         window = math.ceil(AUDIT_ORDER + 14 * plan.scale)
-        found = []
+        results = []
         for number, chosen in enumerate(itertools.combinations(range(n), held)):
             counts.working("rows held out", number, math.comb(n, held))
             held_out = np.array(chosen, dtype=np.int64)
             own = self._summed(self.candidates.table(PartOfRows(counts, held_out, inside=False)))
             right = self._right_answers(PartOfRows(counts, held_out))
             noise = [gaussian_log_pmf(plan.scale, -window - r, held + window - r) for r in right]
-            found.append(np.add(own[:, None], noise).ravel())
-        return Law((np.logaddexp.reduce(found) - math.log(len(found)),), AUDIT_ORDER)
+            results.append(np.add(own[:, None], noise).ravel())
+        return Law((np.logaddexp.reduce(results) - math.log(len(results)),), AUDIT_ORDER)
 
     def _right_answers(self, rows: Counts) -> list[int]:
         halfspaces = [
@@ -309,10 +309,10 @@ class Robust:
         (first,) = self.gram.fits(gram, [self.gram.ridge])
         more = self.gram.fits(gram, [first.facts["ridge"] * times for times in RIDGES[1:]])
         average = gram.matrix[:-1, -1] / gram.n
-        found = []
+        results = []
         for fit in (first, *more, Fitted(average, {"ridge": None})):
-            found += [(_clip_weights(fit.weights, clip), fit.facts | {"clip": clip}) for clip in CLIPS]
-        return found
+            results += [(_clip_weights(fit.weights, clip), fit.facts | {"clip": clip}) for clip in CLIPS]
+        return results
 
     def law(self, counts: Counts) -> Law:
         raise AuditError(

@@ -90,9 +90,9 @@ class SignOrbits:
         −1)]."""
         free = self.coordinates
         shape = len(self.representatives), free + 1, 1 << int(self._supports.max())
-        found = np.full(shape, _ENDLESS, np.int8)
-        compile_loop(_tabulate)(self.representatives, self._supports, 0 if self.intercept else free, found)
-        return found
+        result = np.full(shape, _ENDLESS, np.int8)
+        compile_loop(_tabulate)(self.representatives, self._supports, 0 if self.intercept else free, result)
+        return result
 
     def fold(self, table: ArrayLike) -> Integers:
         """n(z), the rows by feature signs times label, from a table with an axis of two per feature and a last one for
@@ -117,10 +117,10 @@ class SignOrbits:
         for own, support in zip(spectra, self._supports.tolist(), strict=True):
             for part in own:
                 compile_loop(_transform)(part[: 1 << support])
-        found = np.empty(self.count, kind)
+        result = np.empty(self.count, kind)
         starts = np.array(self._starts)
-        compile_loop(_scores)(self.representatives, self._supports, self.intercept, cells, spectra, starts, found)
-        return found
+        compile_loop(_scores)(self.representatives, self._supports, self.intercept, cells, spectra, starts, result)
+        return result
 
     def weights(self, index: int) -> Integers:
         """The weights of the halfspace with this number; an intercept comes last."""
@@ -132,8 +132,8 @@ class SignOrbits:
         return np.where([signs >> position & 1 for position in positions], -arranged, arranged)
 
     def halfspace(self, index: int) -> Halfspace:
-        found = self.weights(index)
-        return Halfspace.signs(found[: self.features], int(found[-1]) if self.intercept else 0)
+        result = self.weights(index)
+        return Halfspace.signs(result[: self.features], int(result[-1]) if self.intercept else 0)
 
 
 def within_memory(count: int, memory: int, itemsize: int = 8) -> None:
@@ -155,7 +155,7 @@ def orders(repeats: Counter[int]) -> int:
 
 def _order(row: list[int], number: int) -> list[int]:
     """The order of weights with this number, lexicographically."""
-    left, found = Counter(row), []
+    left, result = Counter(row), []
     for _ in row:
         for value in sorted(left):
             below = orders(left - Counter((value,)))
@@ -163,8 +163,8 @@ def _order(row: list[int], number: int) -> list[int]:
                 break
             number -= below
         left -= Counter((value,))
-        found.append(value)
-    return found
+        result.append(value)
+    return result
 
 
 def _positions(row: list[int], arranged: list[int]) -> list[int]:
@@ -180,11 +180,11 @@ def _positions(row: list[int], arranged: list[int]) -> list[int]:
 # ---- kernels -------------------------------------------------------------------------------------------------------
 
 
-def _tabulate(rows: Integers, supports: Integers, first: int, found: NDArray[np.int8]) -> None:
+def _tabulate(rows: Integers, supports: Integers, first: int, out: NDArray[np.int8]) -> None:
     """Fill the table of robust distances: largest agreeing weights flip first, but for the one at ``fixed``, until the
     sum is negative."""
     for r in range(len(rows)):
-        for fixed in range(first, found.shape[1]):
+        for fixed in range(first, out.shape[1]):
             for z in range(1 << supports[r]):
                 total = 0
                 for i in range(supports[r]):
@@ -195,7 +195,7 @@ def _tabulate(rows: Integers, supports: Integers, first: int, found: NDArray[np.
                         total -= 2 * rows[r, i]
                         flips += 1
                 if total < 0:
-                    found[r, fixed, z] = flips
+                    out[r, fixed, z] = flips
 
 
 def _transform(values: Integers) -> None:
@@ -216,7 +216,7 @@ def _scores(
     counts: Integers,
     spectra: Integers,
     starts: Integers,
-    found: NDArray[Any],
+    result: NDArray[Any],
 ) -> None:
     """Scores of every order of every representative, as a product of Walsh–Hadamard transforms; orders come
     lexicographically.
@@ -270,7 +270,7 @@ def _scores(
                         low[i], high[i] = low[i] + high[i], low[i] - high[i]
                 step *= 2
             for lane in range(lanes):
-                own = found[at + lane * size : at + (lane + 1) * size]
+                own = result[at + lane * size : at + (lane + 1) * size]
                 for z in range(size):
                     own[z] = value[z * together + lane] >> support
             at += lanes * size
@@ -309,18 +309,18 @@ def threshold_functions(features: int, intercept: bool = False) -> SignOrbits:
 
 def _representatives(d: int) -> Integers:
     half = 1 - 2 * (np.arange(1 << (d - 1))[:, None] >> np.arange(d) & 1)  # the other half is its negative
-    found: dict[tuple[int, ...], list[int]] = {}
+    results: dict[tuple[int, ...], list[int]] = {}
     total, missing = 1, COUNTS[d]
     while missing:
         weights = np.array(list(partitions(total, d, total)))
         chow = np.sign(weights @ half.T) @ half
         for row, parameters in zip(weights.tolist(), chow.tolist(), strict=True):
             key = tuple(parameters)
-            if key not in found and Counter(Counter(row).values()) == Counter(Counter(key).values()):
-                found[key] = row
+            if key not in results and Counter(Counter(row).values()) == Counter(Counter(key).values()):
+                results[key] = row
                 missing -= orders(Counter(key)) << sum(map(bool, key))
         total += 2
-    return np.array(list(found.values()))
+    return np.array(list(results.values()))
 
 
 def partitions(total: int, parts: int, largest: int) -> Iterator[list[int]]:

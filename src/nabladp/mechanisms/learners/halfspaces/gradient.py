@@ -64,13 +64,13 @@ class Gradient:
     def _moves(self) -> list[Fraction]:
         """The squared sensitivity of a gradient step's sums, on the grid, to so many flipped columns of a row."""
         width, bound = self.task.width, self.largest / WEIGHT_GRID
-        found, farthest = [Fraction(0)], 0.0
+        result, farthest = [Fraction(0)], 0.0
         for t in range(1, sum(self.task.flips.values()) + 1):
             if t <= width:
                 curved = math.sqrt(width - t) * math.tanh(t * bound / 2)
                 farthest = max(farthest, 2 * ROW_GRID * max(math.sqrt(t), curved))  # [tanh]
-            found.append(Fraction((farthest + 2 * _ROUNDED * math.sqrt(width)) ** 2 * _CAREFUL))  # [grid]
-        return found
+            result.append(Fraction((farthest + 2 * _ROUNDED * math.sqrt(width)) ** 2 * _CAREFUL))  # [grid]
+        return result
 
     @cached_property
     def scale(self) -> float:

@@ -98,11 +98,11 @@ class GramFit:
         """The noise scales of all Gram products, the label's last, with the spread that randomized labels add over n
         rows."""
         classes = self.calibration.class_of
-        found: Floats = 2 * self.calibration.class_scales[np.ix_(classes, classes)]
-        np.fill_diagonal(found, 0.0)
+        result: Floats = 2 * self.calibration.class_scales[np.ix_(classes, classes)]
+        np.fill_diagonal(result, 0.0)
         if self.response is not None:
-            found[-1, :-1] = found[:-1, -1] = np.hypot(found[-1, :-1], self.response.spread(n))
-        return found
+            result[-1, :-1] = result[:-1, -1] = np.hypot(result[-1, :-1], self.response.spread(n))
+        return result
 
     def figures(self) -> dict[str, Any]:
         expected = self.mechanism.expected_error(self.schema, self.task.n)
@@ -127,14 +127,14 @@ class GramFit:
     def fits(self, gram: NoisyGram, ridges: Sequence[float | None]) -> list[Fitted]:
         """Ridge regressions of the label from one noisy Gram matrix, one for each ridge."""  # [post-processing]
         default = default_ridge(self._scales(gram.n))
-        found = []
+        results = []
         for ridge in ridges:
             fit = ridge_fit(gram, self.mechanism.label or "", default if ridge is None else ridge)
             signal = self.response.signal if self.response else 1.0
             facts = {"ridge": fit.ridge, "noise_scale": float(gram.scales.max())}
             deviations = np.hypot(fit.deviations, self._answer_deviations(gram, fit))
-            found.append(Fitted(fit.coefficients / signal, facts, deviations / signal))
-        return found
+            results.append(Fitted(fit.coefficients / signal, facts, deviations / signal))
+        return results
 
     def _answer_deviations(self, gram: NoisyGram, fit: Regression) -> Floats:
         """The deviations of weights due to randomized labels: each turned label moves all products of its row."""
@@ -171,9 +171,9 @@ class GramFit:
         """The number of the published weights among all that a Gram matrix can give; −1 where none gives them."""
         outputs = self._outputs(model.n)[1]
         signal = self.response.signal if self.response else 1.0
-        found = float(_as_one_number(*(model.weights * signal)))
-        nearest = min(int(np.searchsorted(outputs, found - _APART)), len(outputs) - 1)
-        return {"weights": nearest if abs(outputs[nearest] - found) < _APART else -1}
+        result = float(_as_one_number(*(model.weights * signal)))
+        nearest = min(int(np.searchsorted(outputs, result - _APART)), len(outputs) - 1)
+        return {"weights": nearest if abs(outputs[nearest] - result) < _APART else -1}
 
     def _outputs(self, n: int) -> tuple[Integers, Floats]:
         """For one column beside the intercept: the number of the weights of every Gram matrix, and all weights in
@@ -286,8 +286,8 @@ class Whitening:
 
     def weights(self, inner: Floats) -> Floats:
         """Weights of the ±1 columns, from weights of whitened coordinates in units of ``radius``."""
-        found: Floats = inner @ self.matrix / self.radius
-        return found
+        result: Floats = inner @ self.matrix / self.radius
+        return result
 
 
 def longest_step(matrix: Floats | Integers, columns: SignedColumns) -> float:
@@ -337,5 +337,5 @@ def _usual_length(gram: NoisyGram, ridge: float, inverse: Floats) -> float:
     product = inverse.T @ inverse
     own = np.diag(product)
     noise = (gram.scales / gram.n) ** 2
-    found = len(own) - ridge * own.sum() + (noise * (np.outer(own, own) + product**2)).sum()
-    return math.sqrt(min(max(float(found), 1.0), len(own)))
+    result = len(own) - ridge * own.sum() + (noise * (np.outer(own, own) + product**2)).sum()
+    return math.sqrt(min(max(float(result), 1.0), len(own)))

@@ -373,8 +373,10 @@ class HalfspaceLearner(Learner):
         """The scenarios of a chosen halfspace: it is published, and with a holdout the noisy count of its right
         answers."""
         numbers, plan = number_candidates(learner.candidates), self._holdout(schema)
-        found = [chance + then.arrays()[0] for chance, then in answered(learner.pick.response if n == 1 else None, law)]
-        chances = np.logaddexp.reduce(found).reshape(learner.candidates.count, -1)
+        results = [
+            chance + then.arrays()[0] for chance, then in answered(learner.pick.response if n == 1 else None, law)
+        ]
+        chances = np.logaddexp.reduce(results).reshape(learner.candidates.count, -1)
         for index, own in enumerate(chances):
             total = float(np.logaddexp.reduce(own))
             shown = {"halfspace": ValueLaw.certain(numbers[tuple(learner.candidates.weights(index).tolist())])}

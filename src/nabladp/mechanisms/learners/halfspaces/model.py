@@ -330,12 +330,12 @@ class HalfspaceModel(LearnedRule):
             for code, amount in enumerate(table)
         ]
         names, labels, amounts = zip(*rows, strict=True)
-        found = {"contributions": pa.table({"feature": names, "value": labels, "adds": amounts})}
+        results = {"contributions": pa.table({"feature": names, "value": labels, "adds": amounts})}
         if self.holdout is not None:
             low, high = self.holdout.interval()
             told = self.holdout.to_json() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
-            found["holdout"] = pa.table({name: [value] for name, value in told.items()})
-        return found
+            results["holdout"] = pa.table({name: [value] for name, value in told.items()})
+        return results
 
     # ---- showing --------------------------------------------------------------------------------------------------
 

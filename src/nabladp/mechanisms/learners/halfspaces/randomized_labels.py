@@ -176,14 +176,14 @@ class Response:
         log-probability."""
         cells = [(cell, label) for cell in np.ndindex(table.shape[:-1]) for label in (0, 1)]
         for turned in itertools.product(*(range(int(table[(*c, y)]) + 1) for c, y in cells)):
-            found, chance = np.zeros_like(table), 0.0
+            result, chance = np.zeros_like(table), 0.0
             for (cell, label), moved in zip(cells, turned, strict=True):
                 count = int(table[(*cell, label)])
-                found[(*cell, label)] += count - moved
-                found[(*cell, 1 - label)] += moved
+                result[(*cell, label)] += count - moved
+                result[(*cell, 1 - label)] += moved
                 odds = math.comb(count, moved) * (1 - self.keep) ** moved * self.keep ** (count - moved)
                 chance += math.log(odds)
-            yield chance, found
+            yield chance, result
 
 
 def answered(response: Response | None, law: Law) -> Iterator[tuple[float, Law]]:

@@ -77,10 +77,10 @@ class Halfspace:
     def sums(self, codes: ArrayLike) -> Integers:
         """The weighted sum of every row of codes, whose sign is the halfspace's prediction."""
         rows = self._rows(codes)
-        found = np.full(len(rows), self.intercept, np.int64)
+        result = np.full(len(rows), self.intercept, np.int64)
         for j, table in enumerate(self.tables):
-            found += table[rows[:, j]]
-        return found
+            result += table[rows[:, j]]
+        return result
 
     def predict(self, codes: ArrayLike) -> Integers:
         return np.where(self.sums(codes) >= 0, 1, -1)
@@ -105,18 +105,18 @@ class Halfspace:
         values = (first + step * np.concatenate([side[1] for side in sides])).astype(rows.dtype)
         gains = np.concatenate([side[2] for side in sides]).astype(kind)
         thresholds = np.array([side[3] for side in sides]).astype(kind)
-        found = np.empty(len(rows), np.int32)
+        result = np.empty(len(rows), np.int32)
 
         def part(start: int, end: int) -> None:
             steps = columns, values, gains, thresholds, len(sides[0][0])
-            compile_loop(_distances)(rows, signs, found, start, end, *steps)
+            compile_loop(_distances)(rows, signs, result, start, end, *steps)
 
         count = max(1, min(os.cpu_count() or 1, rows.size // _WORTH_A_THREAD))
         edges = np.linspace(0, len(rows), count + 1).astype(int).tolist()
         with ThreadPoolExecutor(count) as threads:
             for _ in threads.map(part, edges[:-1], edges[1:]):
                 pass
-        return found
+        return result
 
     def _steps(self, label: int) -> tuple[Integers, Integers, NDArray[Any], int]:
         """Changes of one attribute that help to flip the label, as (attribute, code) pairs by gain: attributes, codes,
@@ -216,7 +216,7 @@ def _only_signs(values: NDArray[Any]) -> bool:
 def _distances(
     rows: NDArray[Any],
     labels: NDArray[np.int8],
-    found: Distances,
+    out: Distances,
     begin: int,
     end: int,
     columns: Integers,
@@ -255,7 +255,7 @@ def _distances(
                     changes[i] += has and total[i] > threshold
             for i in range(size):
                 if labels[start + i] == label:
-                    found[start + i] = changes[i] if threshold >= 0 else NEVER
+                    out[start + i] = changes[i] if threshold >= 0 else NEVER
 
 
 # ---- the clipped distance loss of lem:erm-robust, in whole numbers ---------------------------------------------------

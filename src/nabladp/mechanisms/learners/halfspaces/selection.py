@@ -67,12 +67,12 @@ class FiniteClass:
         if counts.shape != (*self.sizes, 2):
             raise MechanismError("Counts need an axis for each attribute and the label.", fix="Give such a table.")
         records = np.indices(self.sizes).reshape(len(self.sizes), -1).T
-        found = []
+        results = []
         for hypothesis in self.hypotheses:
             said = hypothesis.predict(records).reshape(self.sizes) if isinstance(hypothesis, Halfspace) else hypothesis
             both = (loss.scores(distances_to_wrong(said, label)) for label in (-1, 1))
-            found.append(sum(int((counts[..., i] * own).sum()) for i, own in enumerate(both)))
-        return np.array(found, np.int64)
+            results.append(sum(int((counts[..., i] * own).sum()) for i, own in enumerate(both)))
+        return np.array(results, np.int64)
 
 
 def distances_to_wrong(said: ArrayLike, label: int) -> Distances:
@@ -80,10 +80,10 @@ def distances_to_wrong(said: ArrayLike, label: int) -> Distances:
 
     A record changes axis by axis: along each it stays, or for 1 goes to the nearest of that line.
     """
-    found = np.where(np.asarray(said) == label, NEVER - np.ndim(said), 0).astype(np.int32)
-    for axis in range(found.ndim):
-        found = np.minimum(found, found.min(axis=axis, keepdims=True) + 1)
-    return np.where(found > found.ndim, NEVER, found).astype(np.int32)
+    result = np.where(np.asarray(said) == label, NEVER - np.ndim(said), 0).astype(np.int32)
+    for axis in range(result.ndim):
+        result = np.minimum(result, result.min(axis=axis, keepdims=True) + 1)
+    return np.where(result > result.ndim, NEVER, result).astype(np.int32)
 
 
 def row_scores(halfspaces: Sequence[Halfspace], codes: ArrayLike, labels: ArrayLike, loss: ClippedLoss) -> Integers:
@@ -224,8 +224,8 @@ class RowScores(Kernel):
         columns = [batch.column(name).to_numpy().astype(np.int64) for name in self.features]
         codes = np.stack(columns, axis=1)
         labels = 2 * batch.column(self.label).to_numpy().astype(np.int64) - 1
-        found = self.keep.numerator * row_scores(self.halfspaces, codes, labels, self.loss)
+        result = self.keep.numerator * row_scores(self.halfspaces, codes, labels, self.loss)
         if self.keep < 1:
             turned = self.keep.denominator - self.keep.numerator
-            found -= turned * row_scores(self.halfspaces, codes, -labels, self.loss)
-        return found
+            result -= turned * row_scores(self.halfspaces, codes, -labels, self.loss)
+        return result

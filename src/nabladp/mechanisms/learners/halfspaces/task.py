@@ -77,10 +77,10 @@ class Task:
         return self.held(dict.fromkeys(self.columns.attributes, 1))
 
     def held(self, amounts: Mapping[str, int]) -> Counter[str]:
-        found: Counter[str] = Counter()
+        result: Counter[str] = Counter()
         for name, amount in amounts.items():
-            found.update(dict.fromkeys(self.protected(name), amount))
-        return found
+            result.update(dict.fromkeys(self.protected(name), amount))
+        return result
 
     def budgets(self) -> dict[str, Rho]:
         """The halfspace task's budgets in the form that other mechanisms take."""
@@ -266,5 +266,5 @@ def rounding(units: int) -> int:
 
 def share(gamma: float | Fraction) -> Fraction:
     """A robustness margin γ as it was meant: 2/7, which no double is, and 0.3 alike."""
-    found = exact(gamma, "γ")
-    return found.limit_denominator(10**6)
+    result = exact(gamma, "γ")
+    return result.limit_denominator(10**6)

@@ -134,9 +134,9 @@ class PointLearner(Learner):
 
     def run(self, counts: Counts, noise: NoiseSource) -> PointModel:
         schema, promise = counts.schema, self.promise(counts.schema, counts.n)
-        found = self.histogram(schema).run(counts, noise)
+        histogram = self.histogram(schema).run(counts, noise)
         features = self.features(schema)
-        point, count = _choose(found, promise.cut, schema.sizes(features), noise)
+        point, count = _choose(histogram, promise.cut, schema.sizes(features), noise)
         return PointModel(features, self.label, point, count, counts.n, promise, self.failure, schema)
 
     def estimator(self, session: Any) -> Estimator:
@@ -195,20 +195,22 @@ def _acceptance_laws(laws: Mapping[Hashable, ValueLaw]) -> dict[Point, Floats]:
     positive = sorted((string, own) for string, own in laws.items() if isinstance(string, tuple) and string[-1] == 1)
     reached = [np.exp(own.log_chances) for _, own in positive]
     upto = [math.exp(own.log_absent) + np.cumsum(chances) for (_, own), chances in zip(positive, reached, strict=True)]
-    found = {}
+    results = {}
     for i, (string, _) in enumerate(positive):
         before = [upto[j] - reached[j] for j in range(i)]  # of equal counts the smaller point wins
-        found[string[:-1]] = np.prod([reached[i], *before, *upto[i + 1 :]], axis=0)
-    return found
+        results[string[:-1]] = np.prod([reached[i], *before, *upto[i + 1 :]], axis=0)
+    return results
 
 
 def _number(point: Point, sizes: Sequence[int]) -> int:
     return int(np.ravel_multi_index(point, sizes))
 
 
-def _choose(found: HeavyList, cut: int, sizes: Sequence[int], noise: NoiseSource) -> tuple[tuple[int, ...], int | None]:
+def _choose(
+    histogram: HeavyList, cut: int, sizes: Sequence[int], noise: NoiseSource
+) -> tuple[tuple[int, ...], int | None]:
     """PointLearner's point: the most frequent positive one above the cut, else a random one."""  # [post-processing]
-    shown = found.at_least(cut)
+    shown = histogram.at_least(cut)
     positive = shown.codes[:, -1] == 1
     if positive.any():  # most frequent first
         return tuple(shown.codes[positive][0, :-1].tolist()), int(shown.counts[positive][0])

@@ -48,8 +48,8 @@ class Risk:
 
     def best(self) -> Promise:
         """The cut with the smallest population error that PointLearner can promise."""
-        found = [self._at(self._smallest_cut(share * self.failure)) for share in _FALSE_SHARES]
-        return min(found, key=lambda promise: math.inf if promise.error is None else promise.error)
+        results = [self._at(self._smallest_cut(share * self.failure)) for share in _FALSE_SHARES]
+        return min(results, key=lambda promise: math.inf if promise.error is None else promise.error)
 
     def _smallest_cut(self, allowed: float) -> int:
         """The smallest cut with so few false points above it."""

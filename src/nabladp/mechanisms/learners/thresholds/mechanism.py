@@ -153,14 +153,14 @@ class ThresholdLearner(Learner):
         """The guarantee of every ThresholdLearner step but the lists: each has sensitivity 1, every probe by itself."""
         universe, read = Universe.of(schema), self.reads(schema)
         select = Guarantee.touch(universe, read, design.select_cost())  # [select]
-        found = {"the last selection": Charge.of_each(select, read, 1)}
+        results = {"the last selection": Charge.of_each(select, read, 1)}
         if design.many:
             searched, steps = (*self._prefix(schema, design), self.label), design.steps
             ones = Guarantee.touch(universe, (self.label,), design.ones_cost())
             search = Guarantee.touch(universe, searched, design.search_cost())  # [search]
-            found["the number of ones"] = Charge.of_each(ones, (self.label,), 1)
-            found["the search"] = Charge.of_each(search, searched, steps)
-        return found
+            results["the number of ones"] = Charge.of_each(ones, (self.label,), 1)
+            results["the search"] = Charge.of_each(search, searched, steps)
+        return results
 
     def expected_error(self, schema: Schema, n: int) -> ThresholdError:
         check_asked(schema, n)
@@ -232,13 +232,13 @@ class ThresholdLearner(Learner):
 
     def published_values(self, output: ThresholdModel, schema: Schema, n: int) -> Mapping[Any, int]:
         design = self.plan(schema, n)
-        found: dict[Hashable, int] = {"threshold": int(np.ravel_multi_index(output.codes, design.sizes))}
+        results: dict[Hashable, int] = {"threshold": int(np.ravel_multi_index(output.codes, design.sizes))}
         if output.ones is not None:  # a pure law puts all that lies beyond its ends together
             low, high = ones_window(design, n)
-            found["ones"] = min(max(output.ones, low), high) if design.notion == "pure" else output.ones
+            results["ones"] = min(max(output.ones, low), high) if design.notion == "pure" else output.ones
         if output.prefix is not None:
-            found["prefix"] = output.prefix
-        return found
+            results["prefix"] = output.prefix
+        return results
 
     def noise_uses(self, schema: Schema, n: int, output: ThresholdModel) -> list[NoiseUse]:
         """The noise of ThresholdLearner up to where the output says the run came: a trivial answer needs the count of

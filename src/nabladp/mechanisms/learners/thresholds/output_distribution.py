@@ -138,10 +138,10 @@ def published_scenarios(design: Design, law: Law, n: int) -> Iterator[Scenario]:
             trivial = ValueLaw.certain(0 if sequel else math.prod(design.sizes) - 1)
             yield Scenario(chance, {"ones": ones, "threshold": trivial})
         else:
-            for cut_index, found, after in then.branch().possible():
+            for cut_index, result, after in then.branch().possible():
                 threshold = _threshold(design, _choices(design, cut_index, after))
                 prefix = ValueLaw.certain(design.cuts[cut_index])
-                yield Scenario(chance + found, {"ones": ones, "prefix": prefix, "threshold": threshold})
+                yield Scenario(chance + result, {"ones": ones, "prefix": prefix, "threshold": threshold})
 
 
 _NO_PREFIX = np.empty((1, 0), np.int64)

@@ -136,13 +136,13 @@ def _drafts(goal: Goal) -> Iterator[_Draft]:
             continue
         probes = (len(cuts) - 1).bit_length()
         chance = goal.each / probes
-        found = {
+        results = {
             "probes": probes * math.log(1 / (2 * chance)) if pure else math.sqrt(probes / 2) * _quantile(chance),
             "pick": (2 if pure else math.sqrt(1 / 2)) * math.log((len(cuts) - 1) / goal.each),
         }
         select = (2 if pure else math.sqrt(1 / 2)) * math.log(listed * (ways + 1) / goal.each)
         for search in SEARCHES if goal.search is None else (goal.search,):
-            yield _Draft(cuts, search, (2 * found[search], settings.certified / 2 * spent, select), pure)
+            yield _Draft(cuts, search, (2 * results[search], settings.certified / 2 * spent, select), pure)
 
 
 def _full_design(goal: Goal, draft: _Draft) -> Design:
@@ -245,8 +245,8 @@ def rows_for(errors: int | None, alpha: float, failure: float) -> int:
     low, high = errors, errors + 1
 
     def enough(n: int) -> bool:
-        found = promised_error(errors, n, failure)
-        return found is not None and found <= alpha
+        result = promised_error(errors, n, failure)
+        return result is not None and result <= alpha
 
     while not enough(high):
         low, high = high, 2 * high

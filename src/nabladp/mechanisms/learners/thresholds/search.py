@@ -33,7 +33,7 @@ def polarization(counts: Counts, names: Sequence[str], label: str, design: Desig
     Exact above the design's floor, which stands for all that is less. A prefix is no more polarizing than any part of
     it, so only prefixes above the floor are carried on: at most n/(2·floor + 2) of them.
     """
-    found = np.full(len(design.cuts), design.floor, dtype=np.int64)
+    result = np.full(len(design.cuts), design.floor, dtype=np.int64)
     known: tuple[Part, ...] = ()
     cut_index = 0
     while cut_index + 1 < len(design.cuts):
@@ -42,10 +42,10 @@ def polarization(counts: Counts, names: Sequence[str], label: str, design: Desig
             cut_index += 1
             prefixes, rarer = _both_labels(cells)
             if not len(prefixes):
-                return found[1:]
-            found[cut_index] = rarer.max()  # [polarization]
+                return result[1:]
+            result[cut_index] = rarer.max()  # [polarization]
         known = (listed_strings(products[-1].parts[:-1], prefixes),)
-    return found[1:]
+    return result[1:]
 
 
 def _ahead(known: tuple[Part, ...], names: Sequence[str], label: str, design: Design, cut_index: int) -> list[Product]:
@@ -61,9 +61,9 @@ def _ahead(known: tuple[Part, ...], names: Sequence[str], label: str, design: De
     return products
 
 
-def _both_labels(found: Frequent) -> tuple[Integers, Integers]:
+def _both_labels(frequent: Frequent) -> tuple[Integers, Integers]:
     """Prefixes frequent with either label, and the smaller of the two counts. Strings are in order, the label last."""
-    strings, counts = found
+    strings, counts = frequent
     first, second = strings[:-1], strings[1:]
     both = np.flatnonzero((first[:, -1] < second[:, -1]) & (first[:, :-1] == second[:, :-1]).all(axis=1))
     return strings[both, :-1], np.minimum(counts[both], counts[both + 1])

@@ -56,16 +56,16 @@ def fit_with_mbi(
         loss = [
             mbi.LinearMeasurement(m.values.ravel(), m.attributes, stddev=math.sqrt(m.variance)) for m in inside
         ]  # fmt: skip
-        found, before, gap = None, [np.full(m.values.shape, math.inf) for m in inside], math.inf
+        result, before, gap = None, [np.full(m.values.shape, math.inf) for m in inside], math.inf
         looks = 0
         while gap > CLOSE and looks < MOST_LOOKS:
-            found = mbi.estimation.MirrorDescent().estimate(
-                domain, loss, known_total=total, iters=STEPS, warm_start=found
+            result = mbi.estimation.MirrorDescent().estimate(
+                domain, loss, known_total=total, iters=STEPS, warm_start=result
             )
-            now = [np.asarray(found.project(m.attributes).datavector()).reshape(m.values.shape) for m in inside]
+            now = [np.asarray(result.project(m.attributes).datavector()).reshape(m.values.shape) for m in inside]
             gap = max((_moved(a, b, m.variance) for a, b, m in zip(before, now, inside, strict=True)), default=0.0)
             before, looks = now, looks + 1
-        potentials = _potentials(found, tree)
+        potentials = _potentials(result, tree)
     network = Network(tree, [names for names, _ in potentials])
     tables = [sum_to(table, names, network.sub_tables[i].names) for i, (names, table) in enumerate(potentials)]
     return Model(
@@ -100,10 +100,10 @@ def _moved(before: Floats, now: Floats, variance: float) -> float:
     return math.sqrt(float(((now - before) ** 2).mean()) / variance)
 
 
-def _potentials(found: Any, tree: JunctionTree) -> list[tuple[Names, Floats]]:
-    if found is None:  # nothing was measured
+def _potentials(result: Any, tree: JunctionTree) -> list[tuple[Names, Floats]]:
+    if result is None:  # nothing was measured
         return []
-    tables = [(tuple(clique), found.potentials[clique]) for clique in found.potentials.cliques]
+    tables = [(tuple(clique), result.potentials[clique]) for clique in result.potentials.cliques]
     return [
         (clique, np.asarray(factor.transpose(clique).values, dtype=np.float64)) for clique, factor in tables if clique
     ]

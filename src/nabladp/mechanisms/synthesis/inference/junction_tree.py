@@ -53,12 +53,12 @@ class Graph:
         """The number of cells of all clusters of the junction tree together, with some cliques added."""
         near = self._near.copy()
         self._add(near, more)
-        return min(found for _, found in self._both(near))
+        return min(result for _, result in self._both(near))
 
     def clusters(self) -> list[tuple[str, ...]]:
         """The clusters of the triangulated graph; none lies inside another."""
-        found = min(self._both(self._near), key=lambda each: each[1])[0]
-        return [tuple(self.names[i] for i in np.flatnonzero(row)) for row in found]
+        result = min(self._both(self._near), key=lambda each: each[1])[0]
+        return [tuple(self.names[i] for i in np.flatnonzero(row)) for row in result]
 
     def _both(self, near: Bits) -> list[tuple[Bits, float]]:
         """Triangulate by two elimination rules, neither of which is always the better one."""
@@ -167,8 +167,8 @@ class JunctionTree:
     def home(self, names: Iterable[str]) -> int | None:
         """The smallest cluster of the junction tree that holds all these attributes, if any does."""
         wanted = frozenset(names)
-        found = [i for i, held in enumerate(self._sets) if wanted <= held]
-        return min(found, key=lambda i: self.cells(self.clusters[i].names), default=None)
+        results = [i for i, held in enumerate(self._sets) if wanted <= held]
+        return min(results, key=lambda i: self.cells(self.clusters[i].names), default=None)
 
     def cells(self, names: Iterable[str]) -> int:
         return math.prod(self.sizes[name] for name in names)

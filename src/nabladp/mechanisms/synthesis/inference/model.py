@@ -49,7 +49,7 @@ def all_pairs(tree: JunctionTree, beliefs: Sequence[Floats], wanted: Iterable[Na
     """
     pairs = {frozenset(names): names for names in wanted}
     used = {name for names in pairs for name in names}
-    found: dict[Names, Floats] = {}
+    results: dict[Names, Floats] = {}
     stacks: list[list[_Stack]] = [[] for _ in tree.clusters]
     for c in range(len(tree.clusters) - 1, -1, -1):
         cluster = tree.clusters[c]
@@ -58,10 +58,10 @@ def all_pairs(tree: JunctionTree, beliefs: Sequence[Floats], wanted: Iterable[Na
         conditionals = [_conditional(tree, stack) for stack in stacks[c]]
         for k, (stack, conditional) in enumerate(zip(stacks[c], conditionals, strict=True)):
             for name, block in _join_with(conditional, stack, belief, [name for name in cluster.rest if name in used]):
-                _collect(tree, found, pairs, stack.attributes, [name], block)
+                _collect(tree, results, pairs, stack.attributes, [name], block)
             for other, theirs in zip(stacks[c][k + 1 :], conditionals[k + 1 :], strict=True):
                 met = _carry_to(conditional, stack, belief, other.shared) @ theirs.T
-                _collect(tree, found, pairs, stack.attributes, other.attributes, met)
+                _collect(tree, results, pairs, stack.attributes, other.attributes, met)
             carried = _carry_to(conditional, stack, belief, cluster.shared)
             upward.append(_Stack(stack.attributes, carried, cluster.shared, _lengths(tree, cluster.shared)))
         stacks[c] = []  # no longer needed
@@ -70,7 +70,7 @@ def all_pairs(tree: JunctionTree, beliefs: Sequence[Floats], wanted: Iterable[Na
             if together:
                 table = np.concatenate([stack.table for stack in upward])
                 stacks[cluster.parent].append(_Stack(together, table, cluster.shared, upward[0].lengths))
-    return found
+    return results
 
 
 def _lengths(tree: JunctionTree, names: Names) -> list[int]:
@@ -134,7 +134,7 @@ def _carry_to(conditional: Floats, stack: _Stack, belief: Table, target: Names) 
 
 def _collect(
     tree: JunctionTree,
-    found: dict[Names, Floats],
+    out: dict[Names, Floats],
     pairs: dict[frozenset[str], Names],
     down: list[str],
     across: list[str],
@@ -148,7 +148,7 @@ def _collect(
             names = pairs.get(frozenset((a, b)))
             if names is not None:
                 cut = block[rows[i] : rows[i + 1], columns[j] : columns[j + 1]]
-                found[names] = cut if names == (a, b) else cut.T
+                out[names] = cut if names == (a, b) else cut.T
 
 
 def _starts(tree: JunctionTree, names: list[str]) -> list[int]:
@@ -187,17 +187,17 @@ class Answers:
         homes = {names: self.tree.home(names) for names in sets}
         across = [names for names in sets if len(names) == 2 and homes[names] is None]
         pairs = all_pairs(self.tree, self.beliefs, across) if len(across) > self._many(across) else {}
-        found = []
+        results = []
         for names in sets:
             self._check(names)
             home = homes[names]
             if home is not None:
-                found.append(sum_to(self.beliefs[home], self.tree.clusters[home].names, names))
+                results.append(sum_to(self.beliefs[home], self.tree.clusters[home].names, names))
             elif names in pairs:
-                found.append(pairs[names])
+                results.append(pairs[names])
             else:
-                found.append(self._across(names))
-        return found
+                results.append(self._across(names))
+        return results
 
     def _many(self, pairs: Sequence[Names]) -> float:
         """The number of pairs from which on it pays to answer them all together: about a third of all there are."""
@@ -211,8 +211,8 @@ class Answers:
             if lower is None:
                 break
             top = lower
-        found = self._joint(top, frozenset(names), frozenset())
-        return sum_to(found[1], found[0], names)
+        result = self._joint(top, frozenset(names), frozenset())
+        return sum_to(result[1], result[0], names)
 
     def _joint(self, c: int, wanted: frozenset[str], shared: frozenset[str]) -> Table:
         """The model's P(wanted) or, if ``shared`` with the parent, P(wanted, shared | shared); all wanted are in or

@@ -103,7 +103,7 @@ class Parts:
     def _axes(self) -> list[tuple[Integers, Floats]]:
         """For the first, second, … axis of every residual: each cell's line along it, and 1/length of each line."""
         deepest = max(map(len, self.parts), default=0)
-        found = []
+        results = []
         for axis in range(deepest):
             lines, inverse, start = [], [np.zeros(1)], 1  # line 0 is for residuals without such an axis
             for part in self.parts:
@@ -117,8 +117,8 @@ class Parts:
                 lines.append(np.broadcast_to(numbers, shape).ravel())
                 inverse.append(np.full(count, 1 / shape[axis]))
                 start += count
-            found.append((np.concatenate(lines), np.concatenate(inverse)))
-        return found
+            results.append((np.concatenate(lines), np.concatenate(inverse)))
+        return results
 
     def centred(self, vector: Floats) -> Floats:
         """Residuals from sums: the mean along every axis subtracted."""
@@ -170,13 +170,13 @@ class Parts:
     @cached_property
     def _holders(self) -> Floats:
         """For every cell of a residual, Σ over the sets above it of its share of their cells."""
-        found = dict.fromkeys(self.parts, 0.0)
+        result = dict.fromkeys(self.parts, 0.0)
         for names in self.sets:
             for part in subsets(names):
                 key = tuple(sorted(part))
-                if key in found:
-                    found[key] += cells(self.sizes, part) / cells(self.sizes, names)
-        return np.repeat(list(found.values()), np.diff(self.bounds))
+                if key in result:
+                    result[key] += cells(self.sizes, part) / cells(self.sizes, names)
+        return np.repeat(list(result.values()), np.diff(self.bounds))
 
     def of(self, vector: Floats) -> Floats:
         """The residuals of tables that agree with each other wherever they overlap."""
@@ -239,12 +239,12 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
     return [_one(model, names, guess, parts) for names, guess in zip(wanted, guesses, strict=True)]
 
 
-def _shrink(expected: Floats, found: Residual) -> _Part:
+def _shrink(expected: Floats, residual: Residual) -> _Part:
     """The correction of one residual of the model; ``expected`` are the model's counts on the residual's attributes."""
-    miss = found.values - centred(expected)
+    miss = residual.values - centred(expected)
     freedom = _freedom(expected)
-    beyond = max(0.0, float((miss**2).mean()) - freedom * found.variance)  # of a cell
-    noise = freedom * found.variance
+    beyond = max(0.0, float((miss**2).mean()) - freedom * residual.variance)  # of a cell
+    noise = freedom * residual.variance
     best = None
     for power in POWERS if beyond else POWERS[:1]:
         shares = np.maximum(expected, _LEAST * expected.mean()) ** power
@@ -287,15 +287,15 @@ def _typical(model: Model, known: Mapping[Names, Residual], widths: Collection[i
     Where something was measured that the model was not told, that shows it. Where it was told: by a part of what it
     would miss without.
     """
-    found: dict[int, list[float]] = {}
+    results: dict[int, list[float]] = {}
     measured = [part for part in known if len(part) in widths]
     some = measured[:: max(1, len(measured) // _ENOUGH)]
     for part, table in zip(some, model.marginals(some), strict=True):
         told = model.tree.home(part) is not None
         amiss = centred(table) if told else _shrink(table, known[part]).shift
         rate = float((amiss**2).sum()) / float(_weights(table).sum())
-        found.setdefault(len(part), []).append(rate * (_GUESSED if told else 1.0))
-    return {k: float(np.median(rates)) for k, rates in found.items()}
+        results.setdefault(len(part), []).append(rate * (_GUESSED if told else 1.0))
+    return {k: float(np.median(rates)) for k, rates in results.items()}
 
 
 def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]) -> Pooled:

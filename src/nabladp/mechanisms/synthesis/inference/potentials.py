@@ -98,11 +98,11 @@ class SubTables:
             stage.middle.add(gathered, table)
 
     def sums(self, table: Floats) -> dict[int, Floats]:
-        found = {i: sub_table.sum(table) for i, sub_table in self.direct}
+        results = {i: sub_table.sum(table) for i, sub_table in self.direct}
         for stage in self.stages:
             middle = stage.middle.sum(table)
-            found |= {i: sub_table.sum(middle) for i, sub_table in stage.members}
-        return found
+            results |= {i: sub_table.sum(middle) for i, sub_table in stage.members}
+        return results
 
 
 def _groups(
@@ -218,11 +218,11 @@ class Network:
 
     def marginals(self, beliefs: Sequence[Floats]) -> list[Floats]:
         """The marginal on every potential's set, from the clusters' probabilities."""
-        found = [_NOTHING] * len(self.sub_tables)
+        result = [_NOTHING] * len(self.sub_tables)
         for c, inside in enumerate(self._inside):
             for k, table in self._tables[c].sums(beliefs[c]).items():
-                found[inside[k]] = table
-        return found
+                result[inside[k]] = table
+        return result
 
 
 _NOTHING = np.empty(0)
