@@ -1,6 +1,7 @@
 """What every test may use: the real tables where they are present, and parts of the system that may be missing.
 
-Tests on Spark go to one process when several run: each would start a cluster of its own.
+Where several processes run tests, each takes whole files, so that what a file's tests share is made once; those that
+take longest come first. All tests on Spark are for one process: another would start a second cluster.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import slow_tests
 from hypothesis import settings
 
 settings.register_profile("steady", deadline=None)  # a busy machine is no failure
@@ -30,7 +32,7 @@ PROGRAMS = {
 }
 POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
 IN_A_BROWSER = ("tests/cli/test_report.py::test_on_paper_and_as_pictures",)
-SLOW = frozenset((Path(__file__).parent / "slow_tests.txt").read_text().split())  # by tests/helpers/slow_tests.py
+SLOW = slow_tests.listed()  # tests that take long, and how many seconds
 ON_SPARK = ("tests/engines/test_spark.py", "tests/engines/test_spark_plans.py", "tests/contract/test_engines.py")
 
 
@@ -41,7 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Marks for what a test needs, from its path and its fixtures; ``make check`` leaves marked ones out."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))  # doctests and the like have none
@@ -53,19 +56,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
         if item.nodeid.partition("[")[0] in SLOW:
             item.add_marker(pytest.mark.slow)
+    yield  # unwanted ones are left out
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items[:] = longest_first(items)
+
+
+def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """By what goes to one process together; within that, as they stand in their files."""
+    together: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        together.setdefault(share(item.nodeid), []).append(item)
+
+    def seconds(share: list[pytest.Item]) -> float:
+        names = {item.nodeid.partition("[")[0] for item in share}
+        return sum(SLOW.get(name, 0.0) for name in names) + 0.02 * len(share)
+
+    return [item for share in sorted(together.values(), key=seconds, reverse=True) for item in share]
+
+
+def share(nodeid: str) -> str:
+    return "Spark" if nodeid.startswith(ON_SPARK) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests on Spark together, every other by itself to whoever is free. (xdist's groups rely on a part of pytest that
-    is gone since 9.2.)"""
+    """(xdist's groups rely on a part of pytest that is gone since 9.2.)"""
     from xdist.scheduler import LoadScopeScheduling
 
-    class SparkTogether(LoadScopeScheduling):
+    class LongestFirst(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "Spark" if nodeid.startswith(ON_SPARK) else nodeid
+            return share(nodeid)
 
-    return SparkTogether(config, log)
+    config.option.loadscopereorder = False  # not by how many tests there are
+    return LongestFirst(config, log)
 
 
 def find_program(name: str) -> str | None:

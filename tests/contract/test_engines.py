@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import every_mechanism as contract
@@ -18,14 +19,25 @@ from nabladp.privacy import CDP
 from nabladp.tables import CodedTable, Counts, Table, decode, open_table
 
 SCHEMA, ROWS = contract.SCHEMA, 3000
+
+
+def with_few_passes(mechanism: Mechanism) -> Mechanism:
+    """A descent reads the table in every step: three read values, codes that are being kept, and kept ones."""
+    if isinstance(mechanism, HalfspaceLearner) and mechanism.method in ("auto", "descent"):
+        return replace(mechanism, method="descent", steps=3)
+    return mechanism
+
+
 BY_PLACE: list[Mechanism] = [  # rows are told apart by where they stand: engines must agree on that, too
     HalfspaceLearner(CDP(1), "sick", over=("region", "age"), method="average", label_treatment="response"),
-    HalfspaceLearner(CDP(2), "sick", over=("region", "age"), holdout=0.2, holdout_budget=CDP(0.5)),
+    HalfspaceLearner(
+        CDP(2), "sick", over=("region", "age"), method="descent", steps=3, holdout=0.2, holdout_budget=CDP(0.5)
+    ),
     HalfspaceLearner(
         CDP(2), "sick", over=("region", "age"), label_treatment="response", holdout=0.2, holdout_budget=CDP(0.5)
     ),
 ]
-EVERY: list[Mechanism] = [*contract.INSTANCES, *BY_PLACE]
+EVERY: list[Mechanism] = [*map(with_few_passes, contract.INSTANCES), *BY_PLACE]
 
 
 @pytest.fixture(scope="module")

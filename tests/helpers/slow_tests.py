@@ -2,13 +2,15 @@
 
     pytest -n 2 -vv --durations=0 > durations.log; python tests/helpers/slow_tests.py durations.log
 
-A test is slow if one of its cases takes longer than SLOW seconds. Others are run by everyone, every day.
+A test is slow if one of its cases takes longer than SLOW seconds. Others are run by everyone, every day. Beside the
+name stand the seconds of all its cases: where several processes share the tests, they start with the longest.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 SLOW = 0.15  # of a busy machine
@@ -16,10 +18,19 @@ LIST = Path(__file__).resolve().parents[1] / "slow_tests.txt"
 _LINE = re.compile(r"\s*([\d.]+)s (?:call|setup)\s+(tests/\S+?::[^\[\s]+)")
 
 
-def slow_tests(log: str) -> list[str]:
-    times = ((float(match[1]), match[2]) for match in map(_LINE.match, log.splitlines()) if match)
-    return sorted({name for seconds, name in times if seconds > SLOW})
+def slow_tests(log: str) -> dict[str, float]:
+    """Their seconds, by name."""
+    times = defaultdict[str, list[float]](list)
+    for match in filter(None, map(_LINE.match, log.splitlines())):
+        times[match[2]].append(float(match[1]))
+    return {name: round(sum(times[name]), 1) for name in sorted(times) if max(times[name]) > SLOW}
+
+
+def listed() -> dict[str, float]:
+    lines = (line.split() for line in LIST.read_text().splitlines())
+    return {name: float(seconds) for name, seconds in lines}
 
 
 if __name__ == "__main__":
-    LIST.write_text("\n".join(slow_tests(Path(sys.argv[1]).read_text())) + "\n")
+    found = slow_tests(Path(sys.argv[1]).read_text())
+    LIST.write_text("".join(f"{name} {seconds}\n" for name, seconds in found.items()))

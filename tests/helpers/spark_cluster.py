@@ -20,8 +20,13 @@ from typing import Any
 
 import pytest
 
+import nabladp
+
 HERE = "127.0.0.1"
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss512k"  # short lives: what takes long to warm up never pays
+FOLDER = Path(__file__).parent  # of kernels for tests, too
+QUICK_START = (  # short lives: what takes long to warm up never pays
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss512k -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 SETTINGS = {
     "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
@@ -37,10 +42,12 @@ SETTINGS = {
     "spark.locality.wait": "0",
     "spark.task.maxFailures": "3",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.files.maxPartitionBytes": "1k",  # small files, yet several partitions
+    "spark.sql.codegen.wholeStage": "false",  # nor does compiling a query that runs once
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.files.maxPartitionBytes": "2k",  # small files, yet several partitions
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.executorEnv.OMP_NUM_THREADS": "1",
-    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),  # kernels of tests
+    "spark.executorEnv.PYTHONPATH": f"{FOLDER}:{FOLDER}/spark_worker:{Path(nabladp.__file__).parents[1]}",
 }
 
 
