@@ -2,7 +2,7 @@
 # make check  the daily loop: lint, types, and the tests that are neither slow nor need Spark, PostgreSQL or a browser
 # make test   all set-up, then every test
 # make lint   ruff and strict mypy
-# make peers  .venv-peers, -diffprivlib, -mbi, -smartnoise: libraries that benchmarks measure against; their pins clash
+# make peers  .venv-peers, -diffprivlib, -mbi, …: libraries that benchmarks measure against; their pins clash
 # make coverage  branches of privacy, noise and mechanisms that the tests take; fails below 95 %
 # make mutants   mutation testing of privacy and noise (docs/mutation.md)
 
@@ -10,6 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+EXTRA_PEERS := qrlew pipelinedp tumult
 NEEDS := python3 (3.11 or newer, with venv), make and git. On Debian: apt-get install -y python3 python3-venv git make
 
 .PHONY: demo check test lint bench peers coverage mutants clean
@@ -30,7 +31,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests bench docs examples
 	$(BIN)/mypy
 
-peers: $(PEERS)/.done $(PEERS)-diffprivlib/.done $(PEERS)-mbi/.done $(PEERS)-smartnoise/.done
+peers: $(PEERS)/.done $(PEERS)-diffprivlib/.done $(PEERS)-mbi/.done $(PEERS)-smartnoise/.done \
+	$(PEERS)-smartnoise-sql/.done $(PEERS)-opendp-polars/.done $(EXTRA_PEERS:%=$(PEERS)-%/.done)
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
@@ -43,7 +45,7 @@ mutants: $(VENV)/.mutants
 	$(BIN)/python tests/helpers/mutants.py table
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(PEERS)-diffprivlib $(PEERS)-mbi $(PEERS)-smartnoise demo dist mutants .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(PEERS)-* demo dist mutants .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -72,7 +74,13 @@ $(PEERS)-%/.done: bench/peers/requirements-%.txt
 	$(PEERS)-$*/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-# The one that may fail: it takes Python 3.10 to 3.14, and lists more than its MWEM needs (hence --no-deps).
+# These may fail: they have few wheels, and a benchmark goes on without them.
+$(EXTRA_PEERS:%=$(PEERS)-%/.done): $(PEERS)-%/.done: bench/peers/requirements-%.txt
+	$(PYTHON) -m venv $(PEERS)-$*
+	@{ $(PEERS)-$*/bin/python -m pip install --quiet --disable-pip-version-check -r $< && touch $@; } \
+		|| { rm -rf $(PEERS)-$*; echo "$* is left out: it does not install here" >&2; }
+
+# This one, too: it takes Python 3.10 to 3.14, and lists more than its MWEM needs (hence --no-deps).
 $(PEERS)-smartnoise/.done: bench/peers/requirements-smartnoise.txt
 	$(PYTHON) -m venv $(PEERS)-smartnoise
 	@{ $(PEERS)-smartnoise/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< \

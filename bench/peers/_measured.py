@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,21 @@ class Clock:
             self.stop()
         wall, processor = ((end - start) / parts for start, end in zip(self.start, self.end, strict=True))
         np.savez(path, seconds=wall, processor=processor, peak_mib=peak_mib(), **found)
+
+
+def seconds_of(call: Callable[[], Any], calls: int) -> float:
+    """The median of whole calls, after a first one that loaded what is needed."""
+    taken = []
+    for _ in range(calls):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def keep(path: str, seconds: float, found: dict[str, Any]) -> None:
+    """What was found, and what one call took."""
+    np.savez(path, seconds=seconds, processor=seconds, peak_mib=peak_mib(), **found)
 
 
 def peak_mib() -> float:
