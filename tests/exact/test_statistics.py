@@ -24,6 +24,7 @@ def schema(v: int = 2, *, low: int = 0, null: bool = False, public: str = "") ->
     )
 
 
+NESTED = Schema((Attribute("g", "integer", low=0, high=5), *schema(1).attributes[1:]))  # more groups than are summed
 TIGHT = {  # no attribute has two roles, and extremes are reached
     "count": (schema(), "SELECT g, COUNT(*) FROM t GROUP BY g"),
     "filter": (schema(), "SELECT COUNT(*) FROM t WHERE f = 1"),
@@ -37,6 +38,8 @@ TIGHT = {  # no attribute has two roles, and extremes are reached
     "distinct": (schema(), "SELECT g, COUNT(DISTINCT v) FROM t GROUP BY g"),
     "two filters": (schema(), "SELECT SUM(v), COUNT(*) FILTER (WHERE f = 1) FROM t"),
     "product": (schema(1), "SELECT SUM(v * f) FROM t"),
+    "nested groups": (NESTED, "SELECT g, f, COUNT(*), AVG(v) FROM t GROUP BY ROLLUP(f, g)"),
+    "sets of groups": (NESTED, "SELECT g, f, AVG(v) FROM t GROUP BY GROUPING SETS ((g), (f), ())"),
     "public groups": (schema(public="g"), "SELECT g, AVG(v), COUNT(*) FROM t WHERE f = 1 GROUP BY g"),
 }
 WIDE = Schema((Attribute("g", "integer", low=0, high=3), *schema().attributes[1:]))
@@ -50,6 +53,7 @@ LOOSE = {  # an attribute with two roles pays the larger, which may be more than
     "the filter names the key": (schema(), "SELECT g, COUNT(*) FROM t WHERE g = f GROUP BY g"),
     "the key is the value": (schema(), "SELECT v, AVG(v), COUNT(*) FROM t GROUP BY v"),
     "one value in two sums": (schema(), "SELECT SUM(v), SUM(v * f) FROM t"),
+    "nested totals": (NESTED, "SELECT g, f, COUNT(*), SUM(v) FROM t GROUP BY ROLLUP(f, g)"),
     "rollup": (schema(1), "SELECT g, f, SUM(v), COUNT(DISTINCT v) FROM t GROUP BY ROLLUP(g, f)"),
     "the filter narrows the key": (WIDE, "SELECT g, SUM(v), COUNT(*) FROM t WHERE g > 1 GROUP BY g"),
     "quantile": (schema(1, null=True), "SELECT g, MEDIAN(v) FROM t GROUP BY g"),

@@ -84,6 +84,16 @@ POSTGRESQL = [
     Answered("SELECT region, sex, COUNT(*) FROM people GROUP BY GROUPING SETS ((region, sex), (region), ())"),
     Answered("SELECT region, sex, SUM(score) FROM people GROUP BY CUBE (region, sex)"),
     Answered("SELECT COALESCE(sex, 'all') AS sex_or_all, COUNT(*) FROM people GROUP BY ROLLUP (sex)"),
+    Answered("SELECT region, GROUPING(region) AS is_total, COUNT(*) FROM people GROUP BY ROLLUP (region)"),
+    Answered(
+        "SELECT CASE WHEN GROUPING(region) = 1 THEN 'all' ELSE region END AS region, sex, "
+        "GROUPING(region, sex) AS level, SUM(age) FROM people GROUP BY CUBE (region, sex) "
+        "HAVING GROUPING(sex) = 0 ORDER BY level, 1, 2"
+    ),
+    Answered("SELECT FLOOR(age / 10) AS d, sex, AVG(score), MEDIAN(age) FROM people GROUP BY ROLLUP (sex, d)"),
+    Answered(
+        "SELECT region, sex, education, COUNT(*) FROM people GROUP BY GROUPING SETS ((region, sex), (education), ())"
+    ),
     Answered(
         "WITH adults AS (SELECT * FROM people WHERE age >= 18) SELECT region, AVG(income) FROM adults GROUP BY region"
     ),
@@ -793,10 +803,16 @@ REFUSED = [
         "SELECT income, COUNT(*) FROM people WHERE income > 1000 GROUP BY income",
     ),
     Refused(
+        "SELECT GROUPING(sex), COUNT(*) FROM people GROUP BY ROLLUP (region)",
+        "GROUPING takes keys of GROUP BY (line 1, column 8).",
+        "Write GROUPING(x) with GROUP BY ROLLUP (x).",
         "SELECT GROUPING(region), COUNT(*) FROM people GROUP BY ROLLUP (region)",
-        "GROUPING is not available (line 1, column 8).",
-        "In a row of totals the key is NULL: write COALESCE(region, 'all').",
-        "SELECT COALESCE(region, 'all'), COUNT(*) FROM people GROUP BY ROLLUP (region)",
+    ),
+    Refused(
+        "SELECT COUNT(*) FROM people WHERE GROUPING(sex) = 1 GROUP BY ROLLUP (sex)",
+        "GROUPING is not available for values of rows (line 1, column 35).",
+        "Use HAVING GROUPING(x) = 1.",
+        "SELECT COUNT(*) FROM people GROUP BY ROLLUP (sex) HAVING GROUPING(sex) = 1",
     ),
     Refused(
         "SELECT region, COUNT(*) FROM people GROUP BY region LIMIT 2 OFFSET 1",

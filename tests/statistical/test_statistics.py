@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
+from sql_tables import NoNoise
 
+from nabladp.mechanisms.statistics import Statistics
 from nabladp.mechanisms.statistics.estimates import Measured, count, mean, quantile, quantile_of_noise, variance
 from nabladp.mechanisms.statistics.grids import Bins, Grid, strategy
 from nabladp.noise import NoiseSource
 from nabladp.noise import variance as noise_variance
+from nabladp.privacy import CDP, Pure
+from nabladp.schema import Attribute, Schema
 from nabladp.sql.domains import Domain
+from nabladp.tables import CodedTable
 
 RUNS = 2000
 LEAST = 0.93  # of intervals at 95 %, over so many runs
@@ -65,3 +71,28 @@ def test_quantiles(rows: int, known: bool) -> None:
         truth = int(np.searchsorted(np.cumsum(histogram), q * rows))
         found = quantile(answers @ chosen.prefix.T, chosen.deviations * deviation, counts, bins, q, z)
         assert coverage(found, truth) >= LEAST
+
+
+@pytest.mark.parametrize("budget", [CDP(0.3), Pure(0.6)], ids=["cdp", "pure"])
+def test_pooled_groups(budget: Any) -> None:
+    """Groups of three levels, each measured and pooled: intervals hold the truth as often as they say, at each."""
+    schema = Schema(
+        tuple(Attribute(name, "integer", low=0, high=high) for name, high in (("a", 2), ("b", 11), ("v", 9)))
+    )
+    rng = np.random.default_rng(1)
+    codes = {name: rng.integers(0, 3 if name == "a" else 12 if name == "b" else 10, 6000) for name in "abv"}
+    table = CodedTable(schema, codes)
+    query = "SELECT a, b, COUNT(*) AS n, SUM(v) AS s, AVG(v) AS m FROM t WHERE v > 0 GROUP BY ROLLUP(a, b)"
+    mechanism, source = Statistics(budget, query), NoiseSource.seeded(7)
+    truth = mechanism.run(table, NoNoise()).answer.rows
+    held: dict[tuple[int, str], list[bool]] = {}
+    for _ in range(60):
+        for row, true in zip(mechanism.run(table, source).answer.rows, truth, strict=True):
+            level = (row["a"] is not None) + (row["b"] is not None)
+            for name in "nsm":
+                inside = row[f"{name}_low"] - 1e-9 <= true[name] <= row[f"{name}_high"] + 1e-9
+                held.setdefault((level, name), []).append(inside)
+    for (level, name), found in held.items():
+        least = LEAST if level == 2 else LEAST - 3 * math.sqrt(0.05 * 0.95 / len(found))
+        assert np.mean(found) >= least, (level, name)
+        assert np.mean(found) <= 0.995 or len(found) < 100, (level, name)

@@ -164,6 +164,54 @@ def test_totals_of_a_rollup_are_the_sums_of_their_groups(people: pa.Table) -> No
     assert width[-1] == pytest.approx(math.sqrt(3) * width[0], rel=0.1)
 
 
+NESTED = "SELECT region, age, COUNT(*) AS n, SUM(age) AS s FROM people WHERE age < 20 GROUP BY {}"
+
+
+@pytest.mark.parametrize("budget", [CDP(1), Pure(1)], ids=["cdp", "pure"])
+@pytest.mark.parametrize(
+    "sets", ["ROLLUP(region, age)", "CUBE(region, age)", "GROUPING SETS ((region), (age), ())", "ROLLUP(age, region)"]
+)
+def test_groups_of_all_sets_are_consistent(people: pa.Table, budget: Any, sets: str) -> None:
+    mechanism = Statistics(budget, NESTED.format(sets))
+    rows = mechanism.run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
+    totals: dict[tuple[bool, bool], dict[str, float]] = {}
+    for row in rows:
+        own = totals.setdefault((row["region"] is None, row["age"] is None), {"n": 0.0, "s": 0.0})
+        own["n"], own["s"] = own["n"] + row["n"], own["s"] + row["s"]
+    assert len(totals) >= 3
+    for own in totals.values():
+        assert own == pytest.approx(totals[True, True])
+
+
+def test_queries_of_one_release_are_consistent(people: pa.Table) -> None:
+    texts = [f"SELECT {key}, COUNT(*) AS n FROM t WHERE age < 50 GROUP BY {key}" for key in ("region", "sick", "age")]
+    answers = Statistics(CDP(0.3), texts).run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answers
+    totals = [sum(row["n"] for row in answer.rows) for answer in answers]
+    assert totals == pytest.approx([totals[0]] * 3)
+
+
+def test_groups_of_all_rows_sum_to_their_number(people: pa.Table) -> None:
+    """Which is public: it makes the noise of each of k groups smaller by a factor of √(1 − 1/k)."""
+    mechanism = Statistics(CDP(0.05), "SELECT sick, COUNT(*) AS n FROM t GROUP BY sick")
+    rows = mechanism.run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
+    assert sum(row["n"] for row in rows) == pytest.approx(ROWS)
+    scale = mechanism.calibration(SCHEMA).scales(0, 0, ROWS)
+    assert scale is not None and scale[0] > 20
+    assert rows[0]["n_high"] - rows[0]["n_low"] == pytest.approx(2 * 1.96 * scale[0] / math.sqrt(2), abs=2)
+
+
+def test_coarse_groups_take_a_small_share_where_their_parts_are_many() -> None:
+    """With 20 parts each: a tenth for the groups makes their variance 1/(0.1 + 0.9/20) = 6.9 instead of 20."""
+    nested = Statistics(CDP(1), NESTED.format("ROLLUP(region, age)"))
+    blocks = nested.plan(SCHEMA).blocks
+    assert [len(block.keys) for block in blocks] == [2, 1, 0]
+    expected = nested.expected_error(SCHEMA, ROWS).columns
+    flat = Statistics(CDP(1), NESTED.format("region, age")).expected_error(SCHEMA, ROWS).columns
+    assert [own.half_width for own in expected] == pytest.approx([own.half_width for own in flat], rel=0.12)  # type: ignore[operator]
+    few = Statistics(CDP(1), "SELECT region, sick, COUNT(*) FROM t WHERE age < 9 GROUP BY ROLLUP(region, sick)")
+    assert [len(block.keys) for block in few.plan(SCHEMA).blocks] == [2, 0]  # six parts of the total, two of a region
+
+
 def test_the_number_of_all_rows_is_public(people: pa.Table) -> None:
     query = "SELECT region, COUNT(*) AS n, AVG(age) AS a FROM people GROUP BY ROLLUP(region)"
     rows = Statistics(CDP(0.1), query).run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
@@ -184,6 +232,7 @@ def test_a_query_is_released_recorded_and_read_again(session: Session, tmp_path:
 def test_the_dry_run_says_what_the_release_costs(session: Session) -> None:
     cost, before = session.cost(QUERY, CDP(2)), session.left()
     assert session.left() == before and cost.fits
+    assert session.cost(QUERY, budget=CDP(2)).bill.lines == cost.bill.lines
     answer = session.sql(QUERY, CDP(2))
     assert cost.cost.guarantee == answer.release.guarantee == answer.bill.guarantee
     for name, figure in answer.bill.guarantee.per_attribute().items():

@@ -297,7 +297,6 @@ _REFUSED: dict[type[Node], tuple[str, str]] = {
     exp.Mode: ("MODE is not available", "Write GROUP BY {0} ORDER BY COUNT(*) DESC LIMIT 1."),
     exp.LogicalOr: ("BOOL_OR depends on a single row", "Write COUNT(*) FILTER (WHERE {0})."),
     exp.LogicalAnd: ("BOOL_AND depends on a single row", "Write COUNT(*) FILTER (WHERE NOT {0})."),
-    exp.Grouping: ("GROUPING is not available", "In a row of totals the key is NULL: write COALESCE({0}, 'all')."),
     exp.Window: _WINDOW,
     exp.Corr: ("CORR is not available", "Use the mechanism GramMatrix, or AVG({0} * {1})."),
 }

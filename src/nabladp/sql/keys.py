@@ -190,6 +190,9 @@ class KeyParser(KeyReader):
         text = self.rows.scope.text(node)
         return list(self.nodes).index(text) if text in self.nodes else None
 
+    def count(self) -> int:
+        return len(self.keys)
+
     def operand(self, node: Node, index: int) -> Released:
         meanings = self.keys[index].meanings
         if meanings is None:

@@ -44,6 +44,10 @@ class Groups(ABC):
     def key(self, index: int) -> Sequence[Value]: ...
 
     @abstractmethod
+    def is_summed(self, index: int) -> Sequence[bool]:
+        """Whether this key is summed over: in the totals of ROLLUP, CUBE and GROUPING SETS."""
+
+    @abstractmethod
     def aggregate(self, index: int) -> Estimates: ...
 
 
@@ -89,6 +93,22 @@ class KeyMeaning(Released):
 
     def estimates(self, groups: Groups) -> Estimates:
         return Estimates.exact([self.meaning.get(label) for label in groups.key(self.index)])
+
+    def aggregates(self) -> frozenset[int]:
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class GroupingValue(Released):
+    """GROUPING(a, b): a bit for each key, 1 where it is summed over; the first key has the highest."""
+
+    indices: tuple[int, ...]
+
+    def estimates(self, groups: Groups) -> Estimates:
+        bits = [0] * len(groups)
+        for index in self.indices:
+            bits = [2 * own + summed for own, summed in zip(bits, groups.is_summed(index), strict=True)]
+        return Estimates.exact(bits)
 
     def aggregates(self) -> frozenset[int]:
         return frozenset()

@@ -11,7 +11,17 @@ from sqlglot import exp
 
 from nabladp.sql.arithmetic import round_half_away
 from nabladp.sql.dates import cast_digits, cast_type
-from nabladp.sql.released import AggregateValue, Computed, ConstantValue, Ends, KeyValue, Range, Released, Value
+from nabladp.sql.released import (
+    AggregateValue,
+    Computed,
+    ConstantValue,
+    Ends,
+    GroupingValue,
+    KeyValue,
+    Range,
+    Released,
+    Value,
+)
 from nabladp.sql.syntax import (
     Node,
     check_options,
@@ -22,6 +32,7 @@ from nabladp.sql.syntax import (
     operands,
     refuse,
     sql_name,
+    unwrap,
 )
 from nabladp.sql.texts import as_text, like
 
@@ -176,6 +187,10 @@ class KeyReader(ABC):
         """The position of the key that is written like this."""
 
     @abstractmethod
+    def count(self) -> int:
+        """How many keys there are."""
+
+    @abstractmethod
     def operand(self, node: Node, index: int) -> Released:
         """A key inside an expression."""
 
@@ -253,7 +268,16 @@ class PostParser:
             )
         return special
 
+    def _grouping(self, node: Node) -> Released:
+        """GROUPING of keys; GROUPING_ID() without any is about all of them."""
+        found = [self._keys.find(unwrap(key)) for key in node.expressions]
+        if None in found or not (found or isinstance(node, exp.GroupingId)):
+            refuse(node, f"{sql_name(node)} takes keys of GROUP BY", "Write GROUPING(x) with GROUP BY ROLLUP (x).")
+        return GroupingValue(tuple(i for i in found if i is not None) or tuple(range(self._keys.count())))
+
     def _special(self, node: Node, inner: Callable[[Node], Released]) -> Released | None:
+        if isinstance(node, (exp.Grouping, exp.GroupingId)):
+            return self._grouping(node)
         if isinstance(node, exp.Round):
             digits = constant_number(node.args.get("decimals")) if node.args.get("decimals") is not None else 0
             if not isinstance(digits, int) or abs(digits) > 15:

@@ -303,6 +303,7 @@ _REFUSALS: dict[tuple[type[Node], ...], tuple[str, str]] = {
         "Arithmetic with dates is not available",
         "Compare with a constant date, or use EXTRACT and DATE_TRUNC.",
     ),
+    (exp.Grouping, exp.GroupingId): ("GROUPING is not available for values of rows", "Use HAVING GROUPING(x) = 1."),
     (exp.Placeholder, exp.Parameter): ("Parameters are not available", "Write the value into the query."),
     (exp.Order, exp.Distinct): ("This aggregate takes an expression alone", "Write {0} without ORDER BY."),
 }

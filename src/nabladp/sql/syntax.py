@@ -248,7 +248,7 @@ def is_aggregate(node: Node) -> bool:
         return str(node.this).upper() in (*QUANTILE_NAMES, *MEAN_NAMES, *_OTHER_AGGREGATES)
     if isinstance(node, exp.Bracket):  # APPROX_QUANTILES(x, 4)[OFFSET(2)]
         return isinstance(node.this, exp.ApproxQuantiles)
-    return isinstance(node, _AGGREGATES)
+    return isinstance(node, _AGGREGATES) and not isinstance(node, (exp.Grouping, exp.GroupingId))  # these name keys
 
 
 def has_aggregate(node: Node) -> bool:

@@ -16,6 +16,7 @@ from nabladp.mechanisms.statistics.blocks import Block, Part
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.estimates import Interval, Measured, quantile_of_noise
 from nabladp.mechanisms.statistics.grids import Bins, strategy
+from nabladp.mechanisms.statistics.pooling import Pool, Table
 from nabladp.noise import variance
 from nabladp.sql.query import Aggregate, Query
 from nabladp.sql.released import Estimates, Groups, Released
@@ -37,24 +38,45 @@ class Estimator:
     n: int
 
     def measured(self, number: int, kind: str, query: Query, grouping: tuple[int, ...], column: int = 0) -> Measured:
-        """One number of a part for every group, summed over finer groups where the part was measured for these."""
-        block = self.calibration.plan.blocks[number]
-        index = next(i for i, part in enumerate(block.parts) if part.kind == kind)
-        values = np.asarray(self.numbers[number][index], dtype=np.float64)[:, column].reshape(block.shape)
-        scales = self.calibration.scales(number, index, self.n)
-        summed, merged = self._sum(values, number, query, grouping)
-        deviation = 0.0 if scales is None else self._deviation(scales[column])
-        return Measured(summed.ravel(), deviation * math.sqrt(merged))
+        """One number of a part for every group."""
+        values, variances = self.sums(number, kind, query, grouping)
+        return Measured(values[:, column], math.sqrt(variances[column]))
 
-    def _deviation(self, scale: float) -> float:
-        return math.sqrt(variance("laplace" if self.calibration.pure else "gaussian", scale))
+    def sums(self, number: int, kind: str, query: Query, grouping: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """The numbers of a part, a row for every group, and the variance of each column: from all tables of these
+        sums."""
+        name = self._same_sums(self.calibration.plan.blocks[number], kind)
+        if name not in self._pools:
+            self._pools[name] = self._pool(name, kind)
+        return self._pools[name].estimate([query.keys[i].text for i in grouping])
 
-    def _sum(self, values: Floats, number: int, query: Query, grouping: tuple[int, ...]) -> tuple[Floats, int]:
-        keys = self.calibration.plan.blocks[number].keys
-        kept = {query.keys[i].text for i in grouping}
-        axes = tuple(i for i, key in enumerate(keys) if key.text not in kept)
-        merged = math.prod(keys[i].size for i in axes)
-        return np.asarray(values.sum(axis=axes)), merged
+    @cached_property
+    def _pools(self) -> dict[Any, Pool]:
+        return {}
+
+    def _same_sums(self, block: Block, kind: str) -> Any:
+        """Blocks of the same filter and value measure the same sums by other keys; numbers of rows need no value."""
+        keys, filters, value, apart = block.identity
+        return (keys, filters, value, apart, kind) if apart else (filters, "" if kind == "count" else value, kind)
+
+    def _pool(self, name: Any, kind: str) -> Pool:
+        tables = []
+        for number, block in enumerate(self.calibration.plan.blocks):
+            for index, part in enumerate(block.parts):
+                if part.kind == kind and self._same_sums(block, kind) == name:
+                    tables.append(self._table(number, index))
+        if name == (("", ""), "", "count"):
+            tables.append(Table((), np.array([float(self.n)]), np.zeros(1)))  # the number of all rows is public
+        return Pool(tables)
+
+    def _table(self, number: int, index: int) -> Table:
+        block, scales = self.calibration.plan.blocks[number], self.calibration.scales(number, index, self.n)
+        values = np.asarray(self.numbers[number][index], dtype=np.float64)
+        variances = [0.0 if scales is None else self._variance(scales[i]) for i in range(values.shape[1])]
+        return Table(tuple(key.text for key in block.keys), values.reshape((*block.shape, -1)), np.array(variances))
+
+    def _variance(self, scale: float) -> float:
+        return variance("laplace" if self.calibration.pure else "gaussian", scale)
 
     def expected(self, number: int, grouping: tuple[int, ...], index: int, level: float) -> Interval:
         """As if every group had the average number of rows, and every value lay in the middle of its range."""
@@ -164,20 +186,10 @@ def _variance(sample: bool, roots: bool) -> Callable[[_Asked], Interval]:
 def _quantile(asked: _Asked) -> Interval:
     if "point" in asked.places:
         return _point(asked)
-    estimator, number = asked.estimator, asked.places["cdf"]
-    calibration = estimator.calibration
-    block = calibration.plan.blocks[number]
-    index = next(i for i, part in enumerate(block.parts) if part.kind == "cdf")
-    chosen = strategy(asked.bins.count, calibration.pure)
-    scales = calibration.scales(number, index, estimator.n)
-    deviation = 0.0 if scales is None else estimator._deviation(scales[0])
-    answers = np.asarray(estimator.numbers[number][index], dtype=np.float64).reshape((*block.shape, -1))
-    kept = {asked.query.keys[i].text for i in asked.grouping}
-    axes = tuple(i for i, key in enumerate(block.keys) if key.text not in kept)
-    merged = math.prod(block.keys[i].size for i in axes)
-    summed = answers.sum(axis=axes).reshape(-1, chosen.rows)
-    doubts = chosen.deviations * deviation * math.sqrt(merged)
-    prefix = estimates.prefix_sums(summed, chosen)
+    answers, variances = asked.estimator.sums(asked.places["cdf"], "cdf", asked.query, asked.grouping)
+    chosen = strategy(asked.bins.count, asked.estimator.calibration.pure)
+    doubts = chosen.deviations * math.sqrt(variances[0])
+    prefix = estimates.prefix_sums(answers, chosen)
     return estimates.quantile(prefix, doubts, asked.counts, asked.bins, float(asked.aggregate.q or 0), asked.z)
 
 
@@ -222,6 +234,9 @@ class _Groups(Groups):
     def key(self, index: int) -> list[Any]:
         shown = (*self.labels[index], None)  # which -1 finds
         return [shown[code] for code in self.codes[index].tolist()]
+
+    def is_summed(self, index: int) -> list[bool]:
+        return [code < 0 for code in self.codes[index].tolist()]
 
     def aggregate(self, index: int) -> Estimates:
         return Estimates(*map(_numbers, self.intervals[index]))

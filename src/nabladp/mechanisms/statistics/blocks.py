@@ -186,6 +186,8 @@ class _Builder:
         self.kinds: dict[Identity, dict[Any, None]] = {}  # by block, what it has to give
         self.made: dict[Identity, tuple[tuple[Key, ...], tuple[Expression, ...], Expression | None]] = {}
         self.places: dict[tuple[int, tuple[int, ...], int], dict[str, Identity]] = {}
+        self.coarse: set[Identity] = set()  # measured beside finer groups, whose sums tell most of it
+        self.finest: set[Identity] = set()
 
     def add(self, number: int, query: Query) -> None:
         """First what has a value; then counts of rows, which join one of these blocks."""
@@ -222,14 +224,22 @@ class _Builder:
         is public."""
         if not grouping and query.where is None and aggregate.filter is None:
             return self._need(query, grouping, replace(aggregate, value=None, value_text=""), "count", apart=True)
-        wanted = self._identity(query, finest(query, grouping), aggregate, "count")[:2]
+        measured = measured_for(query, grouping)
+        wanted = self._identity(query, measured, aggregate, "count")[:2]
         alike = [identity for identity in self.kinds if identity[:2] == wanted and identity[3] == ""]
         holding = next((identity for identity in alike if "count" in self.kinds[identity]), None)
         chosen = holding or next(iter(alike), None)
         if chosen is None:
             return self._need(query, grouping, replace(aggregate, value=None, value_text=""), "count")
         self.kinds[chosen]["count"] = None
+        self._sort(chosen, query, measured)
         return chosen
+
+    def _sort(self, identity: Identity, query: Query, measured: tuple[int, ...]) -> None:
+        if identity[3] or measured == finest(query, measured):
+            self.finest.add(identity)
+        else:
+            self.coarse.add(identity)
 
     def _identity(self, query: Query, grouping: tuple[int, ...], aggregate: Aggregate, kind: str) -> Identity:
         keys = tuple(query.keys[i].text for i in grouping)
@@ -239,8 +249,9 @@ class _Builder:
     def _need(
         self, query: Query, grouping: tuple[int, ...], aggregate: Aggregate, kind: str, apart: bool = False
     ) -> Identity:
-        measured = grouping if apart or kind in _APART else finest(query, grouping)
+        measured = grouping if apart or kind in _APART else measured_for(query, grouping)
         identity = self._identity(query, measured, aggregate, kind)
+        self._sort(identity, query, measured)
         filters = tuple(condition for condition in (query.where, aggregate.filter) if condition is not None)
         keys = tuple(query.keys[i] for i in measured)
         self.made.setdefault(identity, (keys, filters, aggregate.value))
@@ -264,11 +275,28 @@ class _Builder:
         if "distinct" in kinds:
             parts.append(Part("distinct", 1, Fraction(1, 2), Fraction(1, 2)))
         parts += [point_part(kind[1], self.pure) for kind in kinds if isinstance(kind, tuple)]
-        return Block(keys, filters, value, tuple(parts), identity)
+        times = self._times(identity)
+        return Block(keys, filters, value, tuple(replace(part, share=times * part.share) for part in parts), identity)
+
+    def _times(self, identity: Identity) -> int:
+        """Sums over finer groups tell most of the coarser ones, which take a small share for themselves."""
+        coarse = self.coarse - self.finest
+        if not coarse or identity in coarse:
+            return 1
+        return max(9, 3 * len({keys for keys, *_ in coarse}))
+
+
+_FEW_CHILDREN = 4  # up to so many groups, their sum is as good as a measurement of its own
+
+
+def measured_for(query: Query, grouping: tuple[int, ...]) -> tuple[int, ...]:
+    """The grouping itself; or where its finest groups are few, these, over which it is summed."""
+    chosen = finest(query, grouping)
+    return grouping if query.cells(chosen) > _FEW_CHILDREN * query.cells(grouping) else chosen
 
 
 def finest(query: Query, grouping: tuple[int, ...]) -> tuple[int, ...]:
-    """The grouping that is measured for this one: sums over finer groups need no noise of their own."""
+    """The finest grouping of the query over whose groups this one can be summed."""
     larger = [other for other in query.grouping if set(other) >= set(grouping)]
     maximal = [other for other in larger if not any(set(more) > set(other) for more in query.grouping)]
     return min(maximal, key=lambda chosen: (query.cells(chosen), chosen))
