@@ -28,7 +28,7 @@ from nabladp.workloads import (
     Shift,
     Union,
     Workload,
-    shift,
+    sensitivity,
 )
 
 Record = dict[str, int]
@@ -415,7 +415,7 @@ def test_any_linear_queries_are_bounded_without_comparing(drawn: tuple[tuple[int
     schema = schema_of(sizes)
     compared = workload.bind(schema)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shift, "MOST_COMPARED", 1)
+        patch.setattr(sensitivity, "MOST_COMPARED", 1)
         spans = workload.bind(schema)
     check(spans, workload, schema)
     for name in schema.names:
@@ -444,17 +444,17 @@ def test_a_wrong_shift_is_caught() -> None:
     schema = schema_of((2, 3, 2))
     right = Marginals(2).bind(schema)
     half = {name: Fraction(1) for name in schema.names}
-    wrong = Queries(schema, [replace(g, shift=shift.touch(g.attributes, half)) for g in right.groups])
+    wrong = Queries(schema, [replace(g, shift=sensitivity.touch(g.attributes, half)) for g in right.groups])
     with pytest.raises(AssertionError):
         check(wrong, Marginals(2), schema)
     with pytest.raises(AssertionError):
-        check(Queries(schema, right.groups, shift.coverage(schema.names, 2, 1)), Marginals(2), schema)
+        check(Queries(schema, right.groups, sensitivity.coverage(schema.names, 2, 1)), Marginals(2), schema)
 
 
 def test_parities_at_half_their_coverage_are_caught() -> None:
     schema = schema_of((2, 2, 2))
     right = Parities(2).bind(schema)
-    table = tuple(amount / 2 for amount in shift.coverage(schema.names, 2, 1).table)
+    table = tuple(amount / 2 for amount in sensitivity.coverage(schema.names, 2, 1).table)
     with pytest.raises(AssertionError):
         check(Queries(schema, right.groups, Curve(schema.names, table)), Parities(2), schema)
 
@@ -462,14 +462,16 @@ def test_parities_at_half_their_coverage_are_caught() -> None:
 def test_conjunctions_of_larger_domains_counted_like_bits_are_caught() -> None:
     schema = schema_of((3, 3))
     one = {name: Fraction(1) for name in schema.names}
-    groups = [replace(g, shift=shift.touch(g.attributes, one)) for g in Conjunctions(1).bind(schema).groups]
+    groups = [replace(g, shift=sensitivity.touch(g.attributes, one)) for g in Conjunctions(1).bind(schema).groups]
     with pytest.raises(AssertionError):
         check(Queries(schema, groups), Conjunctions(1), schema)
 
 
 def test_a_derived_column_that_is_not_charged_is_caught() -> None:
     workload = Marginals(1, over=("b", "half"))
-    uncharged = [replace(g, shift=shift.touch(g.attributes, {"b": Fraction(2)})) for g in workload.bind(DERIVED).groups]
+    uncharged = [
+        replace(g, shift=sensitivity.touch(g.attributes, {"b": Fraction(2)})) for g in workload.bind(DERIVED).groups
+    ]
     with pytest.raises(AssertionError):
         check(Queries(DERIVED, uncharged), workload, DERIVED, derive=RULES)
 
