@@ -99,7 +99,7 @@ def mapping(value: Any, what: str, fix: str) -> Mapping[Any, Any]:
 
 
 def is_whole(value: Any, low: int | None = None, high: int | None = None) -> bool:
-    """A whole number within bounds, of any library's kind; true and false are not."""
+    """Whether an argument is a whole number within bounds, of any library's kind; true and false are not."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         return False
     number = int(value)
@@ -107,7 +107,7 @@ def is_whole(value: Any, low: int | None = None, high: int | None = None) -> boo
 
 
 def is_number(value: Any) -> bool:
-    """A finite real number that a double can hold; true and false are not."""
+    """Whether an argument is a finite real number that a double can hold; true and false are not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:
@@ -117,7 +117,8 @@ def is_number(value: Any) -> bool:
 
 
 def is_share(value: Any) -> bool:
-    """A number strictly between 0 and 1, also once it is a double, and so large that its inverse is one."""
+    """Whether an argument is strictly between 0 and 1, also once it is a double, and so large that its inverse is
+    one."""
     return is_number(value) and _SMALLEST_SHARE <= float(value) < 1.0
 
 
@@ -174,7 +175,8 @@ def _encodes(text: str) -> bool:
 
 
 def parse_toml(text: str, what: str, error: Error) -> dict[str, Any]:
-    """A TOML text that a person may have written; the parser needs quadratic time and memory for keys of many parts."""
+    """Parse a TOML text that a person may have written; refuses keys of many parts, which take quadratic time and
+    memory."""
     if len(text) > MOST_TEXT:
         raise error(
             f"{what} is too long: the limit is {MOST_TEXT:,} characters.", fix="Check that it is the right file."
@@ -190,7 +192,7 @@ def parse_toml(text: str, what: str, error: Error) -> dict[str, Any]:
 
 
 def read_file(path: Path, what: str, most: int = MOST_TEXT) -> bytes:
-    """All of a regular file: never waits for a pipe, never reads without end. Raises OSError as ``open`` does."""
+    """Read all of a regular file: never waits for a pipe, never reads without end. Raises OSError as ``open`` does."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(file.fileno())

@@ -33,7 +33,7 @@ class NablaDPError(Exception):
 
 
 def quote(value: object, most: int = 80) -> str:
-    """Something given as an error repeats it: names and numbers where they are short, anything else by its kind."""
+    """An argument as an error repeats it: names and numbers where they are short, anything else by its kind."""
     if isinstance(value, str):
         return repr(str(value)) if len(value) <= most else f"{str(value)[:most]!r}…"
     if value is None or isinstance(value, (bool, float)):
@@ -148,8 +148,10 @@ def attached_facts(error: BaseException) -> dict[str, Any]:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether this comes of Ctrl-C. A library that is interrupted while it loads, and the parser of arguments, turn it
-    into errors of their own."""
+    """Whether an error comes of Ctrl-C.
+
+    A library that is interrupted while it loads, and the parser of arguments, turn it into errors of their own.
+    """
     known: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in known:
@@ -161,7 +163,8 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
-    """Which of some known words was probably meant. A long text was none of them, and comparing it takes long."""
+    """The known word that a misspelt one was probably meant to be. A long text was none of them, and comparing it takes
+    long."""
     near = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) and len(word) < 200 else []
     return near[0] if near else None
 

@@ -183,7 +183,8 @@ class NoiseSource:
         return choices.randomized_response(self._draws, truth.ravel(), size, kept).reshape(truth.shape)
 
     def row_response(self, keep: Real) -> RowResponse:
-        """Randomized response on a label of 0 and 1, for rows that are read elsewhere or more than once."""
+        """Randomized response on a label of 0 and 1, by row index, for rows that are read elsewhere or more than
+        once."""
         return RowResponse(keep_probability(keep, 2), self._draws.words(4).tobytes())
 
     def randomized_response_counts(self, counts: ArrayLike, keep: Real) -> Integers:

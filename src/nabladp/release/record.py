@@ -102,7 +102,7 @@ def _check_limits(limits: Any) -> None:
 
 
 def _check_error(error: Any) -> None:
-    """A list of the errors of marginals, or an object that sums itself up in words."""
+    """Check a record's expected error: a list of the errors of marginals, or an object that sums itself up in words."""
     if isinstance(error, list):
         for part in error:
             _need(isinstance(part, Mapping) and _are_texts(part.get("attributes")), "expected_error")

@@ -49,7 +49,7 @@ class Attribute(Declaration):
 
     @property
     def integers(self) -> range | None:
-        """All values of an integer attribute."""
+        """All declared values of an integer attribute."""
         return None if self.low is None or self.high is None else range(int(self.low), int(self.high) + 1)
 
     @property

@@ -214,7 +214,8 @@ def _range(name: str, low: Any, high: Any) -> tuple[int, int]:
 
 
 def _equal_bins(name: str, low: Any, high: Any) -> tuple[float, ...]:
-    """Edges of bins of one width, as exact as the ends are written: 0.1, 0.2, …, not 0.30000000000000004."""
+    """Edges of an attribute's bins of one width, as exact as the ends are written: 0.1, 0.2, …, not
+    0.30000000000000004."""
     if not all(_is_number(end) for end in (low, high)):
         raise refusal(name, "'low' and 'high' must be finite numbers", _EXAMPLES["edges"])
     if low >= high:
