@@ -41,24 +41,33 @@ class SeededBits:
     The stream does not depend on how it is asked for: ``words(a)`` then ``words(b)`` is ``words(a + b)``.
     """
 
-    BLOCK = 8192
+    BLOCK, FIRST = 8192, 64
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._blocks = 0
+        self._block = 0
+        self._hashed = 0  # words of this block so far
         self._left: Words = np.empty(0, dtype="<u8")
 
     def words(self, count: int) -> Words:
-        if count > len(self._left):
-            missing = -(-(count - len(self._left)) // self.BLOCK)
-            self._left = np.concatenate([self._left, *(self._next_block() for _ in range(missing))])
-        taken, self._left = self._left[:count], self._left[count:]
+        parts, missing = [self._left], count - len(self._left)
+        while missing > 0:
+            parts.append(self._more(missing))
+            missing -= len(parts[-1])
+        words = np.concatenate(parts) if len(parts) > 1 else self._left
+        taken, self._left = words[:count], words[count:]
         return taken
 
-    def _next_block(self) -> Words:
-        name = f"nabladp noise, seed {self._seed}, block {self._blocks}"
-        self._blocks += 1
-        return np.frombuffer(hashlib.shake_256(name.encode()).digest(8 * self.BLOCK), dtype="<u8")
+    def _more(self, wanted: int) -> Words:
+        """Words of the block, most of which many a stream never needs: a part of a hash is quicker than the whole, and
+        begins as the whole does."""
+        if self._hashed == self.BLOCK:
+            self._block, self._hashed = self._block + 1, 0
+        start = self._hashed
+        self._hashed = min(max(start + wanted, 4 * start, self.FIRST), self.BLOCK)
+        name = f"nabladp noise, seed {self._seed}, block {self._block}"
+        words = np.frombuffer(hashlib.shake_256(name.encode()).digest(8 * self._hashed), dtype="<u8")
+        return words[start:]
 
 
 class HalfWords:
