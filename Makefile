@@ -13,6 +13,9 @@ PEERS := .venv-peers
 EXTRA_PEERS := qrlew pipelinedp tumult
 NEEDS := python3 (3.11 or newer, with venv), make and git. On Debian: apt-get install -y python3 python3-venv git make
 
+# Tests start many processes: Python's files are compiled once, not by each.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo check test lint bench peers coverage mutants clean
 .DELETE_ON_ERROR:
 
