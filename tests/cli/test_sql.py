@@ -86,6 +86,11 @@ def test_groups_are_listed(folder: Path) -> None:
     assert [row["region"] for row in json.loads(done.stdout)["answers"][0]] == ["north", "OTHER"]
 
 
+def test_sampling_error_widens_intervals(folder: Path) -> None:
+    done = run(QUERY, "--budget", "cdp=0.5", "--sampling-error", "--new-ledger")
+    assert done.exit_code == 0 and "about the noise and the sampling of rows" in " ".join(done.output.split())
+
+
 def test_a_plan_gives_a_query_by_its_parts(folder: Path) -> None:
     text = (folder / "plan.toml").read_text()
     start = text.index("[[release]]")

@@ -13,6 +13,7 @@ import pytest
 
 from nabladp.errors import BudgetError, NablaDPError, QueryError
 from nabladp.mechanisms.allocation import allocate, allocate_by_role
+from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.mechanisms.statistics import Statistics, estimates
 from nabladp.mechanisms.statistics.estimates import Measured
 from nabladp.mechanisms.statistics.grids import Bins, Grid, strategy
@@ -218,6 +219,26 @@ def test_the_number_of_all_rows_is_public(people: pa.Table) -> None:
     assert [row["n"] for row in rows if not row["region"]] == [ROWS]
 
 
+def test_sampling_error_widens_every_interval(people: pa.Table) -> None:
+    """It changes neither the values of counts nor the cost of a query that has a variance anyway."""
+    query = """SELECT region, COUNT(*) AS n, AVG(age) AS a, VAR_POP(age) AS v, COUNT(DISTINCT age) AS d
+               FROM t GROUP BY region"""
+    table = open_table(people, SCHEMA)
+    plain, wide = Statistics(CDP(1), query), Statistics(CDP(1), query, sampling_error=True)
+    assert plain.guarantee(SCHEMA, ROWS) == wide.guarantee(SCHEMA, ROWS)
+    for one, other in zip(*(own.run(table, NoiseSource.seeded(1)).answer.rows for own in (plain, wide)), strict=True):
+        for name in "nav":
+            assert one[name] == other[name] and other[f"{name}_low"] < one[f"{name}_low"], name
+            assert one[f"{name}_high"] < other[f"{name}_high"], name
+        assert other["d_high"] == 100
+    with_sum = Statistics(CDP(1), "SELECT SUM(age), AVG(income) FROM t", sampling_error=True)
+    assert [{part.kind for part in block.parts} for block in with_sum.plan(SCHEMA).blocks] == [
+        {"squares"},
+        {"values", "squares"},
+        {"count"},
+    ]
+
+
 # Through a session
 
 
@@ -225,6 +246,10 @@ def test_a_query_is_released_recorded_and_read_again(session: Session, tmp_path:
     answer = session.sql(QUERY, CDP(2), to=tmp_path / "out")
     assert answer.to_pandas().columns[0] == "region" and len(answer) == 3
     stored = Release.load(tmp_path / "out")
+    other = session.sql(QUERY, CDP(1), to=tmp_path / "other", groups={"region": ["n"]}, sampling_error=True)
+    assert Release.load(tmp_path / "other").output.answer.rows == other.rows
+    view = other.release.output.views(ReleaseContext(SCHEMA, ROWS, {}, None))[0]
+    assert any("simple random sample" in note for note in view.notes) and ("query", QUERY) in view.facts
     assert stored.output.answer.rows == answer.rows and stored.guarantee == answer.release.guarantee
     assert (tmp_path / "out" / "report.html").exists()
 

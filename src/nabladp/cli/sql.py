@@ -28,6 +28,9 @@ def sql(
         list[str] | None,
         typer.Option("--groups", help="Groups to answer, as key=one,two; all others count as OTHER."),
     ] = None,
+    sampling_error: Annotated[
+        bool, typer.Option("--sampling-error", help="Widen intervals for rows that are a random sample.")
+    ] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
     to: Annotated[Path | None, typer.Option("--to", help="Also publish the release in this new folder.")] = None,
     new_ledger: Annotated[
@@ -44,7 +47,12 @@ def sql(
         from nabladp.release import Plan, queries
 
         own, budgets = queries.read_budgets(budget)
-        options: dict[str, Any] = {"budgets": budgets, "quantiles": quantiles, "groups": queries.read_groups(groups)}
+        options: dict[str, Any] = {
+            "budgets": budgets,
+            "quantiles": quantiles,
+            "groups": queries.read_groups(groups),
+            "sampling_error": sampling_error,
+        }
         loaded = Plan.load(plan)
         if dry_run:
             _show_cost(loaded.query_cost(query, own, **options), json)
@@ -60,7 +68,8 @@ def sql(
         else:
             say_tables(*(_answer_table(answer.to_arrow()) for answer in answers.answers), _bill_table(answers.bill))
             entry = answers.release.ledger["entry"]
-            say(f"The intervals are about the noise. The release is entry {entry} of the ledger.")
+            about = "the noise and the sampling of rows" if sampling_error else "the noise"
+            say(f"The intervals are about {about}. The release is entry {entry} of the ledger.")
 
 
 def _show_cost(cost: Any, json: bool) -> None:

@@ -155,6 +155,7 @@ class Plan:
     queries: tuple[Query, ...]
     blocks: tuple[Block, ...]
     places: dict[tuple[int, tuple[int, ...], int], dict[str, int]]
+    sampling_error: bool = False  # whether intervals are about the population
 
 
 def part_size(block: Block, part: Part, pure: bool) -> int:
@@ -166,8 +167,8 @@ def part_size(block: Block, part: Part, pure: bool) -> int:
     return 1
 
 
-def plan_blocks(queries: Sequence[Query], quantiles: str, pure: bool) -> Plan:
-    builder = _Builder(quantiles, pure)
+def plan_blocks(queries: Sequence[Query], quantiles: str, pure: bool, sampling_error: bool = False) -> Plan:
+    builder = _Builder(quantiles, pure, sampling_error)
     for number, query in enumerate(queries):
         builder.add(number, query)
     plan = builder.plan(tuple(queries))
@@ -181,8 +182,8 @@ def plan_blocks(queries: Sequence[Query], quantiles: str, pure: bool) -> Plan:
 
 
 class _Builder:
-    def __init__(self, quantiles: str, pure: bool) -> None:
-        self.quantiles, self.pure = quantiles, pure
+    def __init__(self, quantiles: str, pure: bool, sampling_error: bool) -> None:
+        self.quantiles, self.pure, self.sampling_error = quantiles, pure, sampling_error
         self.kinds: dict[Identity, dict[Any, None]] = {}  # by block, what it has to give
         self.made: dict[Identity, tuple[tuple[Key, ...], tuple[Expression, ...], Expression | None]] = {}
         self.places: dict[tuple[int, tuple[int, ...], int], dict[str, Identity]] = {}
@@ -206,6 +207,8 @@ class _Builder:
         rows = "values" if aggregate.value is not None and aggregate.value.domain.nullable else "count"
         if aggregate.function == "quantile":
             return ("point",) if self.quantiles == "point" else (rows, "cdf")
+        if aggregate.function in ("sum", "avg") and self.sampling_error:
+            return (rows, "squares")  # the variance of the values decides
         if aggregate.function == "sum":
             return (rows, "sum") if self._is_averaged(query, aggregate) else ("total",)
         return {"count": (rows,), "count_distinct": ("distinct",), "avg": (rows, "sum")}.get(
@@ -263,7 +266,7 @@ class _Builder:
         position = {identity: i for i, identity in enumerate(self.made)}
         blocks = tuple(self._block(identity) for identity in self.made)
         places = {key: {kind: position[own] for kind, own in place.items()} for key, place in self.places.items()}
-        return Plan(queries, blocks, places)
+        return Plan(queries, blocks, places, self.sampling_error)
 
     def _block(self, identity: Identity) -> Block:
         keys, filters, value = self.made[identity]

@@ -84,9 +84,7 @@ def mean(sums: Measured, counts: Measured, grid: Grid, z: float) -> Interval:
     return Interval(*(grid.origin + grid.step * part for part in ratio(sums, counts, z, grid.reach)))
 
 
-def variance(
-    sums: Measured, squares: Measured, counts: Measured, grid: Grid, z: float, sample: bool, roots: bool
-) -> Interval:
+def variance(sums: Measured, squares: Measured, counts: Measured, grid: Grid, z: float, sample: bool) -> Interval:
     """Of the population, or of a sample; ``z`` is for both ratios together (half of the doubt each)."""
     half = grid.reach**2 / 2
     centre = ratio(sums, counts, z, grid.reach)
@@ -97,9 +95,7 @@ def variance(
     low = np.clip(spread.low + half - largest, 0, None)
     high = np.clip(spread.high + half - smallest, 0, grid.reach**2 - smallest)
     found = [value * grid.step**2, low * grid.step**2, np.maximum(high, low) * grid.step**2]
-    if sample:
-        found = _of_a_sample(found, counts, z)
-    return Interval(*(np.sqrt(part) for part in found)) if roots else Interval(*found)
+    return Interval(*(_of_a_sample(found, counts, z) if sample else found))
 
 
 def _of_a_sample(found: list[Floats], counts: Measured, z: float) -> list[Floats]:
@@ -114,7 +110,7 @@ def quantile(prefix: Floats, deviations: Floats, counts: Measured, bins: Bins, q
     """By inverting tests: bins whose prefix sums are compatible with the quantile. Only the two tests of the true bin
     matter, so that no union over bins is needed. [inversion]"""
     rank = q * counts.values[:, None]
-    doubt = z * np.sqrt(deviations[None, :] ** 2 + (q * counts.deviation) ** 2)
+    doubt = z * np.sqrt(deviations**2 + (q * counts.deviation) ** 2)
     last = bins.count - 1
     may_reach = prefix + doubt >= rank
     may_reach[:, last] = True

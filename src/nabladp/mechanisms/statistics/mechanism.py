@@ -13,7 +13,7 @@ import numpy as np
 from nabladp.arrays import Integers
 from nabladp.errors import AuditError, BudgetError, MechanismError, QueryError, quote, suggestion
 from nabladp.mechanisms.allocation import source_units
-from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, check_all_support
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Flag, check_all_support
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
@@ -62,6 +62,7 @@ class Statistics(Mechanism):
     A query is given in ``sql``, or by its parts: ``by`` and ``where``, and columns under ``count`` (or true, for
     rows), ``sum``, ``mean``, ``median``, ``quantile``, ``variance``, ``stddev`` and ``count_distinct``.
     ``groups`` are public lists of groups by key; all other values of the key are then one group, OTHER.
+    Intervals are about the noise; with ``sampling_error`` also about the sampling of rows from a population.
 
     Guarantee: for every block of aggregates with the same groups, filter and value, one ``touch`` with the weights 2M
     for sources of the groups, M for those of the filter, D for those of the value; blocks add. Assumed: the number of
@@ -88,6 +89,10 @@ class Statistics(Mechanism):
 
     groups: Mapping[str, Sequence[Any]] = field(
         default_factory=dict, metadata=parameter(GroupLists(), "Groups to answer, by key; all others count as OTHER.")
+    )
+    sampling_error: bool = field(
+        default=False,
+        metadata=parameter(Flag(), "Whether intervals also cover that rows are a random sample.", stored="changed"),
     )
     by: str | Sequence[str] = field(default=(), metadata=parameter(Expressions(), "In place of `sql`: the groups."))
     where: str | None = field(default=None, metadata=parameter(Condition(), "Likewise: which rows."))
@@ -178,7 +183,7 @@ class Statistics(Mechanism):
                     fix="Rename that attribute.",
                     attribute=name,
                 )
-        return plan_blocks(self.queries(schema), self.quantiles, self.budget.pure)
+        return plan_blocks(self.queries(schema), self.quantiles, self.budget.pure, self.sampling_error)
 
     def calibration(self, schema: Schema) -> Calibration:
         universe = Universe.of(schema)
@@ -216,7 +221,7 @@ class Statistics(Mechanism):
                     parts.append(self._with_noise(exact, scales, noise))
             numbers.append(tuple(parts))
         texts = tuple(query.text for query in calibration.plan.queries)
-        options = Options(self.quantiles, dict(self.groups))
+        options = Options(self.quantiles, dict(self.groups), self.sampling_error)
         return StatisticsOutput(counts.schema, texts, options, calibration, tuple(numbers), counts.n)
 
     def _with_noise(self, exact: Integers, scales: tuple[float, ...] | None, noise: NoiseSource) -> Integers:

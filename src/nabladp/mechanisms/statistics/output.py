@@ -11,11 +11,12 @@ import numpy as np
 
 from nabladp.errors import ReleaseError
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
-from nabladp.mechanisms.statistics.answer import LEVEL, Answer, Estimator
+from nabladp.mechanisms.statistics.answer import LEVEL, Answer
 from nabladp.mechanisms.statistics.bill import Bill
 from nabladp.mechanisms.statistics.blocks import plan_blocks
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.counting import exact_numbers
+from nabladp.mechanisms.statistics.estimator import Estimator
 from nabladp.mechanisms.statistics.selection import rank_scores
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
@@ -91,15 +92,17 @@ class Options:
 
     quantiles: str
     groups: Mapping[str, Sequence[Any]]
+    sampling_error: bool
 
     def to_json(self) -> dict[str, Any]:
         groups = {name: list(listed) for name, listed in self.groups.items()}
-        return {"quantiles": self.quantiles, **({"groups": groups} if groups else {})}
+        changed = {"groups": groups, "sampling_error": self.sampling_error}
+        return {"quantiles": self.quantiles, **{name: value for name, value in changed.items() if value}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Options:
         groups = {str(name): tuple(listed) for name, listed in data.get("groups", {}).items()}
-        return cls(str(data["quantiles"]), groups)
+        return cls(str(data["quantiles"]), groups, bool(data.get("sampling_error", False)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +155,8 @@ class StatisticsOutput(Output):
         try:
             sql, pure, n = tuple(map(str, data["sql"])), bool(data["pure"]), int(data["n"])
             options = Options.from_json(data)
-            plan = plan_blocks([parse_query(text, schema, options.groups) for text in sql], options.quantiles, pure)
+            queries = [parse_query(text, schema, options.groups) for text in sql]
+            plan = plan_blocks(queries, options.quantiles, pure, options.sampling_error)
             units = tuple(tuple(None if own is None else int(own) for own in block) for block in data["units"])
             numbers = tuple(tuple(np.array(part, dtype=np.int64) for part in block) for block in data["numbers"])
             calibration = Calibration(plan, Universe.of(schema), pure, units)
@@ -181,7 +185,7 @@ class StatisticsOutput(Output):
             title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
             plain = table_view(title, table, "values.parquet")
             facts = [("query", answer.query.text), *self._bill_facts(), *predicted_facts(context.expected_error)]
-            notes = [*plain.notes, _ABOUT_INTERVALS]
+            notes = [*plain.notes, ABOUT_INTERVALS[self.options.sampling_error]]
             views.append(
                 View(title, "table", plain.columns, plain.rows, plain.summary, facts, notes, names=plain.names)
             )
@@ -226,10 +230,12 @@ class StatisticsOutput(Output):
             yield from answer.compare(true, title)
 
 
-_ABOUT_INTERVALS = (
-    f"Intervals hold the table's own value with probability {LEVEL:.0%} over the noise, each taken by itself; they say "
-    "nothing about sampling."
-)
+ABOUT_INTERVALS = {
+    False: f"Intervals hold the table's own value with probability {LEVEL:.0%} over the noise, each taken by itself; "
+    "they say nothing about sampling.",
+    True: f"Intervals hold the population's value with probability {LEVEL:.0%} over noise and sampling, each taken by "
+    "itself, if the rows are a simple random sample of it; counts and sums are those to expect among as many rows.",
+}
 
 
 def _chosen(exact: Calibration, numbers: Any) -> Iterator[list[Any]]:
