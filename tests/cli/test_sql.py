@@ -86,6 +86,14 @@ def test_groups_are_listed(folder: Path) -> None:
     assert [row["region"] for row in json.loads(done.stdout)["answers"][0]] == ["north", "OTHER"]
 
 
+def test_several_queries_have_one_bill(folder: Path) -> None:
+    other = "SELECT region, STDDEV(age) AS spread FROM people WHERE age >= 18 GROUP BY region"
+    answer = json.loads(run(QUERY, other, "--budget", "cdp=0.5", "--new-ledger", "--json").stdout)
+    assert len(answer["answers"]) == 2 and list(answer["answers"][1][0])[:2] == ["region", "spread"]
+    assert {line["attribute"] for line in answer["bill"]} == {"age", "region"} and len(answer["bill"]) == 2
+    assert any("spread (query 2)" in line["pays_for"] for line in answer["bill"])
+
+
 def test_sampling_error_widens_intervals(folder: Path) -> None:
     done = run(QUERY, "--budget", "cdp=0.5", "--sampling-error", "--new-ledger")
     assert done.exit_code == 0 and "about the noise and the sampling of rows" in " ".join(done.output.split())

@@ -156,6 +156,44 @@ def test_equal_aggregates_are_measured_once() -> None:
     assert [block.parts for block in twice.plan(SCHEMA).blocks] == [block.parts for block in once.blocks]
 
 
+def test_keys_in_any_order_are_the_same_groups(people: pa.Table) -> None:
+    texts = ["SELECT sick, region, COUNT(*) AS n FROM t WHERE age > 9 GROUP BY 1, 2 ORDER BY 1, 2"]
+    texts.append(
+        "SELECT sick, region, AVG(age), COUNT(*) AS n FROM t WHERE age > 9 GROUP BY region, sick ORDER BY 1, 2"
+    )
+    mechanism = Statistics(CDP(1), texts)
+    assert len(mechanism.plan(SCHEMA).blocks) == 1
+    one, other = mechanism.run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answers
+    assert [(row["sick"], row["region"], row["n"]) for row in one.rows] == [
+        (row["sick"], row["region"], row["n"]) for row in other.rows
+    ]
+
+
+SEVERAL = (
+    "SELECT region, AVG(age), COUNT(*) AS n FROM t WHERE sick GROUP BY region HAVING VAR_POP(age) > 3",
+    "SELECT region, COUNT(*) AS people, SUM(age) FROM t WHERE sick GROUP BY region ORDER BY MEDIAN(income)",
+    "SELECT region, STDDEV_POP(age) FROM people WHERE (sick) GROUP BY 1",
+)
+
+
+def test_several_queries_share_measurements_and_one_bill(session: Session, people: pa.Table) -> None:
+    """Three queries, two values by one grouping: as many blocks, and one count of rows for all."""
+    mechanism = Statistics(CDP(1), SEVERAL)
+    blocks = mechanism.plan(SCHEMA).blocks
+    assert [[part.kind for part in block.parts] for block in blocks] == [["count", "squares"], ["values", "cdf"]]
+    lines = [line for line in mechanism.bill(SCHEMA).lines if line.attribute == "region"]
+    named = {name for line in lines for name in line.pays_for}
+    assert {"n (query 1)", "people (query 2)", "stddev_pop_age (query 3)"} <= set(lines[0].pays_for)
+    assert "VAR_POP(age) (not selected) (query 1)" in {name.replace('"', "") for name in named}
+    assert "QUANTILE(income) (not selected) (query 2)" in {name.replace('"', "") for name in named}
+    figure = mechanism.guarantee(SCHEMA, ROWS).figure("region")
+    assert figure.rho == pytest.approx(sum(line.cost for line in lines)) and figure.rho <= 0.5
+    answers = session.sql(list(SEVERAL), CDP(1)).answers
+    assert [row["n"] for row in sorted(answers[0].rows, key=lambda row: str(row["region"]))] == [
+        row["people"] for row in sorted(answers[1].rows, key=lambda row: str(row["region"]))
+    ]
+
+
 def test_totals_of_a_rollup_are_the_sums_of_their_groups(people: pa.Table) -> None:
     query = "SELECT region, SUM(age) AS s, COUNT(*) AS n FROM people WHERE age < 90 GROUP BY ROLLUP(region)"
     rows = Statistics(CDP(1), query).run(open_table(people, SCHEMA), NoiseSource.seeded(1)).answer.rows
@@ -250,6 +288,7 @@ def test_a_query_is_released_recorded_and_read_again(session: Session, tmp_path:
     assert Release.load(tmp_path / "other").output.answer.rows == other.rows
     view = other.release.output.views(ReleaseContext(SCHEMA, ROWS, {}, None))[0]
     assert any("simple random sample" in note for note in view.notes) and ("query", QUERY) in view.facts
+    assert ("groups of region", "n; all others are OTHER") in view.facts
     assert stored.output.answer.rows == answer.rows and stored.guarantee == answer.release.guarantee
     assert (tmp_path / "out" / "report.html").exists()
 

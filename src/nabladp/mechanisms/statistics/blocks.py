@@ -168,9 +168,8 @@ def part_size(block: Block, part: Part, pure: bool) -> int:
 
 
 def plan_blocks(queries: Sequence[Query], quantiles: str, pure: bool, sampling_error: bool = False) -> Plan:
-    builder = _Builder(quantiles, pure, sampling_error)
-    for number, query in enumerate(queries):
-        builder.add(number, query)
+    builder = _Builder(queries, quantiles, pure, sampling_error)
+    builder.add_all()
     plan = builder.plan(tuple(queries))
     numbers = sum(part_size(block, part, pure) * block.cells for block in plan.blocks for part in block.parts)
     if numbers > MOST_NUMBERS:
@@ -182,23 +181,31 @@ def plan_blocks(queries: Sequence[Query], quantiles: str, pure: bool, sampling_e
 
 
 class _Builder:
-    def __init__(self, quantiles: str, pure: bool, sampling_error: bool) -> None:
-        self.quantiles, self.pure, self.sampling_error = quantiles, pure, sampling_error
+    def __init__(self, queries: Sequence[Query], quantiles: str, pure: bool, sampling_error: bool) -> None:
+        self.queries, self.quantiles, self.pure, self.sampling_error = queries, quantiles, pure, sampling_error
         self.kinds: dict[Identity, dict[Any, None]] = {}  # by block, what it has to give
         self.made: dict[Identity, tuple[tuple[Key, ...], tuple[Expression, ...], Expression | None]] = {}
         self.places: dict[tuple[int, tuple[int, ...], int], dict[str, Identity]] = {}
+        self.orders: dict[frozenset[str], tuple[str, ...]] = {}  # one order for the same keys in any
         self.coarse: set[Identity] = set()  # measured beside finer groups, whose sums tell most of it
         self.finest: set[Identity] = set()
 
-    def add(self, number: int, query: Query) -> None:
+    def add_all(self) -> None:
         """First what has a value; then counts of rows, which join one of these blocks."""
-        asked = [(grouping, index) for grouping in query.grouping for index in range(len(query.aggregates))]
-        for grouping, index in asked:
-            own = self.places[number, grouping, index] = {}
+        asked = [
+            (number, grouping, index)
+            for number, query in enumerate(self.queries)
+            for grouping in query.grouping
+            for index in range(len(query.aggregates))
+        ]
+        for number, grouping, index in asked:
+            query, own = self.queries[number], dict[str, Identity]()
             for kind in self._kinds(query, query.aggregates[index]):
                 if kind != "count":
                     own[kind] = self._need(query, grouping, query.aggregates[index], kind)
-        for grouping, index in asked:
+            self.places[number, grouping, index] = own
+        for number, grouping, index in asked:
+            query = self.queries[number]
             if "count" in self._kinds(query, query.aggregates[index]):
                 self.places[number, grouping, index]["count"] = self._count(query, grouping, query.aggregates[index])
 
@@ -219,7 +226,9 @@ class _Builder:
         """Whether the mean or the variance of the same value is asked for: its sum then follows from these."""
         return any(
             other.function.startswith(("avg", "var", "stddev")) and other.identity[1:3] == aggregate.identity[1:3]
-            for other in query.aggregates
+            for alike in self.queries
+            if (alike.where_text, _key_texts(alike)) == (query.where_text, _key_texts(query))
+            for other in alike.aggregates
         )
 
     def _count(self, query: Query, grouping: tuple[int, ...], aggregate: Aggregate) -> Identity:
@@ -246,6 +255,7 @@ class _Builder:
 
     def _identity(self, query: Query, grouping: tuple[int, ...], aggregate: Aggregate, kind: str) -> Identity:
         keys = tuple(query.keys[i].text for i in grouping)
+        keys = self.orders.setdefault(frozenset(keys), keys)
         own = kind if kind in _APART else ""
         return (keys, (query.where_text, aggregate.filter_text), aggregate.value_text, own)
 
@@ -256,8 +266,8 @@ class _Builder:
         identity = self._identity(query, measured, aggregate, kind)
         self._sort(identity, query, measured)
         filters = tuple(condition for condition in (query.where, aggregate.filter) if condition is not None)
-        keys = tuple(query.keys[i] for i in measured)
-        self.made.setdefault(identity, (keys, filters, aggregate.value))
+        keys = {query.keys[i].text: query.keys[i] for i in measured}
+        self.made.setdefault(identity, (tuple(keys[text] for text in identity[0]), filters, aggregate.value))
         own = (kind, aggregate.q) if kind == "point" else kind
         self.kinds.setdefault(identity, {})[own] = None
         return identity
@@ -287,6 +297,11 @@ class _Builder:
         if not coarse or identity in coarse:
             return 1
         return max(9, 3 * len({keys for keys, *_ in coarse}))
+
+
+def _key_texts(query: Query) -> set[frozenset[str]]:
+    """The keys of all its groupings."""
+    return {frozenset(query.keys[i].text for i in grouping) for grouping in query.grouping}
 
 
 _FEW_CHILDREN = 4  # up to so many groups, their sum is as good as a measurement of its own

@@ -20,6 +20,7 @@ from nabladp.mechanisms.statistics.estimator import Estimator
 from nabladp.mechanisms.statistics.selection import rank_scores
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
+from nabladp.sql.keys import OTHERS
 from nabladp.sql.query import parse_query
 from nabladp.views.compared import Compared
 from nabladp.views.tables import predicted_facts, table_view
@@ -184,13 +185,20 @@ class StatisticsOutput(Output):
             table = answer.to_arrow()
             title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
             plain = table_view(title, table, "values.parquet")
-            facts = [("query", answer.query.text), *self._bill_facts(), *predicted_facts(context.expected_error)]
+            facts = [("query", answer.query.text), *self._group_facts(), *self._bill_facts()]
+            facts += predicted_facts(context.expected_error)
             notes = [*plain.notes, ABOUT_INTERVALS[self.options.sampling_error]]
             views.append(
                 View(title, "table", plain.columns, plain.rows, plain.summary, facts, notes, names=plain.names)
             )
             views += self._pictures(title, answer, table, plain)
         return views
+
+    def _group_facts(self) -> list[tuple[str, str]]:
+        return [
+            (f"groups of {name}", f"{', '.join(map(str, listed))}; all others are {OTHERS}")
+            for name, listed in self.options.groups.items()
+        ]
 
     def _bill_facts(self) -> list[tuple[str, str]]:
         sign = "ε" if self.calibration.pure else "ρ"
