@@ -143,3 +143,23 @@ def test_what_is_wrong_is_refused(folder: Path, arguments: tuple[str, ...], said
     told = json.loads(done.stdout)
     assert said in told["message"] + told["fix"], told
     assert not (folder / "ledger.db").exists()
+
+
+def test_what_a_small_change_costs(folder: Path) -> None:
+    query = "SELECT AVG(age) FROM people"
+    done = run(query, "--budget", "cdp=0.5", "--dry-run", "--within", "age=1", "--json")
+    small, *shown = json.loads(done.stdout)["small_changes"]
+    whole = {line["attribute"]: line["cost"] for line in json.loads(done.stdout)["bill"]}["age"]
+    assert (small["attribute"], small["distance"]) == ("age", 1.0)
+    assert small["cost"] == pytest.approx(whole / 99**2)  # one step of 99
+    assert [line["distance"] for line in shown] == [9.0]
+    assert "a change by at most 9" in run(query, "--budget", "cdp=0.5", "--dry-run").output
+
+
+@pytest.mark.parametrize("within", ["age", "age=x", "agee=1", "region=1", "age=-1", "age=nan"])
+def test_a_wrong_distance_spends_nothing(within: str, folder: Path) -> None:
+    done = run("SELECT AVG(age) FROM people", "--budget", "cdp=0.5", "--new-ledger", "--within", within)
+    if within == "region=1":  # no number, and never read: a change costs nothing, whatever its size
+        assert done.exit_code == 0
+        return
+    assert done.exit_code == 1 and not (folder / "ledger.db").exists(), done.output

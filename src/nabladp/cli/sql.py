@@ -31,6 +31,10 @@ def sql(
     sampling_error: Annotated[
         bool, typer.Option("--sampling-error", help="Widen intervals for rows that are a random sample.")
     ] = False,
+    within: Annotated[
+        list[str] | None,
+        typer.Option("--within", help="Also show what a small change costs: income=1000 for one by at most 1,000."),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print the answer as CSV.")] = False,
     to: Annotated[Path | None, typer.Option("--to", help="Also publish the release in this new folder.")] = None,
     new_ledger: Annotated[
@@ -47,6 +51,7 @@ def sql(
         from nabladp.release import Plan, queries
 
         own, budgets = queries.read_budgets(budget)
+        distances = queries.read_distances(within or [])
         options: dict[str, Any] = {
             "budgets": budgets,
             "quantiles": quantiles,
@@ -55,31 +60,36 @@ def sql(
         }
         loaded = Plan.load(plan)
         if dry_run:
-            _show_cost(loaded.query_cost(query, own, **options), json)
+            _show_cost(loaded.query_cost(query, own, **options), distances, json)
             return
+        if distances:  # a wrong one is refused before anything is spent
+            loaded.query_cost(query, own, **options).bill.changes_within(distances)
         with working("opening the table") as stage:
             session = loaded.query_session(query, own, new_ledger, test_seed, **options)
             answers = session.sql(query, own, to=to, stage=stage, **options)
         if json:
-            print_json({"answers": [answer.rows for answer in answers.answers], "bill": answers.bill.to_json()})
+            bill = {"bill": answers.bill.to_json(), "small_changes": answers.bill.small_changes_json(distances)}
+            print_json({"answers": [answer.rows for answer in answers.answers], **bill})
         elif csv:
             for answer in answers.answers:
                 out.file.write(_csv(answer))
         else:
-            say_tables(*(_answer_table(answer.to_arrow()) for answer in answers.answers), _bill_table(answers.bill))
+            say_tables(
+                *(_answer_table(answer.to_arrow()) for answer in answers.answers), _bill_table(answers.bill, distances)
+            )
             entry = answers.release.ledger["entry"]
             about = "the noise and the sampling of rows" if sampling_error else "the noise"
             say(f"The intervals are about {about}. The release is entry {entry} of the ledger.")
 
 
-def _show_cost(cost: Any, json: bool) -> None:
+def _show_cost(cost: Any, distances: dict[str, float], json: bool) -> None:
     from nabladp.cli import show
 
     if json:
-        print_json(cost.to_json())
+        print_json(cost.to_json() | {"small_changes": cost.bill.small_changes_json(distances)})
     else:
         answer = cost.to_json()
-        say_tables(_bill_table(cost.bill), show.privacy_table(answer), show.limits_plot(answer["limits"]))
+        say_tables(_bill_table(cost.bill, distances), show.privacy_table(answer), show.limits_plot(answer["limits"]))
         for column in cost.expected.columns:
             if column.half_width is not None:
                 say(f"{printable(column.column)}: ± {column.half_width:.4g} in a group of average size.")
@@ -117,13 +127,16 @@ def _format(value: Any) -> str:
     return str(value)
 
 
-def _bill_table(bill: Any) -> Table:
+def _bill_table(bill: Any, distances: dict[str, float]) -> Table:
     from nabladp.cli.show import plain_table
 
     sign = "ε" if bill.notion == "epsilon" else "ρ"
     table = plain_table("what each attribute pays", ["attribute", "as", "for"], [sign])
     for line in bill.lines:
         table.add_row(printable(line.attribute), line.role, printable(", ".join(line.pays_for)), f"{line.cost:.4g}")
+    for small in bill.changes_within(distances) or bill.small_changes:
+        told = f"a change by at most {small.distance:,.6g}"
+        table.add_row(printable(small.attribute), "", told, f"{small.cost:.4g}")
     return table
 
 

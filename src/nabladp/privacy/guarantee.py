@@ -23,7 +23,7 @@ from nabladp.privacy.graph import GraphTerm, check_label, graph_term
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Term, WeightTerm, is_whole
 from nabladp.privacy.units import format_rounded, half_square, root_double, to_float
 from nabladp.privacy.universe import Attributes, Universe
-from nabladp.privacy.values import BudgetValue, capped_term, curve_term, weighted_term
+from nabladp.privacy.values import BudgetValue, capped_term, curve_term, exact_decimal, weighted_term
 
 if TYPE_CHECKING:
     from nabladp.privacy.cost_index import CostIndex, Total, WorstSubset
@@ -45,12 +45,14 @@ class Figure:
 
     attributes: tuple[str, ...]
     guarantee: Guarantee = field(repr=False)
+    within: tuple[tuple[str, float], ...] = ()  # for rows in which these differ by at most so much
 
     def __repr__(self) -> str:
         pure = "" if math.isinf(self.pure) else f", pure ε = {format_rounded(self.pure, 4, up=True)}"
         named = " + ".join(self.attributes[:_SHOWN])
         if len(self.attributes) > _SHOWN:
             named += f" + {len(self.attributes) - _SHOWN:,} others"
+        named += "".join(f", {name} by up to {far:,.6g}" for name, far in self.within)
         return f"Figure({named}: ρ = {format_rounded(self.rho, 4, up=True)}{pure})"
 
     @property
@@ -107,11 +109,16 @@ class Guarantee(Displayed):
         cost: BudgetValue | None = None,
         *,
         gaussian_scale: float | None = None,
+        near: Mapping[str, Mapping[Any, BudgetValue]] | None = None,
     ) -> Guarantee:
         """A guarantee charged once, at the largest weight, to any T that meets ``on``: a noisy marginal, a randomized
-        response."""
+        response.
+
+        ``near`` lists, for a source attribute that is a number, what it pays for changes of at most some distance, all
+        its columns and roles together: ``{"income": {1000: Rho(0.001)}}``. See :meth:`figure`.
+        """
         universe = Universe.of(attributes)
-        return cls._of(universe, weighted_term("touch", universe, on, cost, None, gaussian_scale))
+        return cls._of(universe, weighted_term("touch", universe, on, cost, None, gaussian_scale, near))
 
     @classmethod
     def linear(
@@ -283,10 +290,30 @@ class Guarantee(Displayed):
         apart = to_float(total.pure) + epsilon_from_rho(_float(total.rho_of_rest), delta, conversion)
         return min(through_rho, math.nextafter(apart, math.inf))
 
-    def figure(self, attributes: Names) -> Figure:
+    def figure(self, attributes: Names, within: Mapping[str, float | Fraction] | None = None) -> Figure:
+        """What is promised for a set. ``within`` asks about small changes: ``{"income": 1000}`` is the cost of a change
+        of the set in which both incomes are numbers and differ by at most 1,000. A term that does not depend on the
+        distance counts in full."""
         names = checks.name_or_names(attributes)
         self.universe.sources(names)
-        return Figure(names, self)
+        if not within:
+            return Figure(names, self)
+        distances = self._distances(names, within)
+        terms = ((term.for_changes(distances) if isinstance(term, WeightTerm) else term, k) for term, k in self.terms)
+        nearby = Guarantee.compose(self.universe, (Guarantee(self.universe, (pair,)) for pair in terms))
+        return Figure(names, nearby, tuple((name, float(far)) for name, far in distances.items()))
+
+    def _distances(self, names: Iterable[str], within: Any) -> dict[str, Fraction]:
+        fix = "Write within={'income': 1000}."
+        for name, far in checks.mapping(within, "'within'", fix).items():
+            if name not in self.universe.position:
+                self.universe.sources(name)
+                raise GuaranteeError(f"A distance is that of a source attribute; {name!r} is derived.", fix=fix)
+            if name not in self.universe.sources(names):
+                raise GuaranteeError(f"{name!r} is not in the set whose cost is asked for.", fix="Add it to the set.")
+            if not checks.is_number(far) or far < 0:
+                raise GuaranteeError(f"The distance of {name!r} must be a number, not below zero.", fix=fix)
+        return {name: exact_decimal(far) for name, far in within.items()}
 
     def per_attribute(self) -> dict[str, Figure]:
         """The guarantee's figure for every protected source attribute by itself."""

@@ -25,12 +25,15 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
 
+from nabladp.checks import as_fraction, is_number
 from nabladp.errors import GuaranteeError
 from nabladp.privacy.units import UNIT, half_square
 
 # ---- costs, weights and curves ---------------------------------------------------------------------------------------
 
 Weights = tuple[tuple[str, int], ...]
+Near = tuple[tuple[str, tuple[tuple[Fraction, int], ...]], ...]  # attribute: (distance, weight), both rising
+MOST_DISTANCES = 1024
 SHAPES = ("touch", "linear", "squares")
 
 
@@ -67,6 +70,9 @@ class WeightTerm:
 
     ``gaussian_scale`` marks a touch term that stands for one marginal with discrete Gaussian noise of exactly this
     scale on every count; it allows the exact privacy-loss figure and changes nothing else.
+
+    ``near`` gives a touch term lower weights for small changes of a number: where an attribute differs by at most a
+    listed distance, the weight beside it stands in place of the attribute's own. :meth:`cost` does not look at it.
     """
 
     shape: str
@@ -74,6 +80,7 @@ class WeightTerm:
     limit: int | None = None
     pure: bool = False
     gaussian_scale: float | None = None
+    near: Near = ()
 
     def __post_init__(self) -> None:
         if self.shape not in SHAPES:
@@ -89,6 +96,28 @@ class WeightTerm:
                 "A Gaussian scale belongs to a touch term that costs ρ = 1/scale² for each of its attributes.",
                 fix="Leave it out, or give the scale of the noise exactly.",
             )
+        if self.near and not self._near_fits():
+            raise GuaranteeError(
+                "Weights for small changes rise with the distance, to at most the attribute's own, in a touch term.",
+                fix="Give distances and weights above zero, both in rising order.",
+            )
+
+    def _near_fits(self) -> bool:
+        if self.shape != "touch" or self.gaussian_scale is not None:
+            return False
+        if len(dict(self.near)) != len(self.near) or not self._weight.keys() >= dict(self.near).keys():
+            return False
+        for name, steps in self.near:
+            distances, weights = [distance for distance, _ in steps], [weight for _, weight in steps]
+            if not 0 < len(steps) <= MOST_DISTANCES or not all(map(is_whole, weights)):
+                return False
+            if distances[0] <= 0 or weights[0] <= 0 or weights[-1] > self._weight[name]:
+                return False
+            if any(a >= b for a, b in itertools.pairwise(distances)) or any(
+                a > b for a, b in itertools.pairwise(weights)
+            ):
+                return False
+        return True
 
     def _scale_fits(self, scale: float) -> bool:
         """Whether a term's weight is the cost of noise of this scale: never below it, and above only by rounding."""
@@ -120,8 +149,19 @@ class WeightTerm:
             return Cost(half_square(amount), amount if self.pure else None)
         return Cost(amount, None)
 
+    def for_changes(self, distances: Mapping[str, Fraction]) -> WeightTerm:
+        """The same for pairs of rows in which these attributes differ by at most these distances."""
+        near = dict(self.near)
+        lower = {name: _weight_within(near[name], distance) for name, distance in distances.items() if name in near}
+        if not lower:
+            return self
+        weights = tuple((name, lower.get(name) or weight) for name, weight in self.weights)
+        return WeightTerm(self.shape, weights, self.limit, self.pure)
+
     def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost:
-        return self.cost(differing)
+        distances = {name: _distance(one[name], other[name]) for name, _ in self.near if name in one and name in other}
+        known = {name: distance for name, distance in distances.items() if distance is not None}
+        return self.for_changes(known).cost(differing)
 
     def worst(self, size: int, among: frozenset[str]) -> Cost:
         picked = sorted(among & self.support, key=self._weight.__getitem__, reverse=True)
@@ -131,10 +171,11 @@ class WeightTerm:
         """The term for people with ``rows`` rows (group privacy over rows): ε grows by ``rows``, ρ by its square."""
         factor = rows if (self.pure or self.shape == "linear") else rows * rows
         weights = tuple((name, factor * weight) for name, weight in self.weights)
-        return WeightTerm(self.shape, weights, self.limit, self.pure)
+        near = tuple((name, tuple((far, factor * weight) for far, weight in steps)) for name, steps in self.near)
+        return WeightTerm(self.shape, weights, self.limit, self.pure, near=near)
 
     def sort_key(self) -> tuple[Any, ...]:
-        return ("weight", self.shape, self.weights, self.limit or 0, self.pure, self.gaussian_scale or 0.0)
+        return ("weight", self.shape, self.weights, self.limit or 0, self.pure, self.gaussian_scale or 0.0, self.near)
 
     def to_json(self) -> dict[str, Any]:
         equal = len({weight for _, weight in self.weights}) == 1
@@ -147,13 +188,32 @@ class WeightTerm:
             body["limit"] = self.limit
         if self.gaussian_scale is not None:
             body["gaussian_scale"] = self.gaussian_scale
+        if self.near:  # versions that do not know it charge every change in full
+            body["near"] = {name: [[str(far), str(weight)] for far, weight in steps] for name, steps in self.near}
         return body
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> WeightTerm:
         given = body["weights"] if "weights" in body else dict.fromkeys(body["on"], body["weight"])
         weights = sorted_weights({name: read_units(weight) for name, weight in given.items()})
-        return cls(body["shape"], weights, body.get("limit"), read_truth(body["pure"]), body.get("gaussian_scale"))
+        near = tuple(
+            (name, tuple((read_distance(far), read_units(weight)) for far, weight in steps))
+            for name, steps in sorted(body.get("near", {}).items())
+        )
+        pure, scale = read_truth(body["pure"]), body.get("gaussian_scale")
+        return cls(body["shape"], weights, body.get("limit"), pure, scale, near)
+
+
+def _weight_within(steps: Sequence[tuple[Fraction, int]], distance: Fraction) -> int | None:
+    """The weight of the next listed distance; None where it is beyond all of them."""
+    return next((weight for far, weight in steps if distance <= far), None)
+
+
+def _distance(one: Any, other: Any) -> Fraction | None:
+    """Between two numbers; None where one of them is missing or no number."""
+    if not (is_number(one) and is_number(other)):
+        return None
+    return abs(as_fraction(one) - as_fraction(other))
 
 
 @dataclass(frozen=True)
@@ -230,6 +290,13 @@ def read_units(text: Any) -> int:
     if not isinstance(text, str) or not re.fullmatch(r"[0-9]+", text):
         raise GuaranteeError("A cost in a guarantee must be a decimal string.", fix="Do not edit stored guarantees.")
     return int(text)
+
+
+def read_distance(text: Any) -> Fraction:
+    """A distance as it is written: a whole number or a fraction, such as "1/2"."""
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,400}(/[0-9]{1,400})?", text):
+        raise GuaranteeError("A distance in a guarantee must be a fraction.", fix="Do not edit stored guarantees.")
+    return Fraction(text)
 
 
 def read_truth(value: Any) -> bool:

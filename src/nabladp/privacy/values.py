@@ -14,7 +14,7 @@ from typing import Any
 from nabladp import checks
 from nabladp.errors import BudgetError, GuaranteeError, quote
 from nabladp.privacy.conversion import rho_for
-from nabladp.privacy.terms import CappedTerm, CurveTerm, WeightTerm, is_whole, sorted_caps, sorted_weights
+from nabladp.privacy.terms import CappedTerm, CurveTerm, Near, WeightTerm, is_whole, sorted_caps, sorted_weights
 from nabladp.privacy.units import Number, exact, root_double, units_down, units_up
 from nabladp.privacy.universe import Universe
 
@@ -159,6 +159,7 @@ def weighted_term(
     cost: BudgetValue | None,
     limit: int | None,
     gaussian_scale: float | None = None,
+    near: Mapping[str, Mapping[Any, BudgetValue]] | None = None,
 ) -> WeightTerm | None:
     """The term of a cost for each attribute, in one of the shapes of :class:`WeightTerm`; None where nothing is
     charged."""
@@ -179,7 +180,28 @@ def weighted_term(
             weights[source] = max(known, units) if shape == "touch" else known + units
     if not weights:
         return None
-    return WeightTerm(shape, sorted_weights(weights), limit, pure, gaussian_scale)
+    return WeightTerm(shape, sorted_weights(weights), limit, pure, gaussian_scale, _near(near or {}, pure))
+
+
+def exact_decimal(number: Any) -> Fraction:
+    """A distance as a person writes it: 0.1 is a tenth, not the double next to it."""
+    return Fraction(str(float(number))) if isinstance(number, float) else checks.as_fraction(number)
+
+
+def _near(near: Mapping[str, Mapping[Any, BudgetValue]], pure: bool) -> Near:
+    """Weights for changes of at most some distance, in the units of the term's other weights."""
+    fix = "Write near={'income': {1000: Rho(0.01)}}."
+    listed = []
+    for name, steps in sorted(checks.mapping(near, "'near'", fix).items()):
+        known = {}
+        for far, value in checks.mapping(steps, f"The distances of {name!r}", fix).items():
+            if not checks.is_above_zero(far):
+                raise GuaranteeError(f"A distance of {name!r} must be a number above zero.", fix=fix)
+            if as_value(value, f"the cost of a small change of {name!r}").pure != pure:
+                raise GuaranteeError("One term cannot mix pure and concentrated costs.", fix="Build two and add them.")
+            known[exact_decimal(far)] = eps_units(value) if pure else cost_units(value)
+        listed.append((name, tuple(sorted(known.items()))))
+    return tuple(listed)
 
 
 def capped_term(

@@ -99,7 +99,7 @@ def query_cost(
         raise QueryError("A query needs a budget.", fix='Write session.cost("SELECT …", CDP(0.2)).')
     mechanism = statistics(query, budget, **options)
     expected = mechanism.expected_error(schema, rows or 0)
-    return QueryCost(cost(mechanism), mechanism.bill(schema), expected)
+    return QueryCost(cost(mechanism), mechanism.bill(schema, rows or 0), expected)
 
 
 def least_budget(
@@ -164,6 +164,18 @@ def read_budgets(texts: list[str]) -> tuple[BudgetValue, dict[str, BudgetValue]]
     if general is None:
         raise BudgetError("The budget of every attribute is missing.", fix=_BUDGET_FIX)
     return general, named
+
+
+def read_distances(texts: list[str]) -> dict[str, float]:
+    """Distances by attribute, from texts such as income=1000."""
+    distances = {}
+    for text in texts:
+        name, _, amount = text.rpartition("=")
+        try:
+            distances[name] = float(amount)
+        except ValueError:
+            raise QueryError(f"{text!r} is not a distance.", fix="Write --within income=1000.") from None
+    return distances
 
 
 def _budget(text: str) -> BudgetValue:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from nabladp.mechanisms.statistics.blocks import Block
 from nabladp.mechanisms.statistics.calibration import Calibration
+from nabladp.mechanisms.statistics.small_changes import distances, numeric_value
 from nabladp.privacy.guarantee import Figure, Guarantee, Names
+from nabladp.schema import Attribute
 from nabladp.sql.query import Query
 
 
@@ -23,22 +26,60 @@ class BillLine:
     cost: float  # ρ, or ε where the budget is pure
 
 
+@dataclass(frozen=True)
+class SmallChange:
+    """What an attribute pays in all for a change by at most ``distance``."""
+
+    attribute: str
+    distance: float
+    cost: float  # ρ, or ε where the budget is pure
+
+
 @dataclass(frozen=True, eq=False)
 class Bill:
     """``lines`` add up for a single attribute; ``figure`` gives the cost of any set, which is at most their sum."""
 
     calibration: Calibration
+    n: int  # 0: any number of rows
 
     @property
     def notion(self) -> str:
         return "epsilon" if self.calibration.pure else "rho"
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
-        return self.calibration.guarantee()
+        return self.calibration.guarantee(self.n)
 
-    def figure(self, attributes: Names) -> Figure:
-        return self.guarantee.figure(attributes)
+    def figure(self, attributes: Names, within: Mapping[str, float | Fraction] | None = None) -> Figure:
+        """The cost of a set, also of small changes: ``within={"income": 1000}``."""
+        return self.guarantee.figure(attributes, within)
+
+    @cached_property
+    def small_changes(self) -> tuple[SmallChange, ...]:
+        """What changes by at most about 1 % and 10 % of the range of a value cost, where that is less than any."""
+        return tuple(
+            SmallChange(name, float(far), self._cost(name, far))
+            for name, attribute in sorted(self._numeric_values().items())
+            for far in _shown_distances(attribute)
+            if self._cost(name, far) < self._cost(name, None)
+        )
+
+    def changes_within(self, distances: Mapping[str, float]) -> tuple[SmallChange, ...]:
+        """What changes of single attributes by at most these distances cost."""
+        return tuple(SmallChange(name, far, self._cost(name, far)) for name, far in distances.items())
+
+    def small_changes_json(self, distances: Mapping[str, float]) -> list[dict[str, Any]]:
+        return [
+            asdict(small) | {"notion": self.notion} for small in (*self.changes_within(distances), *self.small_changes)
+        ]
+
+    def _numeric_values(self) -> dict[str, Attribute]:
+        found = [numeric_value(block) for block in self.calibration.plan.blocks]
+        return {attribute.name: attribute for attribute in found if attribute is not None and not attribute.public}
+
+    def _cost(self, name: str, far: float | Fraction | None) -> float:
+        figure = self.figure(name, None if far is None else {name: far})
+        return figure.pure if self.calibration.pure else figure.rho
 
     @cached_property
     def lines(self) -> tuple[BillLine, ...]:
@@ -72,6 +113,7 @@ class Bill:
             yield f"{name} (query {number + 1})" if several else name
 
     def to_json(self) -> list[dict[str, Any]]:
+        """The lines; what small changes cost follows from the guarantee."""
         return [asdict(line) | {"pays_for": list(line.pays_for), "notion": self.notion} for line in self.lines]
 
     def to_arrow(self) -> Any:
@@ -92,7 +134,20 @@ class Bill:
     def __str__(self) -> str:
         sign = "ε" if self.calibration.pure else "ρ"
         width = max((len(line.attribute) for line in self.lines), default=0)
-        return "\n".join(
+        lines = [
             f"{line.attribute:{width}}  {line.role:6}  {sign} = {line.cost:.4g}  for {', '.join(line.pays_for)}"
             for line in self.lines
-        )
+        ]
+        small = [
+            f"{change.attribute}, changed by at most {change.distance:,.6g}: {sign} = {change.cost:.4g} in all"
+            for change in self.small_changes
+        ]
+        return "\n".join(lines + small)
+
+
+def _shown_distances(attribute: Attribute) -> list[Fraction]:
+    """The round distances next to a hundredth and a tenth of the range."""
+    listed = distances(attribute)
+    widest = listed[-1] if listed else Fraction(0)
+    chosen = [max((far for far in listed if far <= widest / part), default=None) for part in (100, 10)]
+    return [far for far in dict.fromkeys(chosen) if far is not None]

@@ -14,11 +14,13 @@ from nabladp.mechanisms.allocation import allocate_by_role, least_scale
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.statistics.blocks import Block, Part, Plan, part_size
 from nabladp.mechanisms.statistics.grids import FINEST, FINEST_SQUARES, FINEST_TOTAL, Grid, strategy
+from nabladp.mechanisms.statistics.small_changes import change_of_bins, change_on_grid, distances, numeric_value
 from nabladp.privacy.budget import Limit
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Pure, Rho
+from nabladp.schema import Attribute
 
 _FEWEST_UNITS = 1 << 16
 _ROUNDING = Fraction(1, 1 << 20)  # weights are rounded up
@@ -91,14 +93,46 @@ class Calibration:
                 weights.setdefault(source, {})[role] = cost / UNIT
         return weights
 
-    def _block_cost(self, number: int) -> Guarantee:
+    def _block_cost(self, number: int, n: int | None = None) -> Guarantee:
         kind = Pure if self.pure else Rho
         dearest = {source: max(roles.values()) for source, roles in self.role_weights(number).items()}
         own = {source: kind(weight) for source, weight in dearest.items() if weight}
-        return Guarantee.touch(self.universe, own) if own else Guarantee.none(self.universe)
+        if not own:
+            return Guarantee.none(self.universe)
+        small = {} if n is None else self._small_changes(number, n)
+        near = {name: {far: kind(cost) for far, cost in costs.items()} for name, costs in small.items() if name in own}
+        return Guarantee.touch(self.universe, own, near=near)
 
-    def guarantee(self) -> Guarantee:
-        return Guarantee.compose(self.universe, self.costs)  # [composition]
+    def _small_changes(self, number: int, n: int) -> dict[str, dict[Fraction, Fraction]]:
+        """What the attribute whose numbers are a block's values pays for changes of at most some distances."""
+        block = self.plan.blocks[number]
+        attribute = numeric_value(block)  # [small changes]
+        if attribute is None or (attribute.kind == "real" and not n):  # the grid of real numbers depends on n
+            return {}
+        paid = [(part, units) for part, units in zip(block.parts, self.units[number], strict=True) if units is not None]
+        roles = self.role_weights(number).get(attribute.name, {})
+        other = max((cost for role, cost in roles.items() if role != "value"), default=Fraction(0))
+        costs = {}
+        for far in distances(attribute):
+            changes = [self._change_within(attribute, block, part, far, n) * units for part, units in paid]
+            costs[far] = max(other, sum(changes, Fraction(0)) / UNIT)
+        full = max(roles.values(), default=Fraction(0))
+        lower = {far: cost for far, cost in costs.items() if 0 < cost < full}
+        return {attribute.name: lower} if lower else {}
+
+    def _change_within(self, attribute: Attribute, block: Block, part: Part, far: Fraction, n: int) -> Fraction:
+        if part.kind in ("sum", "squares", "total"):
+            return change_on_grid(attribute, part, self.grid(block, part, n), far, self.pure)
+        if part.kind == "cdf":
+            return change_of_bins(attribute, part, block.bins, far, self.pure)
+        return part.change  # counts by value and selections: the smallest change may cost all
+
+    def guarantee(self, n: int | None = None) -> Guarantee:
+        """With n, or 0 for any number of rows, also what small changes of a value cost."""
+        if n is None:
+            return Guarantee.compose(self.universe, self.costs)  # [composition]
+        blocks = range(len(self.plan.blocks))
+        return Guarantee.compose(self.universe, [self._block_cost(number, n) for number in blocks])
 
     # ---- noise ------------------------------------------------------------------------------------------------------
 

@@ -149,17 +149,23 @@ class Strategy:
 
 @lru_cache(maxsize=32)
 def strategy(bins: int, pure: bool) -> Strategy:
+    """For Laplace noise, sums over blocks of bins. Their entries are 0 and 1: L1 norms are squared norms as well."""
     matrix = _tree(bins) if pure else _toeplitz(bins)
-    if pure:
-        member = int(np.abs(matrix).sum(axis=0).max())
-        change = max(int(np.abs(matrix - matrix[:, [j]]).sum(axis=0).max()) for j in range(bins))
-    else:
-        gram = (matrix.astype(np.float64).T @ matrix).astype(np.int64)  # below 2^53, hence exact
-        norms = np.diag(gram)
-        member, change = int(norms.max()), int((norms[:, None] + norms[None, :] - 2 * gram).max())
+    gram = (matrix.astype(np.float64).T @ matrix).astype(np.int64)  # below 2^53, hence exact
+    norms = np.diag(gram)
+    member, change = int(norms.max()), int((norms[:, None] + norms[None, :] - 2 * gram).max())
+    return Strategy(matrix, _prefix_sums(matrix.astype(np.float64)), member, change)
+
+
+def _prefix_sums(matrix: Floats) -> Floats:
+    """The least-squares estimate of all prefix sums from noisy answers: a matrix P with P·A equal to prefix sums."""
+    from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+    bins = matrix.shape[1]
     ones = np.tril(np.ones((bins, bins)))
-    prefix = ones @ np.linalg.pinv(matrix.astype(np.float64))
-    return Strategy(matrix, prefix, member, change)
+    if len(matrix) == bins:  # lower triangular
+        return np.asarray(solve_triangular(matrix, ones.T, trans="T", lower=True).T)
+    return np.asarray(cho_solve(cho_factor(matrix.T @ matrix), ones.T).T @ matrix.T)
 
 
 def _toeplitz(bins: int) -> Integers:

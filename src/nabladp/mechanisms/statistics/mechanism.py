@@ -195,16 +195,16 @@ class Statistics(Mechanism):
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
-        return self.calibration(schema).guarantee()
+        return self.calibration(schema).guarantee(n)
 
     def expected_error(self, schema: Schema, n: int) -> StatisticsError:
         """For every aggregate of every query: the half-width of its interval in a group of average size."""
         check_asked(schema, n)
         return StatisticsError.of(self.calibration(schema), n)
 
-    def bill(self, schema: Schema) -> Bill:
-        """What each attribute will pay, and for what."""
-        return Bill(self.calibration(schema))
+    def bill(self, schema: Schema, n: int = 0) -> Bill:
+        """What each attribute will pay, and for what. n = 0: for any number of rows."""
+        return Bill(self.calibration(schema), n)
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ class StatisticsOutput(Output):
 
     @cached_property
     def bill(self) -> Bill:
-        return Bill(self.calibration)
+        return Bill(self.calibration, self.n)
 
     def to_pandas(self) -> Any:
         return self.to_arrow(self.schema).to_pandas()
@@ -208,6 +208,12 @@ class StatisticsOutput(Output):
                 f"{sign} = {format_figure(line.cost)} for {', '.join(line.pays_for)}",
             )
             for line in self.bill.lines
+        ] + [
+            (
+                f"{small.attribute}, changed by at most {small.distance:,.6g}",
+                f"{sign} = {format_figure(small.cost)} in all",
+            )
+            for small in self.bill.small_changes
         ]
 
     def _pictures(self, title: str, answer: Answer, table: pa.Table, plain: View) -> Iterator[View]:
