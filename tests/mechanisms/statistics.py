@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from faults import Fault, Patches
 
 from nabladp.mechanisms import Mechanism
-from nabladp.mechanisms.statistics import Statistics, blocks, calibration
+from nabladp.mechanisms.statistics import Statistics, blocks, calibration, counting
+from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
+from nabladp.tables import CodedTable
 
 INSTANCES: list[Mechanism] = [
     Statistics(CDP(1), "SELECT region, COUNT(*) AS people, AVG(age) FROM people WHERE sick GROUP BY region"),
@@ -73,7 +76,7 @@ def forgotten_source(patches: Patches) -> None:
 def one_touch_for_all(patches: Patches) -> None:
     """All blocks as one touch, each source at its own weight: aggregates with other filters, too."""
 
-    def guarantee(self: Any) -> Guarantee:
+    def guarantee(self: Any, *n: int) -> Guarantee:
         together: dict[str, Any] = {}
         for number in range(len(self.plan.blocks)):
             for name, roles in self.role_weights(number).items():
@@ -116,19 +119,88 @@ def seven_tenths(patches: Patches) -> None:
     patches.set(Statistics, "_with_noise", with_noise)
 
 
+def three_digits(numbers: Any) -> Any:
+    """As floating-point numbers of three binary digits hold them."""
+    mantissa, exponent = np.frexp(numbers)
+    return np.ldexp(np.round(8 * mantissa) / 8, exponent)
+
+
+def float_sums(patches: Patches) -> None:
+    """Values are added up as floating-point numbers: rounding moves a sum by more than the range of a value."""
+    true = counting._add
+
+    def add(loop: Any, out: Any, index: Any, kept: Any, weights: Any, *steps: Any) -> None:
+        if not steps:
+            return true(loop, out, index, kept, weights)
+        times = np.asarray(kept, np.int64) if weights is None else np.where(kept, weights, 0)
+        for i in np.repeat(np.arange(len(index)), times).tolist():
+            out[index[i]] = three_digits(out[index[i]] + three_digits(steps[0][i]))
+
+    patches.set(counting, "_add", add)
+
+
+class ClampedRows:
+    """Rows whose codes of v end at 1."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows, self.count, self.grid = rows, rows.count, rows.grid
+
+    def codes(self, name: str) -> Any:
+        return np.minimum(self.rows.codes(name), 1) if name == "v" else self.rows.codes(name)
+
+
+def filter_after_clamping(patches: Patches) -> None:
+    """Values are clamped to the range that the filter leaves, and only then is the filter evaluated: all rows pass."""
+    true = counting.passes
+    patches.set(counting, "passes", lambda filters, rows: true(filters, ClampedRows(rows)))
+
+
+class Silent(NoiseSource):
+    """Draws zeros."""
+
+    def discrete_gaussian(self, scale: Any, size: Any) -> Any:
+        return np.zeros(size, np.int64)
+
+
+def filtered_sums_are_wrong() -> bool:
+    """Whether sums over rows that pass a filter are not those of plain Python."""
+    values, query = [0, 1, 2, 2, 1], "SELECT COUNT(*) AS n, SUM(v) AS s FROM t WHERE v <= 1"
+    schema = Schema((Attribute("v", "integer", low=0, high=2),))
+    (row,) = Statistics(CDP(1), query).run(CodedTable(schema, {"v": np.array(values)}), Silent()).answer.rows
+    kept = [value for value in values if value <= 1]
+    return (row["n"], row["s"]) != (len(kept), sum(kept))
+
+
 RUNS = {"sets": ("g",), "runs": 2000}
 NULLS = Schema((TINY["g"], Attribute("v", "integer", low=3, high=4, null="category")))
+FAR = Schema((Attribute("v", "integer", low=9, high=11),))  # of four digits
+BUDGETS = {"": CDP(1), ", pure": Pure(1)}
 FAULTS = (
-    Fault("groups charged M", MEANS, TINY, groups_at_half),
-    Fault("values charged a quarter", MEANS, TINY, value_as_a_row),
-    Fault("a forgotten source", Statistics(CDP(1), "SELECT SUM(v * f) FROM t"), TINY, forgotten_source),
-    Fault(
-        "filters charged as one",
-        Statistics(CDP(1), "SELECT SUM(v), COUNT(*) FILTER (WHERE f = 1) FROM t"),
-        TINY,
-        one_touch_for_all,
+    *(
+        fault
+        for note, budget in BUDGETS.items()
+        for fault in (
+            Fault(f"groups charged M{note}", replace(MEANS, budget=budget), TINY, groups_at_half),
+            Fault(f"values charged a quarter{note}", replace(MEANS, budget=budget), TINY, value_as_a_row),
+            Fault(f"a forgotten source{note}", Statistics(budget, "SELECT SUM(v * f) FROM t"), TINY, forgotten_source),
+            Fault(
+                f"filters charged as one{note}",
+                Statistics(budget, "SELECT SUM(v), COUNT(*) FILTER (WHERE f = 1) FROM t"),
+                TINY,
+                one_touch_for_all,
+            ),
+            Fault(f"NULL is free{note}", Statistics(budget, "SELECT g, SUM(v) FROM t GROUP BY g"), NULLS, null_is_free),
+            Fault(f"float sums{note}", Statistics(budget, "SELECT SUM(v) FROM t"), FAR, float_sums),
+            Fault(
+                f"one noise for all groups{note}",
+                replace(MEANS, budget=budget),
+                TINY,
+                shared_noise,
+                how="statistical",
+                options=RUNS,
+            ),
+        )
     ),
-    Fault("NULL is free", Statistics(CDP(1), "SELECT g, SUM(v) FROM t GROUP BY g"), NULLS, null_is_free),
-    Fault("one noise for all groups", MEANS, TINY, shared_noise, how="statistical", options=RUNS),
     Fault("noise × 0.7", MEANS, TINY, seven_tenths, how="statistical", options=RUNS),
+    Fault("a filter after clamping", None, TINY, filter_after_clamping, how="side door", check=filtered_sums_are_wrong),
 )
