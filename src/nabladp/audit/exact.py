@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -111,10 +112,13 @@ def _unlike(what: str) -> AuditError:
     return AuditError(f"Two output distributions differ in their {what}.", fix=f"List the same {what} for every table.")
 
 
+@lru_cache(maxsize=64)
 def _orders(largest: float) -> Floats:
     steps = np.arange(_CLOSEST * _PER_DOUBLING, _FARTHEST * _PER_DOUBLING + 1) / _PER_DOUBLING
     orders = np.concatenate([[1.0], 1 + 2.0**steps])
-    return orders[orders <= largest]
+    orders = orders[orders <= largest]
+    orders.flags.writeable = False  # shared by all who ask
+    return orders
 
 
 def divergence_curve(

@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ class CostIndex:
 
     def __init__(self, universe: Universe, terms: Sequence[tuple[Term, int]]) -> None:
         self.universe, self.terms = universe, terms
+        self._greedy: tuple[str, ...] = ()
         merged: dict[frozenset[str], list[int]] = {}  # support -> ρ of pure terms, ε of pure terms, ρ of the rest
         self._others: list[tuple[Term, int]] = []
         for term, count in terms:
@@ -61,6 +63,20 @@ class CostIndex:
 
     def worst_subset(self, size: int, most: int | None = None) -> WorstSubset:
         return _worst_subset(self, size, most)
+
+    def greedy(self, size: int) -> tuple[str, ...]:
+        """A costly set by greedy search: add the attribute that raises the cost most, ``size`` times."""
+        chosen = self._greedy  # a smaller set begins a larger one
+        while len(chosen) < size:
+            rest = [name for name in self.universe.protected if name not in chosen]
+            chosen += (max(rest, key=lambda name: _units(self, (*chosen, name))),)
+        self._greedy = max(self._greedy, chosen, key=len)
+        return chosen[:size]
+
+    @cached_property
+    def singles(self) -> list[float | int]:
+        """The cost of every protected attribute by itself."""
+        return [_units(self, (name,)) for name in self.universe.protected]
 
     def _tabulate(self, position: dict[str, int], supports: list[frozenset[str]]) -> None:
         """For every group of attributes and every choice within it: the cost layers that the choice touches, as
@@ -181,7 +197,7 @@ def _worst_subset(index: CostIndex, size: int, most: int | None) -> WorstSubset:
         best = max(itertools.combinations(names, size), key=lambda chosen: _units(index, chosen))
         rho = _units(index, best)
         return WorstSubset(best, _as_float(rho), _as_float(rho), True)
-    chosen = _greedy(index, names, size)
+    chosen = index.greedy(size)
     rho, bound = _units(index, chosen), _upper_bound(index, names, size)
     return WorstSubset(tuple(sorted(chosen, key=names.index)), _as_float(rho), _as_float(bound), rho == bound)
 
@@ -195,20 +211,11 @@ def _as_float(units: float | int) -> float:
     return to_float(units) if isinstance(units, int) else units
 
 
-def _greedy(index: CostIndex, names: tuple[str, ...], size: int) -> tuple[str, ...]:
-    """A costly set by greedy search: add the attribute that raises the cost most, ``size`` times."""
-    chosen: tuple[str, ...] = ()
-    for _ in range(size):
-        rest = [name for name in names if name not in chosen]
-        chosen += (max(rest, key=lambda name: _units(index, (*chosen, name))),)
-    return chosen
-
-
 def _upper_bound(index: CostIndex, names: tuple[str, ...], size: int) -> float | int:
     """An upper bound on the costliest set: the smallest of the whole person, group privacy over the k costliest, every
     term's own worst."""
     person = _units(index, names)
-    single = [_units(index, (name,)) for name in names]
+    single = index.singles
     if any(isinstance(units, float) for units in single):
         return person
     roots = heapq.nlargest(size, (root_double(int(units)) for units in single))
