@@ -14,6 +14,7 @@ import re
 import sqlite3
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -147,24 +148,16 @@ def people() -> dict[str, Any]:
     return {"region": region, "age": age, "income": income, "sick": sick, "unused": unused, "band": age // 5}
 
 
-def as_values(codes: dict[str, Any]) -> pa.Table:
-    incomes = [5.0, 15.0, 30.0, None]
-    return pa.table(
-        {
-            "region": [("n", "s", "w")[i] for i in codes["region"]],
-            "age": codes["age"],
-            "income": [incomes[i] for i in codes["income"]],
-            "sick": codes["sick"].astype(bool),
-            "unused": codes["unused"].astype(bool),
-            "band": [("low", "high")[i] for i in codes["band"]],
-        }
-    )
+@cache
+def as_values() -> pa.Table:
+    spelled = {"region": ["n", "s", "w"], "income": [5.0, 15.0, 30.0, None], "band": ["low", "high"]}
+    spelled |= {"sick": [False, True], "unused": [False, True]}
+    values = {name: pa.array(spelled.get(name, range(10))) for name in CODES}
+    return pa.table({name: values[name].take(pa.array(column)) for name, column in CODES.items()})
 
 
 CODES = people()
-
-
-TABLE, CODED = as_values(CODES), CodedTable(SCHEMA, CODES)
+CODED = CodedTable(SCHEMA, CODES)
 
 
 def canaries(mechanism: Mechanism) -> frozenset[int]:
@@ -204,11 +197,17 @@ def _whole(count: float) -> int | None:
     return near if abs(count - near) < 1e-7 else None
 
 
+def distinct(column: pa.ChunkedArray) -> list[Any]:
+    """Each of its values once: sampled rows hold few values many times."""
+    return list((column if pa.types.is_nested(column.type) else column.unique()).to_pylist())
+
+
 def written(folder: Path) -> Iterator[tuple[str, Any]]:
     """What every file of a release says, and the ledger."""
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".parquet":
-            yield path.name, pq.read_table(path).to_pylist()
+            values = pq.read_table(path)
+            yield path.name, [values.column_names, *map(distinct, values.columns)]
             yield path.name, str(pq.read_metadata(path).metadata)
         elif path.suffix == ".json":
             yield path.name, json.loads(path.read_text())
@@ -219,7 +218,7 @@ def written(folder: Path) -> Iterator[tuple[str, Any]]:
 
 def session(folder: Path, noise: NoiseSource, mechanism: Any) -> Session:
     limit = Pure(1000) if mechanism.budget is not None and mechanism.budget.pure else CDP(1000)
-    return Session(TABLE, SCHEMA, Budget(per_attribute=limit), folder / "ledger.db", noise=noise, new_ledger=True)
+    return Session(as_values(), SCHEMA, Budget(per_attribute=limit), folder / "ledger.db", noise=noise, new_ledger=True)
 
 
 def test_canaries_are_many_and_are_found_where_they_are() -> None:
