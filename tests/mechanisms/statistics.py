@@ -10,10 +10,8 @@ from faults import Fault, Patches
 
 from nabladp.mechanisms import Mechanism
 from nabladp.mechanisms.statistics import Statistics, blocks, calibration, counting
-from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Approx, Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable
 
 INSTANCES: list[Mechanism] = [
     Statistics(CDP(1), "SELECT region, COUNT(*) AS people, AVG(age) FROM people WHERE sick GROUP BY region"),
@@ -139,38 +137,6 @@ def float_sums(patches: Patches) -> None:
     patches.set(counting, "_add", add)
 
 
-class ClampedRows:
-    """Rows whose codes of v end at 1."""
-
-    def __init__(self, rows: Any) -> None:
-        self.rows, self.count, self.grid = rows, rows.count, rows.grid
-
-    def codes(self, name: str) -> Any:
-        return np.minimum(self.rows.codes(name), 1) if name == "v" else self.rows.codes(name)
-
-
-def filter_after_clamping(patches: Patches) -> None:
-    """Values are clamped to the range that the filter leaves, and only then is the filter evaluated: all rows pass."""
-    true = counting.passes
-    patches.set(counting, "passes", lambda filters, rows: true(filters, ClampedRows(rows)))
-
-
-class Silent(NoiseSource):
-    """Draws zeros."""
-
-    def discrete_gaussian(self, scale: Any, size: Any) -> Any:
-        return np.zeros(size, np.int64)
-
-
-def filtered_sums_are_wrong() -> bool:
-    """Whether sums over rows that pass a filter are not those of plain Python."""
-    values, query = [0, 1, 2, 2, 1], "SELECT COUNT(*) AS n, SUM(v) AS s FROM t WHERE v <= 1"
-    schema = Schema((Attribute("v", "integer", low=0, high=2),))
-    (row,) = Statistics(CDP(1), query).run(CodedTable(schema, {"v": np.array(values)}), Silent()).answer.rows
-    kept = [value for value in values if value <= 1]
-    return (row["n"], row["s"]) != (len(kept), sum(kept))
-
-
 RUNS = {"sets": ("g",), "runs": 2000}
 NULLS = Schema((TINY["g"], Attribute("v", "integer", low=3, high=4, null="category")))
 FAR = Schema((Attribute("v", "integer", low=9, high=11),))  # of four digits
@@ -202,5 +168,4 @@ FAULTS = (
         )
     ),
     Fault("noise × 0.7", MEANS, TINY, seven_tenths, how="statistical", options=RUNS),
-    Fault("a filter after clamping", None, TINY, filter_after_clamping, how="side door", check=filtered_sums_are_wrong),
 )
