@@ -38,6 +38,8 @@ TIGHT = {  # no attribute has two roles, and extremes are reached
     "distinct": (schema(), "SELECT g, COUNT(DISTINCT v) FROM t GROUP BY g"),
     "two filters": (schema(), "SELECT SUM(v), COUNT(*) FILTER (WHERE f = 1) FROM t"),
     "product": (schema(1), "SELECT SUM(v * f) FROM t"),
+    "survey weights": (schema(), "SELECT g, SUM(f * v) / SUM(f) AS mean FROM t GROUP BY g"),
+    "survey weights, NULL": (schema(null=True), "SELECT SUM(f * v) AS total FROM t"),
     "nested groups": (NESTED, "SELECT g, f, COUNT(*), AVG(v) FROM t GROUP BY ROLLUP(f, g)"),
     "sets of groups": (NESTED, "SELECT g, f, AVG(v) FROM t GROUP BY GROUPING SETS ((g), (f), ())"),
     "public groups": (schema(public="g"), "SELECT g, AVG(v), COUNT(*) FROM t WHERE f = 1 GROUP BY g"),
@@ -56,6 +58,9 @@ LOOSE = {  # an attribute with two roles pays the larger, which may be more than
     "nested totals": (NESTED, "SELECT g, f, COUNT(*), SUM(v) FROM t GROUP BY ROLLUP(f, g)"),
     "rollup": (schema(1), "SELECT g, f, SUM(v), COUNT(DISTINCT v) FROM t GROUP BY ROLLUP(g, f)"),
     "the filter narrows the key": (WIDE, "SELECT g, SUM(v), COUNT(*) FROM t WHERE g > 1 GROUP BY g"),
+    "survey weights far from zero": (schema(1, low=3), "SELECT g, SUM(f * v) / SUM(f) AS mean FROM t GROUP BY g"),
+    "weights of both signs": (schema(1, low=-1), "SELECT SUM(f * v), SUM(v) FROM t"),
+    "weights of filtered rows": (schema(), "SELECT g, SUM(f * v), SUM(f) FROM t WHERE v > 0 GROUP BY g"),
     "quantile": (schema(1, null=True), "SELECT g, MEDIAN(v) FROM t GROUP BY g"),
 }
 
@@ -97,6 +102,15 @@ def test_the_trap_of_single_attributes() -> None:
 def test_two_filters_cost_their_sum() -> None:
     guarantee = Statistics(CDP(1), TIGHT["two filters"][1]).guarantee(schema(), 2)
     assert guarantee.rho(["v", "f"]) == pytest.approx(guarantee.rho("v") + guarantee.rho("f"))
+
+
+def test_survey_weights_cost_what_they_move() -> None:
+    """SUM(w · x) for 0 ≤ w ≤ 1 and 3 ≤ x ≤ 4: a weight moves it by up to 4, as a row that comes does; both together by
+    no more."""
+    own, query = schema(1, low=3), "SELECT SUM(f * v) AS total FROM t"
+    rows = {row.attributes: row for row in exact_audit(Statistics(CDP(1), query), own, 2).rows}
+    assert rows["f",].tightness == pytest.approx(1) and rows["f", "v"].tightness == pytest.approx(1)
+    assert rows["v",].true_rho == pytest.approx(rows["f",].true_rho / 16)  # which is charged as if it were a weight
 
 
 def test_limits_on_sets_and_on_the_person_hold() -> None:
