@@ -66,7 +66,8 @@ class Estimator:
     def _table(self, number: int, index: int) -> Table:
         block, scales = self.calibration.plan.blocks[number], self.calibration.scales(number, index, self.n)
         values = np.asarray(self.numbers[number][index], dtype=np.float64)
-        variances = [0.0 if scales is None else self._variance(scales[i]) for i in range(values.shape[1])]
+        noise = {scale: self._variance(scale) for scale in set(scales or ())}
+        variances = [0.0 if scales is None else noise[scales[i]] for i in range(values.shape[1])]
         return Table(tuple(key.text for key in block.keys), values.reshape((*block.shape, -1)), np.array(variances))
 
     def _variance(self, scale: float) -> float:
@@ -74,7 +75,11 @@ class Estimator:
 
     def expected(self, number: int, grouping: tuple[int, ...], index: int, level: float) -> Interval:
         """As if every group had the average number of rows, and every value lay in the middle of its range."""
-        return replace(self, numbers=_Average(self.calibration, self.n)).interval(number, grouping, index, level)
+        return self._average.interval(number, grouping, index, level)
+
+    @cached_property
+    def _average(self) -> Estimator:
+        return replace(self, numbers=_Average(self.calibration, self.n))
 
     def interval(self, query_number: int, grouping: tuple[int, ...], index: int, level: float) -> Interval:
         plan = self.calibration.plan
@@ -89,6 +94,7 @@ class _Average(Sequence[Sequence[Any]]):
 
     def __init__(self, calibration: Calibration, n: int) -> None:
         self.calibration, self.n = calibration, n
+        self._known: dict[int, list[Floats]] = {}
 
     def __len__(self) -> int:
         return len(self.calibration.plan.blocks)
@@ -96,7 +102,9 @@ class _Average(Sequence[Sequence[Any]]):
     def __getitem__(self, number: Any) -> Any:
         block = self.calibration.plan.blocks[number]
         rows = self.n / block.cells
-        return [np.tile(self._row(block, part, rows), (block.cells, 1)) for part in block.parts]
+        if number not in self._known:
+            self._known[number] = [np.tile(self._row(block, part, rows), (block.cells, 1)) for part in block.parts]
+        return self._known[number]
 
     def _row(self, block: Block, part: Part, rows: float) -> Floats:
         if part.kind in ("count", "values"):
