@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ PROGRAMS = {
     "java": ("java",),
     "postgres": ("postgres",),
 }
+MEMORY, LEAST_MEMORY = "/dev/shm", 8 << 30
 POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
 IN_A_BROWSER = ("tests/cli/test_report.py::test_on_paper_and_as_pictures",)
 SLOW = slow_tests.listed()  # tests that take long, and how many seconds
@@ -37,8 +39,14 @@ ON_SPARK = ("tests/engines/test_spark.py", "tests/engines/test_spark_plans.py", 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing is written to the cache of whoever runs the tests, nor read from it; subprocesses inherit this."""
+    """Nothing is written to the cache of whoever runs the tests, nor read from it; subprocesses inherit this.
+
+    Folders of tests are in memory where there is enough: a ledger waits for the disk many times.
+    """
     if "PYTEST_XDIST_WORKER" not in os.environ:
+        with suppress(OSError):
+            if shutil.disk_usage(MEMORY).free > LEAST_MEMORY and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+                os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
         os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="nabladp-cache-")
         config.add_cleanup(lambda: shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True))
 

@@ -56,6 +56,7 @@ class Server:
             "unix_socket_directories": self._folder,
             "max_connections": 80,
             "shared_buffers": "16MB",
+            "dynamic_shared_memory_type": "mmap",  # in its folder: what a killed server leaves behind goes with it
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:
