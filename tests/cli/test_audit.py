@@ -56,7 +56,7 @@ def test_audit_prints_a_table_and_leaves_nothing_behind(plan: Path, capsys: pyte
 
 def test_json_sets_and_picture(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("altair")
-    options = ["--set", "health", "--set", "region+health", "--seconds", "10", "--beta", "0.05"]
+    options = ["--set", "health", "--set", "region+health", "--seconds", "5", "--beta", "0.05"]
     code, said = run(["audit", "plan.toml", "--json", *options, "--picture", "found.html"], capsys)
     body = json.loads(said)
     assert code == 0 and body["passed"]
@@ -74,7 +74,7 @@ def test_refuted_plan_exits_with_one(
         return Guarantee.touch(schema, ["region", "health"], Rho(0.25))
 
     monkeypatch.setattr(NoisyMarginals, "guarantee", half)
-    code, said = run(["audit", "plan.toml", "--seconds", "5"], capsys)
+    code, said = run(["audit", "plan.toml", "--seconds", "3"], capsys)
     assert code == 1 and "refuted" in said and "do not release" in said
 
 

@@ -247,7 +247,7 @@ def test_blocks_never_make_answers_worse(name: str, noise: float) -> None:
     queries = workload.bind(kind)
     pieces = pieces_of(queries, "blocks")
     assert not pieces.exact
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         some = {n: rng.integers(0, kind[n].size if seed else 1, 30) for n in queries.names}
         truth = queries.on_rows(some)
