@@ -137,7 +137,7 @@ class Layout:
         return cls(tuple(moving[:_MOST_COLUMNS]), arrays, varying, keys, features)
 
     def row(self, output: Any) -> tuple[Floats, int]:
-        """One output as a row of feature columns, and its symbol."""
+        """One output as a row of feature columns, and its symbol. The caller replaces non-finite values."""
         flat = Flat.of(output if self.features is None else self.features(output))
         parts, new = [], 0
         for path, shape in self.arrays:
@@ -151,7 +151,7 @@ class Layout:
             singles += [entries.get(key, 0.0) for key in self.keys]
             new += len(entries.keys() - set(self.keys))
         joined = np.concatenate([*parts, singles, [float(new)]])
-        return np.nan_to_num(joined[:_MOST_COLUMNS]), flat.symbol()
+        return joined[:_MOST_COLUMNS], flat.symbol()
 
 
 def _vary(flats: Sequence[Flat], path: str) -> bool:

@@ -200,7 +200,8 @@ class Runs:
         made = [layout.row(self._output(table, noise)) for _ in range(count)]
         took = (self.deadline.clock() - started) / count
         self.each = took if self.each == 0 else self.each + (took - self.each) * min(0.5, 0.02 * count)
-        return Sample(np.array([row for row, _ in made]), np.array([symbol for _, symbol in made], dtype=np.int64))
+        rows = np.nan_to_num(np.array([row for row, _ in made]))
+        return Sample(rows, np.array([symbol for _, symbol in made], dtype=np.int64))
 
     def _output(self, table: CodedRows, noise: NoiseSource) -> Any:
         if table not in self.tables:
