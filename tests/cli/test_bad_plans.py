@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -149,9 +150,16 @@ def test_a_plan_that_is_no_plan(desk: Any) -> None:
     desk.refused("cost", "empty.toml", error="PlanError")
 
 
-def test_a_plan_is_no_table_to_check(desk: Any) -> None:
-    answer = desk.refused("check", "plan.toml", error="SourceError")
-    assert "not a table" in answer["message"] and "--schema" in answer["fix"] and "nabladp cost" in answer["fix"]
+def test_a_plan_names_the_table_and_the_schema_to_check(desk: Any) -> None:
+    def check() -> dict[str, Any]:
+        said = desk.run("check", "plan.toml", "--json")
+        return dict(json.loads(said.out))
+
+    assert check() == {"ok": True, "findings": []}
+    rows = (desk.folder / "people.csv").read_text().splitlines()
+    desk.write("people.csv", "\n".join([*rows, *("CANARY" + row for row in rows[1:4])]) + "\n")
+    (finding,) = check()["findings"]
+    assert (finding["column"], finding["rows"]) == ("region", 3) and "CANARY" not in str(finding)
 
 
 def test_names_are_given_once(desk: Any) -> None:

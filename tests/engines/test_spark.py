@@ -309,6 +309,20 @@ def test_derived_columns_are_checked_on_the_cluster(spark: Any) -> None:  # noqa
     assert [(f.column, f.rule[:17]) for f in check_table(open_table(made, schema))] == [("odd", "is not a function")]
 
 
+def test_a_derived_column_follows_from_values_on_the_cluster(spark: Any) -> None:  # noqa: F811
+    made = spark.range(0, 100, 1, 4).selectExpr(
+        "cast(id % 10 as double) as age", "id % 10 >= 3 as old", "id % 3 = 0 as odd"
+    )
+    schema = Schema(
+        (
+            Attribute("age", "real", edges=(0, 5, 10)),
+            Attribute("old", "boolean", derived_from=("age",)),
+            Attribute("odd", "boolean", derived_from=("age",)),
+        )
+    )
+    assert [f.column for f in check_table(open_table(made, schema))] == ["odd"]
+
+
 def test_a_wrong_number_of_rows(spark: Any) -> None:  # noqa: F811
     made, schema = numbers(spark, 50, 2)
     assert open_table(made, schema, rows=50).marginals([("a",)])[0].sum() == 50

@@ -302,6 +302,29 @@ def test_check_looks_at_derived_columns(monkeypatch):
     assert [f.column for f in check_table(open_table(frame, BANDED))] == ["band"]
 
 
+@pytest.mark.parametrize("texts", [False, True])
+def test_a_derived_column_follows_from_values_not_from_bins(texts, tmp_path):
+    """Who is of age follows from the age, not from its bin of ten years."""
+    schema = Schema(
+        (
+            Attribute("age", "real", edges=(0, 10, 20, 30)),
+            Attribute("adult", "boolean", derived_from=("age",)),
+        )
+    )
+    ages = [1, 17.5, 18, 19, 29] * 20
+    frame = pd.DataFrame({"age": ages, "adult": [age >= 18 for age in ages]})
+    path = tmp_path / "people.csv"
+
+    def findings():
+        frame.to_csv(path, index=False)
+        return check_table(open_table(path if texts else frame, schema))
+
+    assert findings() == []
+    frame.loc[99, "adult"] = False
+    (finding,) = findings()
+    assert finding.column == "adult" and "not a function of 'age'" in finding.rule
+
+
 def test_check_skips_derivations_of_columns_at_fault():
     frame = banded([1, 1], band=["young", "old"])
     frame["age"] = [1, 1000]

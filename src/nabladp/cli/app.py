@@ -25,7 +25,6 @@ from nabladp.cli.answer import (
 )
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.sql import sql
-from nabladp.errors import SourceError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -209,22 +208,22 @@ def init(
 
 @app.command()
 def check(
-    source: Annotated[str, typer.Argument(help="A file, a glob or a DuckDB query.")],
-    schema: Annotated[Path, typer.Option(help="The schema to check against.")] = Path("schema.toml"),
+    source: Annotated[str, typer.Argument(help="A plan.toml; or a file, a glob or a DuckDB query.")],
+    schema: Annotated[Path, typer.Option(help="The schema to check against; a plan names its own.")] = Path(
+        "schema.toml"
+    ),
     json: Json = False,
 ) -> None:
-    """Validate a table against its schema. Names column, rule and fix; never a value."""
+    """Validate a table against its schema. Names column, rule, number of rows and fix; never a value. For the owner of
+    the table alone: what it says is about the exact data."""
     with answering(json):
         from nabladp.cli import show
-        from nabladp.release import check_source
+        from nabladp.release import Plan, check_source
 
-        if source.lower().endswith(".toml"):
-            raise SourceError(
-                f"{source!r} is not a table.",
-                fix="Give a table, and its schema with --schema; `nabladp cost` checks a plan.",
-            )
+        is_plan = source.lower().endswith(".toml")
         with working("checking every row"):
-            findings = [finding.to_json() for finding in check_source(source, schema)]
+            listed = Plan.load(source).check() if is_plan else check_source(source, schema)
+        findings = [finding.to_json() for finding in listed]
         if json:
             print_json({"ok": not findings, "findings": findings})
         elif findings:

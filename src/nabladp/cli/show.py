@@ -140,9 +140,11 @@ def _marginal_errors(expected: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def findings_table(findings: Iterable[Row]) -> Table:
-    table = plain_table("The table breaks its schema", ["column", "rule", "fix"])
+    table = plain_table("The table breaks its schema", ["column", "rule", "rows", "fix"])
     for finding in findings:
-        table.add_row(*(printable(finding[key]) for key in ("column", "rule", "fix")), end_section=True)
+        rows = f"{finding['rows']:,}" if "rows" in finding else ""
+        told = [printable(finding["column"]), printable(finding["rule"]), rows, printable(finding["fix"])]
+        table.add_row(*told, end_section=True)
     return table
 
 

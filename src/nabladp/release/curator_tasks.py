@@ -12,7 +12,7 @@ from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.privacy.budget import members
 from nabladp.privacy.ledger import Entry
 from nabladp.schema import Schema, draft
-from nabladp.tables import Finding, check_table, column_types, open_table
+from nabladp.tables import Finding, Table, check_table, column_types, open_table
 
 # ---- before the first release ----------------------------------------------------------------------------------------
 
@@ -46,7 +46,11 @@ def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:
     """Check a source against a schema: every column that breaks a rule, with the rule and the fix; an empty list when
     all is well."""
     known = schema if isinstance(schema, Schema) else Schema.load(schema)
-    table = open_table(source, known)
+    return check_opened(open_table(source, known))
+
+
+def check_opened(table: Table) -> list[Finding]:
+    """The same for a table that is open; one without rows is refused."""
     findings = list(check_table(table))
     if not findings:
         table.n  # noqa: B018  (refuses a table without rows)

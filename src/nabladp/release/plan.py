@@ -22,14 +22,14 @@ from nabladp.privacy.ledger import Entry, Spending, no_ledger
 from nabladp.privacy.ledger.limits import check_limits, check_same_budget, extend_universe, limit_requests
 from nabladp.privacy.values import BudgetValue
 from nabladp.release.cost import DELTA, Cost, price, without_rows
-from nabladp.release.curator_tasks import open_existing
+from nabladp.release.curator_tasks import check_opened, open_existing
 from nabladp.release.names import check_names
 from nabladp.release.other_budgets import naming_largest, request_cost
 from nabladp.release.publish import Announce, Published, ignore_progress
 from nabladp.release.record import Release
 from nabladp.release.session import Session
 from nabladp.schema import Schema
-from nabladp.tables import Table, check_spark, open_table
+from nabladp.tables import Finding, Table, check_spark, open_table
 
 if TYPE_CHECKING:
     from nabladp.release.queries import QueryCost
@@ -167,6 +167,10 @@ class Plan:
         """A session over the plan's table; ``test_seed`` stamps what is released from it."""
         seeded = noise if test_seed is None else NoiseSource.seeded(test_seed)
         return self._session(self._table(), seeded, new_ledger)
+
+    def check(self) -> list[Finding]:
+        """Check the plan's table against its schema: every column that breaks a rule, with the rule and the fix."""
+        return check_opened(self._table())
 
     def _table(self) -> Table:
         return open_table(self.source, self.schema, rows=self.rows, folder=self.folder)

@@ -170,6 +170,18 @@ def _texts(distinct: pa.Array) -> pa.Array:
     return texts
 
 
+def value_texts(column: pa.Array) -> pa.Array:
+    """A column of any type as one text for each value, the same for 3, 3.0 and "3"; to compare values, not to show
+    them."""
+    column = _plain(column)
+    if pa.types.is_dictionary(column.type):
+        return value_texts(column.dictionary).take(column.indices)
+    if not _is_readable(column.type) and not pa.types.is_boolean(column.type):
+        return pa.nulls(len(column), pa.string())
+    distinct = column.dictionary_encode()
+    return pc.utf8_trim_whitespace(_texts(distinct.dictionary)).take(distinct.indices)
+
+
 def float_text(number: float | None) -> str | None:
     if number is None or math.isnan(number):
         return None
@@ -262,14 +274,17 @@ Codes = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule of the schema that a column breaks. Says nothing about which rows or how many."""
+    """A rule of the schema that a column breaks, never by which values. ``rows``: how many break it; 0 where that is
+    not counted. It is for the owner of the table, and part of no error of a release."""
 
     column: str
     rule: str
     fix: str
+    rows: int = 0
 
-    def to_json(self) -> dict[str, str]:
-        return {"column": self.column, "rule": self.rule, "fix": self.fix}
+    def to_json(self) -> dict[str, Any]:
+        counted = {"rows": self.rows} if self.rows else {}
+        return {"column": self.column, "rule": self.rule, **counted, "fix": self.fix}
 
     def error(self) -> DataError:
         return DataError(f"Column {self.column!r} {self.rule}.", fix=self.fix, column=self.column, rule=self.rule)
@@ -313,18 +328,20 @@ def _apply_rules(attribute: Attribute, raw: NDArray[np.int64]) -> list[Finding]:
         raw[null] = attribute.null_code
     elif null.any():
         fix = 'Write null = "category" for it in the schema, or fill the gaps before.'
-        faults.append(Finding(attribute.name, "holds empty values, which the schema refuses", fix))
+        faults.append(Finding(attribute.name, "holds empty values, which the schema refuses", fix, int(null.sum())))
     if attribute.other_code is not None:
         raw[outside] = attribute.other_code
     elif attribute.unknown == "clamp":
         if (raw == FOREIGN).any():
             what = "integers" if attribute.kind == "integer" else "numbers"
             fix = 'Write unknown = "other" for it in the schema, or mend them before.'
-            faults.append(Finding(attribute.name, f"holds values that are not {what} and cannot be clamped", fix))
+            rule, rows = f"holds values that are not {what} and cannot be clamped", int((raw == FOREIGN).sum())
+            faults.append(Finding(attribute.name, rule, fix, rows))
         raw[raw == BELOW] = 0
         raw[raw == ABOVE] = attribute.ordered_size - 1
     elif outside.any():
-        faults.append(Finding(attribute.name, "holds values outside its declared domain", _outside_fix(attribute, raw)))
+        rule, fix = "holds values outside its declared domain", _outside_fix(attribute, raw)
+        faults.append(Finding(attribute.name, rule, fix, int(outside.sum())))
     return faults
 
 

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from nabladp.checks import expect, is_whole
 from nabladp.errors import DataError
 from nabladp.schema import Schema
-from nabladp.tables.encode import Finding, encode_column
+from nabladp.tables.encode import Finding, encode_column, value_texts
 from nabladp.tables.sources import open_source
 from nabladp.tables.spark import SparkFrame
 from nabladp.tables.spark.table import SparkTable
@@ -75,10 +76,11 @@ KEPT_ROWS = 1 << 20
 
 
 def check_table(table: Table) -> list[Finding]:
-    """Check a whole table against its schema: all rules it breaks, in schema order. Names no value, row or number.
+    """Check a whole table against its schema: all rules it breaks, in schema order, and by how many rows. Names no
+    value.
 
-    A derived column must be a function of the columns it is said to be derived from: otherwise what it costs to release
-    it would not be charged to all it reveals.
+    A derived column must be a function of the columns it is said to be derived from, that is of their values, not
+    only of their codes: otherwise what it costs to release it would not be charged to all it reveals.
     """
     expect(table, Table, "What is checked", "Open it with open_table.")
     if isinstance(table, SparkTable):
@@ -91,16 +93,40 @@ def check_table(table: Table) -> list[Finding]:
             codes: dict[str, Any] = {}
             for attribute in schema:
                 codes[attribute.name], faults = encode_column(attribute, batch.column(attribute.name))
-                findings[attribute.name].update({fault.rule: fault for fault in faults})
+                for fault in faults:
+                    known = findings[attribute.name].get(fault.rule)
+                    findings[attribute.name][fault.rule] = replace(
+                        fault, rows=fault.rows + (known.rows if known else 0)
+                    )
             sound = {name for name in codes if not findings[name]}
             for derivation in derivations:
                 if sound.issuperset(derivation.columns):  # codes of a faulty column mean nothing
                     derivation.see(pa.table({name: codes[name] for name in derivation.columns}))
-    for derivation in derivations:
-        if not any(findings[name] for name in derivation.columns) and not derivation.holds():
-            fault = derivation.finding()
-            findings[derivation.column][fault.rule] = fault
+    sound = {name for name, faults in findings.items() if not faults}
+    unclear = [own for own in derivations if sound.issuperset(own.columns) and not own.holds()]
+    for derivation in _not_functions(table, unclear):
+        fault = derivation.finding()
+        findings[derivation.column][fault.rule] = fault
     return [fault for faults in findings.values() for fault in faults.values()]
+
+
+def _not_functions(table: Table, derivations: Sequence[Derivation]) -> list[Derivation]:
+    """Those columns that do not follow from the values of their sources either. Codes may be coarser than values: from
+    the age in bins of ten years nobody tells who is of age, from the age itself everybody does."""
+    again = [Derivation(derivation.column, derivation.sources) for derivation in derivations]
+    if again:
+        with closing(table.raw_batches()) as batches:
+            for batch in batches:
+                for derivation in again:
+                    derivation.see(_source_values(batch, derivation, table.schema))
+    return [derivation for derivation in again if not derivation.holds()]
+
+
+def _source_values(batch: pa.RecordBatch, derivation: Derivation, schema: Schema) -> pa.Table:
+    """The values of the sources as they are, and the codes of what is derived from them."""
+    values = {name: value_texts(batch.column(name)) for name in derivation.sources}
+    codes, _ = encode_column(schema[derivation.column], batch.column(derivation.column))
+    return pa.table({**values, derivation.column: codes})
 
 
 def _on_cluster(table: SparkTable) -> list[Finding]:
@@ -140,7 +166,7 @@ class Derivation:
 
     def finding(self) -> Finding:
         names = ", ".join(repr(name) for name in self.sources)
-        fix = "Name all its sources in 'derived_from', or remove it to make the column an attribute of its own."
+        fix = "Name all its sources in 'derived_from'; without it, nothing is charged to them for this column."
         return Finding(self.column, f"is not a function of {names}, from which it is said to be derived", fix)
 
 

@@ -235,21 +235,23 @@ class SparkTable(Table):
     def findings(self) -> list[Finding]:
         """The rules of the schema that rows break, found on Spark where the rows are."""
         with closing(Shipping()) as ship:
-            distinct = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema)).select("fault").distinct()
-            faults = [error_of(row.fault) for row in act(self._spark, "checking", distinct.collect)]
-        for fault in faults:
+            found = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema))
+            totals = found.groupBy("fault").sum("rows").toDF("fault", "rows")
+            faults = [(error_of(row.fault), row.rows) for row in act(self._spark, "checking", totals.collect)]
+        for fault, _ in faults:
             if "rule" not in fault.fields:  # not about a column
                 raise fault
-        return [Finding(f.fields["column"], f.fields["rule"], f.fix) for f in sorted(faults, key=self._fault_order)]
+        faults.sort(key=lambda pair: self._fault_order(pair[0]))
+        return [Finding(fault.fields["column"], fault.fields["rule"], fault.fix, rows) for fault, rows in faults]
 
     def is_function(self, column: str, sources: tuple[str, ...]) -> bool:
         """Whether a column is a function of others on all rows on Spark; its columns must break no rule."""
-        chosen = (*sources, column)
-        layout = ", ".join(f"c{i} long" for i in range(len(chosen)))
+        keys = [f"c{i}" for i in range(len(sources))]
+        layout = ", ".join([*(f"{key} string" for key in keys), "code long"])
         with closing(Shipping()) as ship:
-            codes = ship(self._frame.columns(chosen), tasks.Columns(Encoder(self.schema, chosen)), layout).distinct()
-            keys = [f"c{i}" for i in range(len(sources))]
-            broken = codes.groupBy(*keys).count().where("count > 1").limit(1)
+            task = tasks.SourceValues(self.schema, sources, column)
+            pairs = ship(self._frame.columns((*sources, column)), task, layout).distinct()
+            broken = pairs.groupBy(*keys).count().where("count > 1").limit(1)
             return not act(self._spark, "checking", broken.collect)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from nabladp import errors
 from nabladp.errors import DataError, NablaDPError, SourceError
 from nabladp.schema import Schema
 from nabladp.tables.duck import batch_rows
-from nabladp.tables.encode import Encoder, encode_column
+from nabladp.tables.encode import Encoder, encode_column, value_texts
 from nabladp.tables.kernels import Kernel, Total
 
 if TYPE_CHECKING:
@@ -293,27 +294,32 @@ class Add:
 
 @dataclass(frozen=True)
 class Find:
-    """The rules of the schema that a partition's rows break, each once."""
+    """The rules of the schema that a partition's rows break, each with the number of these rows."""
 
     schema: Schema
 
     def __call__(self, batches: Batches) -> Batches:
-        names, distinct = self.schema.names, set[str]()
+        names, rows = self.schema.names, Counter[str]()
         for batch in gather(batches, names, batch_rows(len(names))):
             for attribute in self.schema:
                 _, faults = encode_column(attribute, batch.column(attribute.name))
-                distinct.update(fault_of(fault.error()) for fault in faults)
-        for fault in sorted(distinct):
-            yield record(fault=fault)
+                rows.update({fault_of(fault.error()): fault.rows for fault in faults})
+        for fault in sorted(rows):
+            yield record(fault=fault, rows=rows[fault])
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Codes as columns of whole numbers, for Spark to compare."""
+class SourceValues:
+    """The values of some columns as texts, and the codes of one that may follow from them, for Spark to compare."""
 
-    encoder: Encoder
+    schema: Schema
+    sources: tuple[str, ...]
+    column: str
 
     def __call__(self, batches: Batches) -> Batches:
-        for codes in FromValues(self.encoder).codes(batches):
-            columns = [column.cast(pa.int64()) for column in codes.columns]
-            yield pa.RecordBatch.from_arrays(columns, names=[f"c{i}" for i in range(len(columns))])
+        names = (*self.sources, self.column)
+        labels = [*(f"c{i}" for i in range(len(self.sources))), "code"]
+        for batch in gather(batches, names, batch_rows(len(names))):
+            codes, _ = encode_column(self.schema[self.column], batch.column(self.column))
+            columns = [value_texts(batch.column(name)) for name in self.sources]
+            yield pa.RecordBatch.from_arrays([*columns, pa.array(codes).cast(pa.int64())], names=labels)
