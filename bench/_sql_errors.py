@@ -15,7 +15,7 @@ Everyone's quantiles are rounded to whole numbers, which is free; nobody interpo
 A query's error is the geometric mean over its columns: who gives more of the budget to one column has less for the
 others, so that single columns say how a budget was split, not how well it was used. They are told as well. The rows are
 those of Adult's training split; how budgets are split (``share`` in mechanisms/statistics/blocks.py) was chosen on the
-test split.
+test split. The full run can be taken up again: what was found with the same code is kept, as in ``bench.peers``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ import numpy as np
 from bench._binary import DATA
 from bench.peers._sql_public import BOUNDS, COLUMNS, KEYS, LABELS, LEAST_EDUCATION, LEVELS, MEAN, MEDIAN, QUANTILES
 from bench.peers._sql_public import cells as cells_of
-from bench.peers.processes import Library, Outcome, Runner
+from bench.peers.processes import ROOT, Library, Outcome, Runner
 
 OURS = Library("nabladp", "sql_nabladp.py")
 OPENDP = Library("OpenDP", "sql_opendp.py", ".venv-peers-opendp-polars")
@@ -161,7 +163,8 @@ def errors_of(found: dict[str, Any], true: dict[str, Any], query: str) -> dict[s
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    runner, data = Runner(), adult(6000 if quick else None)
+    kept = Path(os.environ.get("NABLADP_BENCH_CACHE", ROOT / ".bench-cache")) / "sql"
+    runner, data = Runner(None if quick else kept), adult(6000 if quick else None)
     for query in QUERIES:
         true = truth(data, query)
         for notion, budgets in BUDGETS.items():
