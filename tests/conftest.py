@@ -34,6 +34,7 @@ PROGRAMS = {
 MEMORY, LEAST_MEMORY = "/dev/shm", 8 << 30
 POSTGRES_HOMES = "/usr/lib/postgresql/*/bin"
 IN_A_BROWSER = ("tests/cli/test_report.py::test_on_paper_and_as_pictures",)
+SLOW_FIXTURES = {"by_mbi", "site", "many"}  # whoever comes first would wait for them
 SLOW = slow_tests.listed()  # tests that take long, and how many seconds
 ON_SPARK = ("tests/engines/test_spark.py", "tests/engines/test_spark_plans.py", "tests/contract/test_engines.py")
 
@@ -62,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             item.add_marker(pytest.mark.postgres)
         if "browser" in fixtures or item.nodeid.startswith(IN_A_BROWSER):
             item.add_marker(pytest.mark.browser)
-        if item.nodeid.partition("[")[0] in SLOW:
+        if item.nodeid.partition("[")[0] in SLOW or fixtures & SLOW_FIXTURES:
             item.add_marker(pytest.mark.slow)
     yield  # unwanted ones are left out
     if "PYTEST_XDIST_WORKER" in os.environ:
