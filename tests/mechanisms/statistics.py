@@ -27,6 +27,17 @@ INSTANCES: list[Mechanism] = [
         Approx(2, 1e-6), "SELECT sick, COUNT(*), QUANTILE(age, 0.25) FROM people GROUP BY sick", quantiles="point"
     ),
     Statistics(Pure(2), "SELECT region, sick, AVG(income), MEDIAN(age) FROM people GROUP BY ROLLUP(region, sick)"),
+    Statistics(
+        CDP(1),
+        by=["region", "sick"],
+        where="age > 2",
+        count=True,
+        mean=["income"],
+        quantile={"income": [0.25, 0.75]},
+        groups={"sick": [True]},
+        sampling_error=True,
+    ),
+    Statistics(CDP(1), "SELECT sick, age, GROUPING(age), COUNT(*), SUM(income) FROM people GROUP BY ROLLUP(sick, age)"),
 ]
 
 
@@ -137,7 +148,6 @@ def float_sums(patches: Patches) -> None:
     patches.set(counting, "_add", add)
 
 
-RUNS = {"sets": ("g",), "runs": 2000}
 NULLS = Schema((TINY["g"], Attribute("v", "integer", low=3, high=4, null="category")))
 FAR = Schema((Attribute("v", "integer", low=9, high=11),))  # of four digits
 BUDGETS = {"": CDP(1), ", pure": Pure(1)}
@@ -162,10 +172,9 @@ FAULTS = (
                 replace(MEANS, budget=budget),
                 TINY,
                 shared_noise,
-                how="statistical",
-                options=RUNS,
+                how="run",
             ),
         )
     ),
-    Fault("noise × 0.7", MEANS, TINY, seven_tenths, how="statistical", options=RUNS),
+    Fault("noise x 0.7 in a run (Statistics)", MEANS, TINY, seven_tenths, how="run"),
 )
