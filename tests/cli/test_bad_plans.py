@@ -162,6 +162,11 @@ def test_a_plan_names_the_table_and_the_schema_to_check(desk: Any) -> None:
     assert (finding["column"], finding["rows"]) == ("region", 3) and "CANARY" not in str(finding)
 
 
+def test_values_are_shown_on_a_terminal_only(desk: Any) -> None:
+    answer = desk.refused("check", "people.csv", "--show-values", error="SourceError")
+    assert "terminal" in answer["message"]
+
+
 def test_names_are_given_once(desk: Any) -> None:
     text = (desk.folder / "plan.toml").read_text()
     desk.write("plan.toml", text + text[text.index("[[adversary]]") :])

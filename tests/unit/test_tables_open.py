@@ -19,7 +19,7 @@ import pytest
 
 from nabladp.errors import DataError, NablaDPError, SourceError
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import check_table, column_types, open_table
+from nabladp.tables import check_table, column_types, open_table, values_outside
 
 SCHEMA = Schema(
     (Attribute("age", "integer", low=0, high=99), Attribute("job", "categorical", values=("cook", "nurse")))
@@ -323,6 +323,28 @@ def test_a_derived_column_follows_from_values_not_from_bins(texts, tmp_path):
     frame.loc[99, "adult"] = False
     (finding,) = findings()
     assert finding.column == "adult" and "not a function of 'age'" in finding.rule
+
+
+def test_hints_where_values_are_nearly_right(tmp_path):
+    job = Attribute("job", "categorical", values=("cook", "pilot"))
+    age = Attribute("age", "integer", low=0, high=99)
+    rows = 'age,job\n1, cook\n"2,0","pilot "\n3,cook\n4,CANARY\n'
+    table = open_table(csv(tmp_path, rows), Schema((age, job)))
+    by_column = {finding.column: finding for finding in check_table(table)}
+    assert by_column["job"].fix.startswith("Some have spaces around them: remove these.") and by_column["job"].rows == 3
+    assert by_column["age"].fix.startswith("Some have a decimal comma: write a point.") and by_column["age"].rows == 1
+    assert "CANARY" not in str([finding.to_json() for finding in by_column.values()])
+    assert values_outside(table, ["age", "job"]) == {"age": ["2,0"], "job": ["cook", "pilot", "CANARY"]}
+    plain = open_table(csv(tmp_path, "age,job\n1,CANARY\n"), Schema((age, job)))
+    assert check_table(plain)[0].fix.startswith("Widen the domain")
+
+
+def test_utf_16_is_named(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_bytes("age,job\n1,cook\n".encode("utf-16"))
+    with pytest.raises(SourceError, match="UTF-8") as refused:
+        open_table(path, SCHEMA)
+    assert "utf-16" in refused.value.fix
 
 
 def test_check_skips_derivations_of_columns_at_fault():

@@ -25,6 +25,7 @@ from nabladp.cli.answer import (
 )
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.sql import sql
+from nabladp.errors import SourceError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -212,22 +213,35 @@ def check(
     schema: Annotated[Path, typer.Option(help="The schema to check against; a plan names its own.")] = Path(
         "schema.toml"
     ),
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Also show some values that break a rule; on a terminal only.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Validate a table against its schema. Names column, rule, number of rows and fix; never a value. For the owner of
-    the table alone: what it says is about the exact data."""
+    """Validate a table against its schema. Names column, rule, number of rows and fix; a value only if asked to. For
+    the owner of the table alone: what it says is about the exact data."""
     with answering(json):
         from nabladp.cli import show
-        from nabladp.release import Plan, check_source
+        from nabladp.release import Plan
+        from nabladp.release.curator_tasks import check_opened, open_for_check
+        from nabladp.tables import values_outside
 
-        is_plan = source.lower().endswith(".toml")
+        if show_values and (json or not out.is_terminal):
+            raise SourceError("Values of the table are shown on a terminal only.", fix="Leave out --show-values.")
         with working("checking every row"):
-            listed = Plan.load(source).check() if is_plan else check_source(source, schema)
+            is_plan = source.lower().endswith(".toml")
+            table = Plan.load(source).open_table() if is_plan else open_for_check(source, schema)
+            listed = check_opened(table)
+            broken = list(dict.fromkeys(finding.column for finding in listed))
+            values = values_outside(table, broken) if show_values and broken else {}
         findings = [finding.to_json() for finding in listed]
         if json:
             print_json({"ok": not findings, "findings": findings})
         elif findings:
             say_tables(show.findings_table(findings))
+            for name, some in values.items():
+                if some:
+                    say(f"{printable(name)}: {', '.join(printable(value) for value in some)}")
         else:
             say("The table matches its schema.")
         if findings:

@@ -45,8 +45,11 @@ def looks_like_a_row(names: Iterable[str]) -> bool:
 def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:
     """Check a source against a schema: every column that breaks a rule, with the rule and the fix; an empty list when
     all is well."""
-    known = schema if isinstance(schema, Schema) else Schema.load(schema)
-    return check_opened(open_table(source, known))
+    return check_opened(open_for_check(source, schema))
+
+
+def open_for_check(source: Any, schema: Schema | str | Path) -> Table:
+    return open_table(source, schema if isinstance(schema, Schema) else Schema.load(schema))
 
 
 def check_opened(table: Table) -> list[Finding]:

@@ -166,13 +166,14 @@ class Plan:
     ) -> Session:
         """A session over the plan's table; ``test_seed`` stamps what is released from it."""
         seeded = noise if test_seed is None else NoiseSource.seeded(test_seed)
-        return self._session(self._table(), seeded, new_ledger)
+        return self._session(self.open_table(), seeded, new_ledger)
 
     def check(self) -> list[Finding]:
         """Check the plan's table against its schema: every column that breaks a rule, with the rule and the fix."""
-        return check_opened(self._table())
+        return check_opened(self.open_table())
 
-    def _table(self) -> Table:
+    def open_table(self) -> Table:
+        """The plan's table, of which nothing is read yet."""
         return open_table(self.source, self.schema, rows=self.rows, folder=self.folder)
 
     def _session(self, table: Table, noise: NoiseSource | None, new_ledger: bool) -> Session:
@@ -218,7 +219,7 @@ class Plan:
             raise no_ledger(Ledger.label_of(self.ledger))
         if new_ledger:
             self._check_affordable(self.rows)
-        table = self._table()
+        table = self.open_table()
         if new_ledger and without_rows(self.releases, self.rows):
             (stage or ignore_progress)("counting rows", 0, 0)
             self._check_affordable(table.n)  # public, and all that is read before the reservation

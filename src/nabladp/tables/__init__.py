@@ -6,7 +6,7 @@ from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
 from nabladp.tables.decode import alike, decode, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
-from nabladp.tables.opening import check_table, column_types, open_table
+from nabladp.tables.opening import check_table, column_types, open_table, values_outside
 from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table
 
@@ -27,4 +27,5 @@ __all__ = [
     "decode",
     "open_table",
     "recode",
+    "values_outside",
 ]

@@ -345,6 +345,25 @@ def _apply_rules(attribute: Attribute, raw: NDArray[np.int64]) -> list[Finding]:
     return faults
 
 
+def outside_hint(attribute: Attribute, column: pa.Array) -> str:
+    """What values outside the domain have in common, if they are meant to be inside: spaces, or decimal commas."""
+    column = _plain(column)
+    if not pa.types.is_string(column.type):
+        return ""
+    texts = column.filter(pa.array(raw_codes(attribute, column) < NULL)).unique()
+    if _lists_text(attribute):
+        inside = pc.is_in(pc.utf8_trim_whitespace(texts), value_set=pa.array(attribute.values, pa.string()))
+        return "Some have spaces around them: remove these. " if pc.any(inside).as_py() else ""
+    commas = pc.match_substring_regex(texts, r"^\s*-?[0-9]+,[0-9]+\s*$")
+    return "Some have a decimal comma: write a point. " if pc.any(commas).as_py() else ""
+
+
+def outside_values(attribute: Attribute, column: pa.Array, most: int) -> list[str]:
+    """Some values outside the domain, for the eyes of the table's owner alone."""
+    texts = value_texts(column).filter(pa.array(raw_codes(attribute, _plain(column)) < NULL)).unique()
+    return [text for text in texts.to_pylist() if text is not None][:most]
+
+
 def _outside_fix(attribute: Attribute, raw: NDArray[np.int64]) -> str:
     if attribute.kind == "boolean":
         return 'Declare it "categorical" with its two values, or write unknown = "other" for it in the schema.'

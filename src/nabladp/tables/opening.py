@@ -15,7 +15,7 @@ import pyarrow as pa
 from nabladp.checks import expect, is_whole
 from nabladp.errors import DataError
 from nabladp.schema import Schema
-from nabladp.tables.encode import Finding, encode_column, value_texts
+from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values, value_texts
 from nabladp.tables.sources import open_source
 from nabladp.tables.spark import SparkFrame
 from nabladp.tables.spark.table import SparkTable
@@ -94,10 +94,8 @@ def check_table(table: Table) -> list[Finding]:
             for attribute in schema:
                 codes[attribute.name], faults = encode_column(attribute, batch.column(attribute.name))
                 for fault in faults:
-                    known = findings[attribute.name].get(fault.rule)
-                    findings[attribute.name][fault.rule] = replace(
-                        fault, rows=fault.rows + (known.rows if known else 0)
-                    )
+                    hint = outside_hint(attribute, batch.column(attribute.name))
+                    findings[attribute.name][fault.rule] = _added(findings[attribute.name].get(fault.rule), fault, hint)
             sound = {name for name in codes if not findings[name]}
             for derivation in derivations:
                 if sound.issuperset(derivation.columns):  # codes of a faulty column mean nothing
@@ -108,6 +106,28 @@ def check_table(table: Table) -> list[Finding]:
         fault = derivation.finding()
         findings[derivation.column][fault.rule] = fault
     return [fault for faults in findings.values() for fault in faults.values()]
+
+
+def _added(known: Finding | None, fault: Finding, hint: str) -> Finding:
+    """A fault of one more batch; a hint comes first in its fix."""
+    if known is None:
+        return replace(fault, fix=hint + fault.fix)
+    fix = known.fix if not hint or known.fix.startswith(hint) else hint + known.fix
+    return replace(known, rows=known.rows + fault.rows, fix=fix)
+
+
+def values_outside(table: Table, columns: Sequence[str], most: int = 10) -> dict[str, list[str]]:
+    """Some values outside the domain of each of these columns. They are data: for the owner's own screen."""
+    if isinstance(table, SparkTable):
+        raise DataError("Values are not fetched from Spark.", fix="Look for them there, by the rule that they break.")
+    values: dict[str, list[str]] = {name: [] for name in columns}
+    with closing(table.raw_batches()) as batches:
+        for batch in batches:
+            for name in columns:
+                if len(values[name]) < most:
+                    more = outside_values(table.schema[name], batch.column(name), most)
+                    values[name] = list(dict.fromkeys((*values[name], *more)))[:most]
+    return values
 
 
 def _not_functions(table: Table, derivations: Sequence[Derivation]) -> list[Derivation]:

@@ -67,7 +67,7 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
             return _csv(path, what, expected)
         return _parquet(path, what) if ending in ("parquet", "pq") else _json(path, what)
     except UnicodeDecodeError:
-        raise SourceError(f"{what} is not UTF-8 text.", fix=duck.CONVERT, path=str(path)) from None
+        raise SourceError(f"{what} is not UTF-8 text.", fix=_convert(path), path=str(path)) from None
     except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException):
         fix = "Check that it is complete and of the kind its name says."
         raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
@@ -76,6 +76,13 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
     except OSError as error:
         reason = error.strerror or "it is damaged"
         raise SourceError(f"{what} cannot be opened: {reason}.", fix="Check its permissions.", path=str(path)) from None
+
+
+def _convert(path: Path) -> str:
+    """How to make the text of a file UTF-8; spreadsheets save "Unicode text" as UTF-16, which begins with a mark."""
+    with path.open("rb") as file:
+        marked = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+    return duck.CONVERT.replace("latin1", "utf-16") if marked else duck.CONVERT
 
 
 def scan_query(query: str, folder: str = "") -> Scan:
