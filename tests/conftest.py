@@ -6,6 +6,7 @@ take longest come first. All tests on Spark are for one process: another would s
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -77,8 +78,8 @@ def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
         together.setdefault(share(item.nodeid), []).append(item)
 
     def seconds(share: list[pytest.Item]) -> float:
-        names = {item.nodeid.partition("[")[0] for item in share}
-        return sum(SLOW.get(name, 0.0) for name in names) + 0.02 * len(share)
+        names = {item.nodeid.partition("[")[0] for item in share}  # in an order that differs between processes
+        return math.fsum(SLOW.get(name, 0.0) for name in names) + 0.02 * len(share)
 
     return [item for share in sorted(together.values(), key=seconds, reverse=True) for item in share]
 
