@@ -223,8 +223,7 @@ def check(
     with answering(json):
         from nabladp.cli import show
         from nabladp.release import Plan
-        from nabladp.release.curator_tasks import check_opened, open_for_check
-        from nabladp.tables import values_outside
+        from nabladp.release.curator_tasks import check_opened, open_for_check, values_at_fault
 
         if show_values and (json or not out.is_terminal):
             raise SourceError("Values of the table are shown on a terminal only.", fix="Leave out --show-values.")
@@ -232,8 +231,7 @@ def check(
             is_plan = source.lower().endswith(".toml")
             table = Plan.load(source).open_table() if is_plan else open_for_check(source, schema)
             listed = check_opened(table)
-            broken = list(dict.fromkeys(finding.column for finding in listed))
-            values = values_outside(table, broken) if show_values and broken else {}
+            values = values_at_fault(table, listed) if show_values else {}
         findings = [finding.to_json() for finding in listed]
         if json:
             print_json({"ok": not findings, "findings": findings})

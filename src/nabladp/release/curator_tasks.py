@@ -12,7 +12,7 @@ from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.privacy.budget import members
 from nabladp.privacy.ledger import Entry
 from nabladp.schema import Schema, draft
-from nabladp.tables import Finding, Table, check_table, column_types, open_table
+from nabladp.tables import Finding, Table, check_table, column_types, open_table, values_outside
 
 # ---- before the first release ----------------------------------------------------------------------------------------
 
@@ -58,6 +58,12 @@ def check_opened(table: Table) -> list[Finding]:
     if not findings:
         table.n  # noqa: B018  (refuses a table without rows)
     return findings
+
+
+def values_at_fault(table: Table, findings: Sequence[Finding]) -> dict[str, list[str]]:
+    """Some values outside the domain of each column that breaks a rule. They are data: for the owner's own screen."""
+    columns = list(dict.fromkeys(finding.column for finding in findings))
+    return values_outside(table, columns) if columns else {}
 
 
 # ---- with a ledger that exists ---------------------------------------------------------------------------------------
