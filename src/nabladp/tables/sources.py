@@ -5,24 +5,19 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
-import math
 import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nabladp.arrays import Integers
 from nabladp.errors import SourceError, quote_path
-from nabladp.schema import Attribute
 from nabladp.tables import duck
 from nabladp.tables.duck import Batches
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
@@ -50,7 +45,6 @@ class Scan:
     folder: str = ""  # where the paths inside a query start
     rows: int | None = None  # where the file says so without being read
     keeps_order: bool = True  # a file does; a query that groups returns its rows in another order each time
-    whole: frozenset[str] = frozenset()  # columns known to hold whole numbers of at most 64 bits
 
 
 def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
@@ -158,10 +152,9 @@ def _split(lines: list[str], delimiter: str) -> tuple[str, ...]:
 
 def _parquet(path: Path, what: str) -> Scan:
     facts = pq.read_metadata(path)
-    fields = facts.schema.to_arrow_schema()
-    whole = frozenset(field.name for field in fields if pa.types.is_integer(field.type) and field.type != pa.uint64())
+    columns = tuple(facts.schema.to_arrow_schema().names)
     relation = f"read_parquet({_location(path)}, binary_as_string=true)"
-    return Scan(what, relation, tuple(fields.names), relation, rows=facts.num_rows, whole=whole)
+    return Scan(what, relation, columns, relation, rows=facts.num_rows)
 
 
 def _json(path: Path, what: str) -> Scan:
@@ -206,41 +199,6 @@ def rows(scans: Sequence[Scan], names: tuple[str, ...], ordered: bool = False) -
     queries = [(_select(scan, names), scan.what) for scan in scans]
     for batch in duck.stream(queries, duck.batch_rows(len(names)), _folder(scans), ordered):
         yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
-
-
-def count_codes(scans: Sequence[Scan], attributes: Sequence[Attribute]) -> Integers | None:
-    """How many rows have each combination of codes, in the order of the codes, counted by DuckDB alone.
-
-    None where a column is not stored as whole numbers, or where a row holds anything but declared ones: what becomes of
-    such a row is decided where rows are encoded.
-    """
-    if not all(attribute.name in scan.whole and _is_range(attribute) for scan in scans for attribute in attributes):
-        return None
-    total = np.zeros(math.prod(attribute.size for attribute in attributes), np.int64)
-    queries = [(_select_codes(scan, attributes), scan.what) for scan in scans]
-    with closing(duck.stream(queries, duck.BATCH_ROWS, _folder(scans))) as batches:
-        for batch in batches:
-            index, rows = (column.to_numpy() for column in batch.columns)
-            if index.min(initial=0) < 0:
-                return None
-            total[index] += rows  # each combination is in one batch
-    return total
-
-
-def _is_range(attribute: Attribute) -> bool:
-    """Whether codes count up from the lowest number, and no number stands for null."""
-    return attribute.kind == "integer" and attribute.low is not None and not attribute.null_values
-
-
-def _select_codes(scan: Scan, attributes: Sequence[Attribute]) -> str:
-    inside, index = [], "0"
-    for attribute in attributes:
-        column = f"c{scan.columns.index(attribute.name)}"
-        inside.append(f"{column} between {attribute.low} and {attribute.high}")
-        index = f"({index}) * {attribute.size} + ({column}::bigint - ({attribute.low}))"
-    aliases = ", ".join(f"c{i}" for i in range(len(scan.columns)))
-    chosen = f"case when {' and '.join(inside)} then {index} else -1 end"
-    return f"select {chosen} as i, count(*) as n from {scan.relation} as t({aliases}) group by 1"
 
 
 def _folder(scans: Sequence[Scan]) -> str:
