@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import math
 import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nabladp.arrays import Integers
 from nabladp.errors import SourceError, quote_path
+from nabladp.schema import Attribute
 from nabladp.tables import duck
 from nabladp.tables.duck import Batches
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
@@ -45,6 +50,7 @@ class Scan:
     folder: str = ""  # where the paths inside a query start
     rows: int | None = None  # where the file says so without being read
     keeps_order: bool = True  # a file does; a query that groups returns its rows in another order each time
+    whole: frozenset[str] = frozenset()  # columns known to hold whole numbers of at most 64 bits
 
 
 def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
@@ -152,9 +158,10 @@ def _split(lines: list[str], delimiter: str) -> tuple[str, ...]:
 
 def _parquet(path: Path, what: str) -> Scan:
     facts = pq.read_metadata(path)
-    columns = tuple(facts.schema.to_arrow_schema().names)
+    fields = facts.schema.to_arrow_schema()
+    whole = frozenset(field.name for field in fields if pa.types.is_integer(field.type) and field.type != pa.uint64())
     relation = f"read_parquet({_location(path)}, binary_as_string=true)"
-    return Scan(what, relation, columns, relation, rows=facts.num_rows)
+    return Scan(what, relation, tuple(fields.names), relation, rows=facts.num_rows, whole=whole)
 
 
 def _json(path: Path, what: str) -> Scan:
@@ -201,6 +208,33 @@ def rows(scans: Sequence[Scan], names: tuple[str, ...], ordered: bool = False) -
         yield pa.RecordBatch.from_arrays(batch.columns, names=list(names))
 
 
+def count_codes(scans: Sequence[Scan], attributes: Sequence[Attribute]) -> Integers | None:
+    """How many rows have each combination of codes, counted by DuckDB alone. None where a column is not stored as whole
+    numbers, or a row holds anything but declared ones: what becomes of that is decided where rows are encoded."""
+    ranges = all(own.kind == "integer" and own.low is not None and not own.null_values for own in attributes)
+    if not ranges or not all(own.name in scan.whole for scan in scans for own in attributes):
+        return None
+    total = np.zeros(math.prod(attribute.size for attribute in attributes), np.int64)
+    queries = [(_select_codes(scan, attributes), scan.what) for scan in scans]
+    with closing(duck.stream(queries, duck.BATCH_ROWS, _folder(scans))) as batches:
+        for batch in batches:
+            index, rows = (column.to_numpy() for column in batch.columns)
+            if index.min(initial=0) < 0:
+                return None
+            total[index] += rows  # each combination is in one batch
+    return total
+
+
+def _select_codes(scan: Scan, attributes: Sequence[Attribute]) -> str:
+    inside, index = [], "0"
+    for own in attributes:
+        column = f"c{scan.columns.index(own.name)}"
+        inside.append(f"{column} between {own.low} and {own.high}")
+        index = f"({index}) * {own.size} + ({column}::bigint - ({own.low}))"
+    code = f"case when {' and '.join(inside)} then {index} else -1 end"
+    return f"select {code} as i, count(*) as n from {_with_aliases(scan)} group by 1"
+
+
 def _folder(scans: Sequence[Scan]) -> str:
     """The folder of a scan; only a query has one, and a query stands alone."""
     return scans[0].folder if scans else ""
@@ -209,8 +243,11 @@ def _folder(scans: Sequence[Scan]) -> str:
 def _select(scan: Scan, names: tuple[str, ...]) -> str:
     index = {name: i for i, name in enumerate(scan.columns)}
     chosen = ", ".join(f"c{index[name]}" for name in names)
-    aliases = ", ".join(f"c{i}" for i in range(len(scan.columns)))
-    return f"select {chosen} from {scan.relation} as t({aliases})"
+    return f"select {chosen} from {_with_aliases(scan)}"
+
+
+def _with_aliases(scan: Scan) -> str:
+    return f"{scan.relation} as t({', '.join(f'c{i}' for i in range(len(scan.columns)))})"
 
 
 def type_words(scan: Scan) -> list[str]:

@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nabladp.arrays import Integers
 from nabladp.errors import DataError
 from nabladp.schema import Schema
 from nabladp.tables.counts import CodedRows, Progress, wrong_number_of_rows
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
 from nabladp.tables.encode import Codes, Encoder
-from nabladp.tables.kernels import Kernel
-from nabladp.tables.sources import Source
+from nabladp.tables.kernels import CACHED_CELLS, Kernel, Marginals
+from nabladp.tables.sources import ScanSource, Source, count_codes
 
 KEPT_BYTES = 32 << 20  # codes of files up to this size stay in memory after the first pass
 
@@ -85,6 +86,24 @@ class Table(CodedRows):
     def raw_batches(self) -> Batches:
         """The table's rows themselves, for checking them against the schema."""
         return self._source.batches(self.schema.names)
+
+    def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[Integers]:
+        kernel = Marginals(self.schema, sets)
+        counted = self._count_in_source(kernel)
+        if counted is None:
+            return super().marginals(kernel.sets, progress)
+        if progress is not None:
+            progress(self.n, self.n)
+        return kernel.split(counted)
+
+    def _count_in_source(self, kernel: Marginals) -> Integers | None:
+        """The counts of a single joint histogram where the source can count it without handing out its rows."""
+        if not isinstance(self._source, ScanSource) or all(name in self._codes for name in kernel.attributes):
+            return None
+        if len(kernel.joints) != 1 or kernel.bounds[-1] > CACHED_CELLS:
+            return None
+        counted = count_codes(self._source.scans, [self.schema[name] for name in kernel.joints[0]])
+        return counted if counted is not None and int(counted.sum()) == self.n else None
 
     def _batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
         if not names:
