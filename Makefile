@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 EXTRA_PEERS := qrlew pipelinedp tumult
+WORKERS := 3  # one more than cores: tests wait for browsers, databases and other processes
 NEEDS := python3 (3.11 or newer, with venv), make and git. On Debian: apt-get install -y python3 python3-venv git make
 
 # Tests start many processes: Python's files are compiled once, not by each.
@@ -24,10 +25,10 @@ demo: $(VENV)/.core
 	$(BIN)/nabladp demo demo
 
 check: lint
-	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not postgres and not browser"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not spark and not postgres and not browser"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests bench docs examples

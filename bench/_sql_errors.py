@@ -53,7 +53,7 @@ COPIES = {
     SMARTNOISE: {MEAN: 300, MEDIAN: 40, QUANTILES: 1},
     PIPELINEDP: {MEAN: 250, MEDIAN: 30, QUANTILES: 100},
     QRLEW: {MEAN: 200, MEDIAN: 40, QUANTILES: 1},
-    TUMULT: {MEAN: 20, MEDIAN: 5, QUANTILES: 3},  # slow, and not the best anywhere
+    TUMULT: {MEAN: 20, MEDIAN: 5, QUANTILES: 3},  # each takes seconds; a run holds many numbers
 }
 LIMIT = 900  # seconds of the processor
 

@@ -26,7 +26,7 @@ def test_the_fault_is_refuted(fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", SOUND.values(), ids=name)
 def test_the_mechanism_without_it_is_not(fault: Fault) -> None:
-    assert not fault.refuted(NoiseSource.seeded(4), seconds=1.0)
+    assert not fault.refuted(NoiseSource.seeded(4), seconds=0.5)
 
 
 def test_the_zoo_is_large_and_no_mechanism_is_left_out() -> None:

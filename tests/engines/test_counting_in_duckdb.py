@@ -94,3 +94,10 @@ def test_a_wrong_number_of_rows_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", in_domain(), pa.int32())
     with pytest.raises(DataError):
         open_table(path, Schema((A, B)), rows=ROWS - 1).marginals([("a",)])
+
+
+def test_the_widest_numbers_are_outside_the_domain_and_nothing_else(tmp_path: Path, passes: list[Any]) -> None:
+    b = [(-(2**63), 2**63 - 1, 30)[i % 3] for i in range(ROWS)]
+    path = write(tmp_path / "t.parquet", b, pa.int64())
+    (counted,) = open_table(path, Schema((A, B))).marginals([("b",)])
+    assert passes == [None] and counted[20] == ROWS // 3 and counted[B.other_code] == ROWS - ROWS // 3
