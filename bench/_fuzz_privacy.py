@@ -160,7 +160,7 @@ def guarantee_records() -> list[Call]:
 def labelled(attribute: Attribute) -> None:
     asked(attribute)
     if attribute.size < 1000:
-        attribute.labels  # noqa: B018
+        attribute.code_labels  # noqa: B018
         attribute.representatives  # noqa: B018
 
 

@@ -72,7 +72,7 @@ def test_names_survive_from_schema_to_ledger(hostile: Any) -> None:
 
     folder = hostile.folder / "plan-release" / "[red] & it's"
     record = Release.load(folder)
-    assert list(record.schema.names) == HOSTILE and list(record.schema["a+b"].labels) == HOSTILE
+    assert list(record.schema.names) == HOSTILE and list(record.schema["a+b"].texts) == HOSTILE
     for i, name in enumerate(HOSTILE):
         assert record[name, HOSTILE[i - 1]].counts.shape == (len(HOSTILE), len(HOSTILE))
     rows = pq.read_table(folder / "values.parquet")

@@ -240,7 +240,7 @@ def test_census_extract(data):
     rows = pl.read_csv(path, infer_schema=False)
     for name, found in zip(schema.names, table.marginals([(name,) for name in schema.names]), strict=True):
         by_text = dict(rows.group_by(name).len().iter_rows())
-        for label, count in zip(schema[name].labels, found, strict=True):
+        for label, count in zip(schema[name].texts, found, strict=True):
             if label != "other":
                 assert by_text.get(label, 0) == count, name
         assert found.sum() == len(rows)

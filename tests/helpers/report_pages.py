@@ -55,7 +55,7 @@ def value(attribute: Attribute, code: int) -> Any:
     if attribute.representatives is not None:
         number = float(attribute.representatives[code])
         return int(number) if attribute.kind == "integer" else number
-    return attribute.label(code)
+    return attribute.text(code)
 
 
 def session(folder: Path, schema: Schema = SCHEMA, budget: Budget = BUDGET, **options: Any) -> Session:

@@ -159,7 +159,7 @@ def test_learners_are_judged_by_their_own_predictions(
         expected = [(said == true).mean(), (said == true)[~true].mean(), (said == true)[true].mean()]
         assert table.truth.tolist() == pytest.approx(expected)
         rule = found.release.output.to_json()
-        codes = [[SCHEMA[name].labels.index(row[name]) for name in rule["features"]] for row in rows]
+        codes = [[SCHEMA[name].texts.index(row[name]) for name in rule["features"]] for row in rows]
         second = {
             "PointLearner": lambda row, rule=rule: row == rule["point"],
             "ThresholdLearner": lambda row, rule=rule: row >= rule["codes"],

@@ -224,10 +224,14 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("hostile")
     values = tuple(HOSTILE)
     sources = [Attribute(name, "categorical", values=values, note=HOSTILE[0], null="category") for name in HOSTILE]
+    printable = {"</script><b>1": "x", "a": "<img src=x onerror=alert(1)>"}
+    words = {"title": "<b>title</b>", "unit": "&lt;", "description": "<script>alert(2)</script>"}
+    sources.append(Attribute("codes", "categorical", values=tuple(printable), labels=printable, **words))
     derived = Attribute(HOSTILE[1] + HOSTILE[0], "categorical", values=("v", "w"), derived_from=HOSTILE[0:3:2])
     schema = Schema((*sources, derived))
     made = session(where, schema, Budget(per_attribute=CDP(9)), adversaries=dict.fromkeys(HOSTILE, HOSTILE[:2]))
-    pairs = NoisyMarginals(CDP(1), sets=tuple((name, HOSTILE[i - 1]) for i, name in enumerate(HOSTILE)))
+    named = [*HOSTILE, "codes"]
+    pairs = NoisyMarginals(CDP(1), sets=tuple((name, named[i - 1]) for i, name in enumerate(named)))
     made.release(pairs, name=HOSTILE[0], to=where / "out")
     made.ledger.close()
     path = where / "report.html"
@@ -245,7 +249,7 @@ def test_hostile_names_do_nothing_and_are_shown_as_they_are(open_page: Any, host
     assert watched.page.locator("img, iframe, object, embed").count() == 0
     assert watched.page.locator("script:not([type])").count() == 1
     text = watched.page.locator("body").evaluate("(body) => body.textContent")
-    for name in HOSTILE:
+    for name in (*HOSTILE, "<img src=x onerror=alert(1)>", "<b>title</b> (&lt;)", "<script>alert(2)</script>"):
         assert name in text
     assert "49" not in watched.page.inner_text("h1") and watched.page.title().startswith(HOSTILE[0])
     assert watched.page.locator(".result .asked bdi").count() == 8
@@ -258,7 +262,7 @@ def test_a_hostile_choice_survives_the_address(open_page: Any, hostile: Path) ->
         box.check()
     address = watched.page.url.partition("#")[2]
     again = open_page(hostile, f"#{address}")
-    assert again.page.locator(".choices input:checked").count() == len(HOSTILE) + 1
+    assert again.page.locator(".choices input:checked").count() == len(HOSTILE) + 2
     assert again.page.inner_text(".result") == watched.page.inner_text(".result") and again.is_quiet()
 
 

@@ -160,7 +160,7 @@ def test_models_predict_and_say_what_they_are(name: str) -> None:
 
 
 def _codes(rows: pd.DataFrame, names: tuple[str, ...]) -> dict[str, Any]:
-    return {n: np.array([list(SCHEMA[n].labels).index(_text(v)) for v in rows[n]]) for n in names}
+    return {n: np.array([list(SCHEMA[n].texts).index(_text(v)) for v in rows[n]]) for n in names}
 
 
 def _text(value: Any) -> str:

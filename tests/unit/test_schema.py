@@ -164,7 +164,7 @@ def test_any_schema_survives_toml_and_json(attributes):
     schema = Schema(tuple(attributes))
     assert Schema.parse(schema.to_toml()) == schema == Schema.from_json(schema.to_json())
     for attribute in schema:
-        assert len(set(attribute.labels)) == attribute.size
+        assert len(set(attribute.code_labels)) == attribute.size
 
 
 def test_two_thousand_attributes_survive_their_file():

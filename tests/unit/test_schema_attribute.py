@@ -15,7 +15,7 @@ from nabladp.schema import Attribute
 def test_codes_are_values_then_other_then_null():
     job = Attribute("job", "categorical", values=("cook", "nurse"), unknown="other", null="category")
     assert (job.size, job.ordered_size, job.other_code, job.null_code) == (4, 2, 2, 3)
-    assert job.labels == ("cook", "nurse", "other", "(null)")
+    assert job.code_labels == ("cook", "nurse", "other", "(null)")
     plain = Attribute("job", "categorical", values=("cook", "nurse"))
     assert (plain.size, plain.other_code, plain.null_code) == (2, None, None)
     assert Attribute("job", "categorical", values=("cook",), null="category").null_code == 1
@@ -23,13 +23,13 @@ def test_codes_are_values_then_other_then_null():
 
 def test_boolean():
     flag = Attribute("flag", "boolean", null="category")
-    assert flag.labels == ("false", "true", "(null)")
+    assert flag.code_labels == ("false", "true", "(null)")
     assert not flag.is_ordered and flag.representatives is None and flag.bin_bounds is None
 
 
 def test_integers_are_their_own_representatives():
     age = Attribute("age", "integer", low=-1, high=3, unknown="clamp")
-    assert age.size == 5 and age.labels == ("-1", "0", "1", "2", "3")
+    assert age.size == 5 and age.code_labels == ("-1", "0", "1", "2", "3")
     np.testing.assert_array_equal(age.representatives, [-1, 0, 1, 2, 3])
     lows, highs = age.bin_bounds
     np.testing.assert_array_equal(lows, highs)
@@ -38,12 +38,12 @@ def test_integers_are_their_own_representatives():
 def test_a_wide_integer_range_is_cheap_until_its_labels_are_asked_for():
     wide = Attribute("income", "integer", low=0, high=2**31, unknown="other")
     assert wide.size == 2**31 + 2 and wide.label(2**31) == str(2**31) and wide.label(2**31 + 1) == "other"
-    assert "labels" not in vars(wide)
+    assert {"texts", "code_labels", "_codes_by_text"}.isdisjoint(vars(wide))
 
 
 def test_bins_and_their_numbers():
     pay = Attribute("pay", "real", edges=(0, 10, 30))
-    assert pay.labels == ("[0, 10)", "[10, 30]")
+    assert pay.code_labels == ("[0, 10)", "[10, 30]")
     np.testing.assert_array_equal(pay.representatives, [5, 20])
     for decode, numbers in {"uniform": [5, 20], "lower": [0, 10], "upper": [10, 30], (1, 30): [1, 30]}.items():
         np.testing.assert_array_equal(
@@ -55,7 +55,7 @@ def test_bins_and_their_numbers():
 
 def test_listed_numbers_are_plain():
     size = Attribute("size", "ordered", values=(1.0, 2, 2.5))
-    assert size.values == (1, 2, 2.5) and size.labels == ("1", "2", "2.5") and size.is_numeric
+    assert size.values == (1, 2, 2.5) and size.code_labels == ("1", "2", "2.5") and size.is_numeric
     np.testing.assert_array_equal(size.representatives, [1, 2, 2.5])
     words = Attribute("size", "ordered", values=("s", "m"))
     assert words.is_ordered and not words.is_numeric and words.representatives is None
@@ -73,9 +73,17 @@ def test_a_real_attribute_may_give_its_ends_alone() -> None:
     pay = Attribute("pay", "real", low=0, high=1, unknown="clamp")
     edges = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     assert pay == Attribute("pay", "real", edges=edges, unknown="clamp") and pay.size == 10
-    assert Attribute("x", "real", low=-2.5, high=np.float64(17.5)).labels[:2] == ("[-2.5, -0.5)", "[-0.5, 1.5)")
+    assert Attribute("x", "real", low=-2.5, high=np.float64(17.5)).code_labels[:2] == ("[-2.5, -0.5)", "[-0.5, 1.5)")
     assert Attribute.from_json(pay.to_json()) == pay and pay.integers is None
     assert Attribute("age", "integer", low=3, high=5).integers == range(3, 6)
+
+
+def test_bins_of_one_width() -> None:
+    pay = Attribute("pay", "real", low=0, high=1, bins=4)
+    assert pay == Attribute("pay", "real", edges=(0.0, 0.25, 0.5, 0.75, 1.0)) and pay.bins is None and pay.size == 4
+    assert Attribute("x", "real", low=0, high=1) == Attribute("x", "real", low=0, high=1, bins=np.int64(10))
+    assert Attribute("x", "real", low=0.1, high=0.4, bins=3).edges == (0.1, 0.2, 0.3, 0.4)
+    assert Attribute("x", "real", low=-5, high=5, bins=1).code_labels == ("[-5, 5]",)
 
 
 def test_a_code_outside_is_an_index_error():
@@ -123,6 +131,17 @@ CONTRADICTIONS = [
     ({"kind": "real", "low": 0, "high": math.inf}, "finite numbers"),
     ({"kind": "real", "low": "0", "high": "1"}, "finite numbers"),
     ({"kind": "real", "low": 0, "high": 5e-324}, "too close"),
+    ({"kind": "real", "low": 0, "high": 1, "bins": 0}, "whole number from 1"),
+    ({"kind": "real", "low": 0, "high": 1, "bins": True}, "whole number from 1"),
+    ({"kind": "real", "low": 0, "high": 1, "bins": 2.5}, "whole number from 1"),
+    ({"kind": "real", "low": 0, "high": 1, "bins": "10"}, "whole number from 1"),
+    ({"kind": "real", "low": 0, "high": 1, "bins": 2**16 + 1}, "The limit is 65,536"),
+    ({"kind": "real", "low": 1, "high": 1.0000000000000002, "bins": 2}, "too close to each other for 2 bins"),
+    ({"kind": "real", "bins": 5}, "'bins' needs 'low' and 'high'"),
+    ({"kind": "real", "low": 0, "bins": 5}, "needs 'high'"),
+    ({"kind": "real", "edges": [0, 1], "bins": 5}, "both 'edges' and 'bins'"),
+    ({"kind": "integer", "low": 0, "high": 99, "bins": 10}, 'Write kind = "real", which reads whole numbers as well'),
+    ({"kind": "boolean", "bins": 2}, "takes no 'bins'"),
     ({"kind": "real", "edges": [1]}, "two edges"),
     ({"kind": "real", "edges": [0, 0]}, "must increase"),
     ({"kind": "real", "edges": [1, 0]}, "must increase"),

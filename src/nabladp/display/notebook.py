@@ -129,11 +129,20 @@ def ledger_html(ledger: LedgerView) -> str:
 
 
 def schema_html(schema: Schema) -> str:
-    rows = [[a.name, a.kind, _values(a), _standing(a), a.note, f"{a.size:,}"] for a in schema]
+    rows = [[_titled(a), a.kind, _values(a), _standing(a), _remarks(a), f"{a.size:,}"] for a in schema]
     return fragment(
         heading("Schema", f"{len(schema)} attributes, fingerprint {schema.fingerprint()[:16]}…"),
         table(["attribute", "kind", "values", "standing", "note", "how many"], rows, texts=5),
     )
+
+
+def _titled(attribute: Attribute) -> str:
+    """An attribute's name in a notebook, which code needs, and its title."""
+    return attribute.name if attribute.heading == attribute.name else f"{attribute.name}: {attribute.heading}"
+
+
+def _remarks(attribute: Attribute) -> str:
+    return " ".join(text for text in (attribute.description, attribute.note) if text)
 
 
 def _values(attribute: Attribute) -> str:

@@ -164,4 +164,4 @@ def _describe_values(names: Sequence[str], codes: Codes, row: int, schema: Schem
 
 
 def _join_labels(names: Sequence[str], codes: Codes, chosen: Sequence[int], schema: Schema) -> str:
-    return ", ".join(f"{names[i]} {schema[names[i]].label(int(codes[i]))}" for i in chosen)
+    return ", ".join(f"{schema.title([names[i]])} {schema[names[i]].label(int(codes[i]))}" for i in chosen)

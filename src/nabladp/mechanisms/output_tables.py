@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
+from nabladp.views.view import Column, cell_axes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +35,14 @@ def marginal_cells(schema: Schema, attributes: Sequence[str]) -> dict[str, pa.Ar
 
 
 def _labels(schema: Schema, names: Sequence[str], axis: int, shape: tuple[int, ...]) -> NDArray[np.object_]:
-    labels = np.array(schema[names[axis]].labels, dtype=object)
+    labels = np.array(schema[names[axis]].code_labels, dtype=object)
     view = labels.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     return np.broadcast_to(view, shape).ravel()
+
+
+def schema_axes(schema: Schema, names: Sequence[str]) -> list[Column]:
+    """The view columns of all combinations of some attributes, as people read them: titles, units and labels."""
+    return cell_axes([schema[name].heading for name in names], [schema[name].code_labels for name in names])
 
 
 _POSITIONS = 1 << 24  # inside a bin: as many as single precision tells apart

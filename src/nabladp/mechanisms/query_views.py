@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
+from nabladp.mechanisms.output_tables import schema_axes
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
-from nabladp.views.view import Series, View, cell_axes, count_of, marginal_kind, round_digits, value_column
+from nabladp.views.view import Series, View, count_of, marginal_kind, round_digits, value_column
 from nabladp.workloads import Queries
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ class QueryViews:
     def _marginal(self, run: QueryRun) -> View:
         names = run.attributes
         kind = marginal_kind(self.schema.sizes(names), dots=True)
-        axes = cell_axes(names, [self.schema[name].labels for name in names])
+        axes = schema_axes(self.schema, names)
         return View(
-            title=" + ".join(names),
+            title=self.schema.title(names),
             kind=kind,
             columns=[*axes, *(value_column(name, "share", i) for i, name in enumerate(self.columns))],
             rows=self._rows(run.numbers),
@@ -116,7 +117,9 @@ def _is_whole(names: tuple[str, ...], texts: Sequence[str], schema: Schema) -> b
     if len(texts) != schema.cells(names):
         return False
     codes = np.unravel_index(np.arange(len(texts)), schema.sizes(names))
-    parts = [[f"{name} = {schema[name].labels[code]}" for code in own] for name, own in zip(names, codes, strict=True)]
+    parts = [
+        [f"{name} = {schema[name].code_labels[code]}" for code in own] for name, own in zip(names, codes, strict=True)
+    ]
     return all(text == ", ".join(cell) for text, cell in zip(texts, zip(*parts, strict=True), strict=True))
 
 

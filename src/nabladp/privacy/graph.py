@@ -207,8 +207,8 @@ def _domain(attributes: Any, name: str, values: Mapping[str, Sequence[Any]] | No
         )
         return tuple(_label(value) for value in listed)
     schema: Any = attributes
-    if isinstance(attributes, checks.HasAttributes):  # a schema, which knows the labels
-        return tuple(schema[name].labels)
+    if isinstance(attributes, checks.HasAttributes):  # a schema, which knows the values
+        return tuple(schema[name].texts)
     raise GuaranteeError(f"The graph needs the whole domain of {name!r}.", fix="Pass a schema, or values={name: […]}.")
 
 

@@ -113,8 +113,16 @@ def blocks_of(chapters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def of_schema(schema: Schema) -> dict[str, Described]:
-    """A chapter's description of every column: its kind, its number of values, a note."""
-    return {a.name: {"kind": a.kind, "size": a.size, "note": a.note} for a in schema}
+    """A chapter's description of every column: its kind, its number of values, its title, what is said about it."""
+    return {
+        a.name: {
+            "kind": a.kind,
+            "size": a.size,
+            "title": a.heading if a.title or a.unit else "",
+            "note": " ".join(text for text in (a.description, a.note) if text),
+        }
+        for a in schema
+    }
 
 
 def attribute_rows(
@@ -131,7 +139,7 @@ def attribute_rows(
         rows.append(
             {
                 "name": name,
-                **{key: described.get(name, {}).get(key) for key in ("kind", "size", "note")},
+                **{key: described.get(name, {}).get(key) for key in ("kind", "size", "title", "note")},
                 "public": figure is None,
                 "figure": None if figure is None else format_costs(figure),
                 "unread": figure is not None and figure["rho"] == 0,

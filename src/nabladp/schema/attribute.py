@@ -15,11 +15,19 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.checks import is_whole
 from nabladp.errors import OutOfRange, quote
-from nabladp.schema.rules import KINDS, Declaration, bin_label, check, number_label, refuse_unknown_keys
+from nabladp.schema.labels import check_labels, check_words, value_text
+from nabladp.schema.rules import (
+    KINDS,
+    NULL_LABEL,
+    Declaration,
+    bin_label,
+    check,
+    is_integer_label,
+    number_label,
+    refuse_unknown_keys,
+)
 
 __all__ = ["KINDS", "Attribute"]
-
-NULL_LABEL = "(null)"
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,16 @@ class Attribute(Declaration):
     ``null`` is ``refuse`` or ``category``; ``null_values`` are values that mean "missing" besides an empty field, such
     as "?" or 999. ``unknown`` (a value outside the domain) is ``refuse``, ``other`` (a
     category labelled by ``other``) or, for numbers, ``clamp`` (the nearest end of the domain).
+
+    For people: ``title`` and ``unit`` ("Age", "years") head tables and axes, ``labels`` are shown in place of values,
+    and plans accept either: ``labels={1: "Male", 2: "Female"}``. They change neither what is read from a table nor the
+    schema's fingerprint.
     """
 
     def __post_init__(self) -> None:
-        for name, value in check(self).items():
+        for name, value in {**check(self), **check_words(self)}.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "labels", check_labels(self, self.labels, self._code_of_text))
 
     # How many codes there are
 
@@ -84,8 +97,13 @@ class Attribute(Declaration):
         """Whether an attribute's declared values are numbers in order, so that means and quantiles make sense."""
         return self.kind in ("integer", "real") or (self.kind == "ordered" and not isinstance(self.values[0], str))
 
-    def label(self, code: int) -> str:
-        """The text of one code of an attribute; cheap for integer ranges of any width."""
+    @property
+    def heading(self) -> str:
+        """The attribute's title, or else its name, with its unit: for the head of a column and beside an axis."""
+        return f"{self.title or self.name} ({self.unit})" if self.unit else self.title or self.name
+
+    def text(self, code: int) -> str:
+        """The value of one code as text, as the schema writes it; cheap for integer ranges of any width."""
         if not is_whole(code, 0, self.size - 1):
             raise OutOfRange(
                 f"Attribute {self.name!r} has codes 0 to {self.size - 1}, not {quote(code)}.", fix="Give one of these."
@@ -103,10 +121,43 @@ class Attribute(Declaration):
         value = self.values[code]
         return value if isinstance(value, str) else number_label(value)
 
+    def label(self, code: int) -> str:
+        """What tables and reports show for one code: its declared label, or else its text."""
+        text = self.text(code)
+        return self.labels.get(text, text)
+
     @cached_property
-    def labels(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str, ...]:
         """The text of every code of an attribute, in order; no two alike."""
-        return tuple(self.label(code) for code in range(self.size))
+        return tuple(self.text(code) for code in range(self.size))
+
+    @cached_property
+    def code_labels(self) -> tuple[str, ...]:
+        """The label of every code of an attribute, in order; no two alike."""
+        return tuple(self.labels.get(text, text) for text in self.texts) if self.labels else self.texts
+
+    def code(self, value: Any) -> int | None:
+        """The code of a value or of its label, as a plan gives it: 3, 3.0 and "3" are one. None where it is neither."""
+        text = NULL_LABEL if value is None and self.null_code is not None else value_text(value)
+        if text is None:
+            return None
+        return self._code_of_text(self._text_of_label.get(text, text))
+
+    def _code_of_text(self, text: str) -> int | None:
+        if self.low is None or self.high is None:
+            return self._codes_by_text.get(text)
+        if is_integer_label(text, int(self.low), int(self.high)):  # a range may be wide: no list of its texts
+            return int(text) - int(self.low)
+        extra = {self.text(code): code for code in range(self.ordered_size, self.size)}
+        return extra.get(text)
+
+    @cached_property
+    def _codes_by_text(self) -> dict[str, int]:
+        return {self.text(code): code for code in range(self.size)}
+
+    @cached_property
+    def _text_of_label(self) -> dict[str, str]:
+        return {label: text for text, label in self.labels.items()}
 
     @cached_property
     def representatives(self) -> Floats | None:
@@ -143,11 +194,18 @@ class Attribute(Declaration):
         given = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.default is MISSING or value != field.default:
-                given[field.name] = list(value) if isinstance(value, tuple) else value
+            default = field.default if field.default_factory is MISSING else field.default_factory()
+            if default is MISSING or value != default:
+                given[field.name] = _plain_json(value)
         return given
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Attribute:
         refuse_unknown_keys(data, [field.name for field in fields(cls)])
         return cls(**{"name": "", "kind": "", **data})
+
+
+def _plain_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from nabladp.schema.rules import MARKER, nearest
 
 # ---- schema files ----------------------------------------------------------------------------------------------------
 
+_WIDEST = 100  # characters of a table in one line
+_BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key of TOML that needs no quotes
 _SHAPE = "A schema is a list of [[attribute]] blocks, each with a name and a kind."
 
 
@@ -35,10 +38,21 @@ def entries(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def attribute_toml(entry: Mapping[str, Any]) -> str:
-    return "[[attribute]]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in entry.items())
+    """The block of one attribute. A long table of labels stands below it, one label per line."""
+    tables = {key: value for key, value in entry.items() if isinstance(value, Mapping) and len(_toml(value)) > _WIDEST}
+    lines = [f"{key} = {_toml(value)}\n" for key, value in entry.items() if key not in tables]
+    for key, table in tables.items():
+        lines += [f"\n[attribute.{key}]\n", *(f"{_key(own)} = {_toml(value)}\n" for own, value in table.items())]
+    return "[[attribute]]\n" + "".join(lines)
+
+
+def _key(text: str) -> str:
+    return text if _BARE.fullmatch(text) else _toml(text)
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(own)}" for key, own in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(_toml(part) for part in value) + "]"
     if isinstance(value, str):  # a JSON string is a TOML string, except that TOML also escapes DEL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from numbers import Integral, Real
@@ -15,7 +15,9 @@ from nabladp.errors import SchemaError, quote, suggestion
 
 KINDS = ("categorical", "ordered", "integer", "real", "boolean")
 MARKER = "FILL IN"
-EQUAL_BINS = 10  # of a real attribute that declares no edges
+NULL_LABEL = "(null)"
+EQUAL_BINS = 10  # of a real attribute that declares neither edges nor their number
+MOST_BINS = 1 << 16
 DECODES = ("midpoint", "uniform", "lower", "upper")
 MOST_CODES = 2**32 - 3  # codes are at most 32 bits wide, with room for other and null
 _LARGEST = sys.float_info.max
@@ -35,6 +37,7 @@ class Declaration:
     low: float | None = None  # a whole number once it is checked
     high: float | None = None
     edges: tuple[float, ...] = ()
+    bins: int | None = None  # None once it is checked: edges say the same
     decode: str | tuple[float, ...] = "midpoint"
     null: str = "refuse"
     null_values: tuple[str | int | float, ...] = ()
@@ -43,6 +46,10 @@ class Declaration:
     derived_from: tuple[str, ...] = ()
     public: bool = False
     note: str = ""
+    title: str = ""
+    unit: str = ""
+    description: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # by the text of the value
 
 
 def refusal(name: object, rule: str, fix: str) -> SchemaError:
@@ -80,12 +87,16 @@ _FILL_IN = "Replace the mark by the domain you know from public sources; never r
 
 def refuse_marks(entries: Sequence[Mapping[str, Any]]) -> None:
     """Refuse a draft schema, naming all attributes that are not filled in yet."""
-    marked = [str(entry.get("name", "?")) for entry in entries if any(map(_is_marked, entry.values()))]
+    marked = [_block_name(entry) for entry in entries if any(map(_is_marked, entry.values()))]
     if len(marked) > 1:
         listed = ", ".join(map(repr, marked[:12])) + (f" and {len(marked) - 12} more" if len(marked) > 12 else "")
         raise SchemaError(
             f"{len(marked)} attributes are still marked {MARKER}: {listed}.", fix=_FILL_IN, attributes=marked
         )
+
+
+def _block_name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("name", entry.get("names", "?")))
 
 
 def _is_marked(value: Any) -> bool:
@@ -109,9 +120,9 @@ def check(attribute: Declaration) -> dict[str, Any]:
     elif attribute.kind == "integer":
         normal["low"], normal["high"] = _range(name, attribute.low, attribute.high)
     elif attribute.kind == "real":
-        bins = attribute.edges if attribute.low is None else _equal_bins(name, attribute.low, attribute.high)
+        bins = attribute.edges if attribute.low is None else _equal_bins(attribute)
         normal["edges"] = edges = _edges(name, bins)
-        normal["low"] = normal["high"] = None
+        normal["low"] = normal["high"] = normal["bins"] = None
         normal["decode"] = _decode(name, attribute.decode, edges)
     _check_missing_and_unknown(attribute)
     normal["null_values"] = _null_values(attribute, normal.get("values", ()))
@@ -126,16 +137,35 @@ def _check_fields_fit_kind(attribute: Declaration) -> None:
         needs = ("low", "high")  # in place of edges
         if not _is_missing(attribute.edges):
             raise refusal(attribute.name, "it has both 'edges' and 'low' or 'high'", "Remove 'low' and 'high'.")
-    for field in _SHAPE_FIELDS:
-        missing = _is_missing(getattr(attribute, field))
-        if field in needs and missing:
-            example = _EXAMPLES[field if attribute.kind != "real" else "edges"]
-            raise refusal(attribute.name, f"kind {attribute.kind!r} needs {field!r}", example)
-        if field not in needs and not missing:
-            fix = f"Remove {field!r}, or choose the kind it belongs to."
-            raise refusal(attribute.name, f"kind {attribute.kind!r} takes no {field!r}", fix)
+    _check_bins(attribute)
+    for key in _SHAPE_FIELDS:
+        missing = _is_missing(getattr(attribute, key))
+        if key in needs and missing:
+            example = _EXAMPLES[key if attribute.kind != "real" else "edges"]
+            raise refusal(attribute.name, f"kind {attribute.kind!r} needs {key!r}", example)
+        if key not in needs and not missing:
+            fix = f"Remove {key!r}, or choose the kind it belongs to."
+            raise refusal(attribute.name, f"kind {attribute.kind!r} takes no {key!r}", fix)
     if attribute.kind != "real" and not (isinstance(attribute.decode, str) and attribute.decode == "midpoint"):
         raise refusal(attribute.name, "only kind 'real' takes 'decode'", "Remove 'decode'.")
+
+
+def _check_bins(attribute: Declaration) -> None:
+    if attribute.bins is None:
+        return
+    if attribute.kind == "integer":
+        fix = "Write kind = \"real\", which reads whole numbers as well, or remove 'bins' for a cell per number."
+        raise refusal(attribute.name, "kind 'integer' takes no 'bins'", fix)
+    if attribute.kind != "real":
+        raise refusal(attribute.name, f"kind {attribute.kind!r} takes no 'bins'", "Remove 'bins'.")
+    if not _is_missing(attribute.edges):
+        raise refusal(attribute.name, "it has both 'edges' and 'bins'", "Remove one of them.")
+    if attribute.low is None and attribute.high is None:
+        raise refusal(attribute.name, "'bins' needs 'low' and 'high'", "Write low = 0, high = 100, bins = 50.")
+    if isinstance(attribute.bins, bool) or not isinstance(attribute.bins, Integral) or attribute.bins < 1:
+        raise refusal(attribute.name, "'bins' must be a whole number from 1", "Write bins = 50.")
+    if attribute.bins > MOST_BINS:
+        raise refusal(attribute.name, f"'bins' is too large: {quote(attribute.bins)}", f"The limit is {MOST_BINS:,}.")
 
 
 def _is_missing(value: Any) -> bool:
@@ -213,17 +243,22 @@ def _range(name: str, low: Any, high: Any) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def _equal_bins(name: str, low: Any, high: Any) -> tuple[float, ...]:
+def _equal_bins(attribute: Declaration) -> tuple[float, ...]:
     """Edges of an attribute's bins of one width, as exact as the ends are written: 0.1, 0.2, …, not
     0.30000000000000004."""
+    name = attribute.name
+    low: Any = attribute.low
+    high: Any = attribute.high
+    bins = EQUAL_BINS if attribute.bins is None else int(attribute.bins)
     if not all(_is_number(end) for end in (low, high)):
         raise refusal(name, "'low' and 'high' must be finite numbers", _EXAMPLES["edges"])
     if low >= high:
         raise refusal(name, "'low' must lie below 'high'", "Exchange them, or give both ends of the range.")
     first, last = Fraction(repr(float(low))), Fraction(repr(float(high)))
-    edges = tuple(float(first + (last - first) * k / EQUAL_BINS) for k in range(EQUAL_BINS + 1))
+    edges = tuple(float(first + (last - first) * k / bins) for k in range(bins + 1))
     if len(set(edges)) < len(edges):
-        raise refusal(name, "'low' and 'high' are too close to each other", "Give both ends of the range.")
+        rule = f"'low' and 'high' are too close to each other for {bins:,} bins"
+        raise refusal(name, rule, "Give both ends of the range, or fewer bins.")
     return edges
 
 
@@ -271,7 +306,7 @@ def _check_missing_and_unknown(attribute: Declaration) -> None:
 
 def _check_labels_differ(attribute: Declaration, normal: Mapping[str, Any]) -> None:
     if attribute.kind == "integer":  # the range may be wide: only ask whether the one label is inside
-        taken = {attribute.other} if _is_integer_label(attribute.other, normal["low"], normal["high"]) else set()
+        taken = {attribute.other} if is_integer_label(attribute.other, normal["low"], normal["high"]) else set()
     elif attribute.kind == "boolean":
         taken = {"false", "true"}
     elif attribute.kind == "real":
@@ -279,9 +314,9 @@ def _check_labels_differ(attribute: Declaration, normal: Mapping[str, Any]) -> N
     else:
         taken = {value if isinstance(value, str) else number_label(value) for value in normal["values"]}
     if attribute.null == "category":
-        if "(null)" in taken:
+        if NULL_LABEL in taken:
             raise refusal(attribute.name, "the value '(null)' clashes with the label of null", "Rename that value.")
-        taken = taken | {"(null)"}
+        taken = taken | {NULL_LABEL}
     if attribute.unknown == "other" and attribute.other in taken:
         fix = 'Name the category differently, for example other = "(other)".'
         raise refusal(attribute.name, "the label of 'other' is already a value", fix)
@@ -305,7 +340,7 @@ def _names(name: str, names: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _is_integer_label(text: str, low: int, high: int) -> bool:
+def is_integer_label(text: str, low: int, high: int) -> bool:
     digits = text.removeprefix("-")
     return digits.isascii() and digits.isdecimal() and str(int(text)) == text and low <= int(text) <= high
 
@@ -327,4 +362,6 @@ def _plain(number: float) -> int | float:
 
 
 def _parts(value: Any) -> Sequence[Any]:
+    if isinstance(value, Mapping):
+        return tuple(value.values())
     return value if isinstance(value, (list, tuple)) else (value,)

@@ -18,6 +18,8 @@ from nabladp.displayed import Displayed
 from nabladp.errors import SchemaError, UnknownAttribute
 from nabladp.schema import files
 from nabladp.schema.attribute import Attribute
+from nabladp.schema.labels import READ_ONLY
+from nabladp.schema.patterns import expand_blocks
 from nabladp.schema.rules import nearest, refusal, refuse_marks
 
 MOST_ATTRIBUTES = 100_000
@@ -68,6 +70,10 @@ class Schema(Displayed, HasAttributes):
     def names(self) -> tuple[str, ...]:
         return tuple(attribute.name for attribute in self.attributes)
 
+    def title(self, names: Iterable[str]) -> str:
+        """Some attributes as the head of a table: their titles, or else their names."""
+        return " + ".join(self[name].title or name for name in names)
+
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
         return tuple(self[name].size for name in checks.names(names))
 
@@ -115,13 +121,13 @@ class Schema(Displayed, HasAttributes):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
-        entries = list(files.entries(data))
-        refuse_marks(entries)
-        return cls(tuple(Attribute.from_json(entry) for entry in entries))
+        blocks = files.entries(data)
+        refuse_marks(blocks)
+        return cls(tuple(Attribute.from_json(block) for block in expand_blocks(blocks, MOST_ATTRIBUTES)))
 
     def fingerprint(self) -> str:
-        """SHA-256 of everything in the schema but the notes, which are for people."""
-        facts = [{k: v for k, v in a.to_json().items() if k != "note"} for a in self.attributes]
+        """SHA-256 of everything in the schema but what is for people alone: notes, titles, units, labels."""
+        facts = [{k: v for k, v in a.to_json().items() if k not in READ_ONLY} for a in self.attributes]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @classmethod

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from nabladp.errors import suggestion
-from nabladp.sql.domains import BOOLEAN, Domain, Refused, Value, union
+from nabladp.sql.domains import BOOLEAN, Domain, Refused, Value, union, value_of
 from nabladp.sql.expressions import Call, Cells, Column, Constant, Expression, Function, union_of_nulls
 from nabladp.sql.syntax import Node, Parse, Reader, children, operands, refuse, unwrap
 
@@ -240,7 +240,7 @@ def _compare(parse: Parse, node: exp.Binary) -> Expression:
         return _any_of(parse, node, other)
     if isinstance(other, (exp.Any, exp.All)) or isinstance(node.this, (exp.Any, exp.All)):
         refuse(node, "ANY and ALL are available in x = ANY([…]) alone", "Write x IN (1, 2, 3).")
-    arguments = (parse(node.this), parse(other))
+    arguments = with_values((parse(node.this), parse(other)))
     check_spelling(node, arguments)
     return Call(Compare(SIGNS[type(node)]), arguments)
 
@@ -252,26 +252,55 @@ def _any_of(parse: Parse, node: exp.Binary, listed: exp.Any) -> Expression:
     return _member(node, [parse(child) for child in (node.this, *values.expressions)])
 
 
+def value_of_label(column: Column, text: str) -> Value | None:
+    """The value that a label of a column stands for; any other text stays as it is."""
+    attribute = column.attribute
+    if column.by_grid or text not in attribute.labels.values():
+        return text
+    code = attribute.code(text)
+    value = None if code is None else value_of(attribute, code)
+    if value is None:
+        raise Refused(f"{text!r} is the label of missing values", f"Write {attribute.name} IS NULL.")
+    return value
+
+
+def with_values(arguments: Sequence[Expression]) -> tuple[Expression, ...]:
+    """Arguments of a comparison, with the value in place of a label: sex = 'Male' is sex = 1."""
+    columns = [one for one in arguments if isinstance(one, Column) and one.attribute.labels]
+    if len(columns) != 1:
+        return tuple(arguments)
+    texts = [one.constant if isinstance(one.constant, str) else None for one in arguments]
+    return tuple(
+        one if text is None else Constant(value_of_label(columns[0], text))
+        for one, text in zip(arguments, texts, strict=True)
+    )
+
+
 def check_spelling(node: Node, arguments: Sequence[Expression]) -> None:
     """A constant that a text column never equals is most likely misspelt. Text without a declared order is compared by
     its characters, with any text; where an order is declared, both sides must have a place in it."""
     by_equality = isinstance(node, (exp.EQ, exp.NEQ, exp.In))
     for one in arguments:
-        if not isinstance(one, Column) or not one.domain.is_text or not (by_equality or one.domain.ordered):
+        if not isinstance(one, Column) or one.by_grid or not (by_equality or one.domain.ordered):
             continue
-        values = tuple(map(str, one.domain.values or ()))
+        labels = tuple(one.attribute.labels.values())
+        if not one.domain.is_text and not labels:
+            continue
+        values = tuple(map(str, one.domain.values or ())) if one.domain.is_text else ()
         for other in arguments:
             text = other.constant
             if isinstance(text, str) and text not in values:
-                fix = suggestion(text, values, f"Its values: {', '.join(repr(value) for value in values[:12])}.")
+                known = (*labels, *values)
+                fix = suggestion(text, known, f"Its values: {', '.join(repr(value) for value in known[:12])}.")
                 refuse(node, f"Column {one.attribute.name!r} has no value {text!r}", fix)
 
 
 def _member(node: Node, arguments: Sequence[Expression]) -> Expression:
     if len(arguments) < 2:
         refuse(node, "IN takes at least one value", "Write x IN (1, 2, 3).")
+    arguments = with_values(arguments)
     check_spelling(node, arguments)
-    return Call(Member(), tuple(arguments))
+    return Call(Member(), arguments)
 
 
 def _in(parse: Parse, node: exp.In) -> Expression:
@@ -283,7 +312,7 @@ def _in(parse: Parse, node: exp.In) -> Expression:
 
 
 def _between(parse: Parse, node: exp.Between) -> Expression:
-    value, low, high = (parse(node.args[key]) for key in ("this", "low", "high"))
+    value, low, high = with_values([parse(node.args[key]) for key in ("this", "low", "high")])
     check_spelling(node, (value, low, high))
     return Call(Connective("AND"), (Call(Compare(">="), (value, low)), Call(Compare("<="), (value, high))))
 
@@ -302,7 +331,7 @@ def _is(parse: Parse, node: exp.Is) -> Expression:
 
 
 def _distinct_from(parse: Parse, node: exp.Binary) -> Expression:
-    one, other = parse(node.this), parse(node.expression)
+    one, other = with_values((parse(node.this), parse(node.expression)))
     both_null = Call(Connective("AND"), (Call(IsNull(), (one,)), Call(IsNull(), (other,))))
     same = Call(Coalesce(), (Call(Compare("="), (one, other)), both_null))
     return Call(Not(), (same,)) if isinstance(node, exp.NullSafeNEQ) else same

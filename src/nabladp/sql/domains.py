@@ -104,6 +104,17 @@ def attribute_domain(attribute: Attribute) -> Domain:
     return Domain.of_values("number", attribute.values, missing or attribute.unknown == "other")
 
 
+def value_of(attribute: Attribute, code: int) -> Value | None:
+    """The value of a code in SQL: a declared value as it is, bins and the others by their text; None is NULL."""
+    if code == attribute.null_code:
+        return None
+    if code == attribute.other_code or attribute.kind == "real":
+        return attribute.text(code)
+    if attribute.kind == "boolean":
+        return bool(code)
+    return attribute.integers[code] if attribute.integers is not None else attribute.values[code]
+
+
 def value_range(attribute: Attribute) -> tuple[float, float]:
     """Lowest and highest number of a real attribute."""
     return float(attribute.edges[0]), float(attribute.edges[-1])

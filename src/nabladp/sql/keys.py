@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from nabladp.checks import is_whole
 from nabladp.errors import QueryError, quote, suggestion
-from nabladp.schema import Attribute
+from nabladp.sql.conditions import value_of_label
+from nabladp.sql.domains import Refused, value_of
 from nabladp.sql.expressions import Column, Expression, Lookup
 from nabladp.sql.released import KeyMeaning, Released
 from nabladp.sql.released_parser import KeyReader
@@ -44,13 +45,24 @@ class Key:
 
     @cached_property
     def labels(self) -> tuple[Any, ...]:
-        """The value of each group; None is NULL."""
-        kept = range(self.all_codes) if self.codes is None else self.codes
-        return (*map(self.label, kept), *((OTHERS,) if self.others else ()))
+        """What is shown for each group: the label of its value, or else the value itself; None is NULL."""
+        return (*map(self.label, self._kept), *((OTHERS,) if self.others else ()))
+
+    @property
+    def _kept(self) -> Sequence[int]:
+        return range(self.all_codes) if self.codes is None else self.codes
 
     def label(self, code: int) -> Any:
+        value = self.value(code)
+        if self.column is None or not self.column.attribute.labels:
+            return value
+        text = self.column.attribute.text(code)
+        return self.column.attribute.labels.get(text, value)
+
+    def value(self, code: int) -> Any:
+        """The value of a group in SQL; None is NULL."""
         if self.column is not None:
-            return _label(self.column.attribute, code)
+            return value_of(self.column.attribute, code)
         listed = self.expression.domain.values or ()
         return listed[code] if code < len(listed) else None
 
@@ -82,29 +94,26 @@ class Key:
         if column is not None and column.by_grid:
             return None
         numbers = self.expression.domain.kind in ("number", "boolean")
-        return {label: None if numbers and isinstance(label, str) else label for label in self.labels}
+        values = (*map(self.value, self._kept), *((OTHERS,) if self.others else ()))
+        return {
+            label: None if numbers and isinstance(value, str) else value
+            for label, value in zip(self.labels, values, strict=True)
+        }
 
     @property
     def ranks(self) -> dict[Any, int] | None:
-        """Where the declared order differs from that of the labels: the rank of each. All others together are last."""
+        """Where the order of the values differs from that of the labels: the rank of each. All others together are
+        last."""
         plain = self.column is None or not (self.column.by_grid or self.column.attribute.unknown == "other")
-        labels = [label for label in self.labels if label is not None]
-        if plain and not self.expression.domain.ordered:
-            if not self.others:
-                return None
-            labels = [*sorted(labels[:-1]), labels[-1]]
+        labelled = self.column is not None and bool(self.column.attribute.labels)
+        by_value = plain and not self.expression.domain.ordered
+        if by_value and not self.others and not labelled:
+            return None
+        codes = [code for code in self._kept if self.value(code) is not None]
+        if by_value:
+            codes.sort(key=self.value)
+        labels = [*map(self.label, codes), *((OTHERS,) if self.others else ())]
         return {label: rank for rank, label in enumerate(labels)}
-
-
-def _label(attribute: Attribute, code: int) -> Any:
-    """A declared value as it is; bins and the others by their label."""
-    if code == attribute.null_code:
-        return None
-    if code == attribute.other_code or attribute.kind == "real":
-        return attribute.label(code)
-    if attribute.kind == "boolean":
-        return bool(code)
-    return attribute.low + code if attribute.low is not None else attribute.values[code]
 
 
 # ---- GROUP BY --------------------------------------------------------------------------------------------------------
@@ -216,6 +225,13 @@ class KeyParser(KeyReader):
                 return KeyMeaning(index, _by_label(expression, key))
         return None
 
+    def constant(self, node: Node, index: int, text: str) -> Any:
+        column = self.keys[index].column
+        try:
+            return text if column is None else value_of_label(column, text)
+        except Refused as refusal:
+            refuse(node, refusal.reason, refusal.fix)
+
     def refuse(self, node: Node) -> Any:
         text = text_of(node)
         self.rows.parse(node)  # a name that does not exist is reported first
@@ -257,7 +273,7 @@ def _with_list(key: Key, listed: Sequence[Any]) -> Key:
     wanted = {_code(key, value) for value in listed}
     codes = tuple(sorted(wanted & set(possible) if key.codes is not None else wanted))
     others = len(possible) > len(codes)
-    if others and OTHERS in map(key.label, codes):
+    if others and OTHERS in {*map(key.label, codes), *map(key.value, codes)}:
         raise QueryError(
             f"{key.name!r} has a group {OTHERS!r}, which is the name of all groups that 'groups' leaves out.",
             fix=f"Remove {OTHERS!r} from the list.",
@@ -266,21 +282,25 @@ def _with_list(key: Key, listed: Sequence[Any]) -> Key:
 
 
 def _code(key: Key, value: Any) -> int:
-    """Of a label, which may be given as text."""
+    """Of a value or its label, either of which may be given as text."""
     integers = key.column.attribute.integers if key.column is not None else None
     codes = range(key.all_codes)
-    if integers is not None:  # a range may be wide: no list of its labels
+    if integers is not None and key.column is not None:  # a range may be wide: no list of its labels
         number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
         if is_whole(number, integers.start, integers.stop - 1):
             return int(number) - integers.start
+        labelled = key.column.attribute.code(value)
         codes = range(len(integers), key.all_codes)
-    labels = {as_text(label): code for code in codes if (label := key.label(code)) is not None}
+        if labelled is not None and labelled not in codes:
+            return labelled
+    known = [code for code in codes if key.value(code) is not None]
+    labels = {as_text(of(code)): code for of in (key.value, key.label) for code in known}
     text = as_text(value)
     if text not in labels:
-        known = f"Values: {', '.join(list(labels)[:12])}." if labels else "Leave it out."
+        fix = f"Values: {', '.join(list(labels)[:12])}." if labels else "Leave it out."
         raise QueryError(
             f"'groups' lists {quote(value)}, which {key.name!r} does not have.",
-            fix=suggestion(text, tuple(labels), known),
+            fix=suggestion(text, tuple(labels), fix),
         )
     return labels[text]
 

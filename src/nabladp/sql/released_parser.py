@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -174,6 +174,7 @@ _MANY: dict[type[Node], tuple[Callable[..., Value], Ends]] = {
     exp.Concat: (lambda *values: "".join(as_text(value) for value in values if value is not None), _none),
 }
 _LEAVES = (exp.Literal, exp.Boolean, exp.Null)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Nullif)
 
 
 # ---- how a query writes them -----------------------------------------------------------------------------------------
@@ -197,6 +198,10 @@ class KeyReader(ABC):
     @abstractmethod
     def function(self, node: Node) -> Released | None:
         """A row-wise function of a single key, by its labels; None where this is none."""
+
+    @abstractmethod
+    def constant(self, node: Node, index: int, text: str) -> Any:
+        """The value of a text that is compared with a key: a label stands for its value."""
 
     @abstractmethod
     def refuse(self, node: Node) -> Any:
@@ -255,7 +260,9 @@ class PostParser:
         for table in (_BINARY, _UNARY, _MANY):
             if type(node) in table:
                 compute, ends = table[type(node)]
-                return Computed(tuple(inner(child) for child in children(node)), compute, ends)
+                labels = isinstance(node, _COMPARISONS)
+                given = children(node)
+                return Computed(self._compared(given, inner) if labels else tuple(map(inner, given)), compute, ends)
         if isinstance(node, (exp.And, exp.Or)):
             parts = tuple(inner(one) for one in operands(node))
             return Computed(parts, _and if isinstance(node, exp.And) else _or, _none)
@@ -267,6 +274,19 @@ class PostParser:
                 "Use + - * /, comparisons, CASE, ROUND, ABS, SQRT or COALESCE, or compute it from the answer.",
             )
         return special
+
+    def _compared(self, nodes: Sequence[Node], inner: Callable[[Node], Released]) -> tuple[Released, ...]:
+        """Arguments of a comparison; beside a key, a text that is one of its labels is the value of that label."""
+        written = [self._aliases.get(node.name.lower(), node) if _is_name(node) else node for node in nodes]
+        keys = [index for node in written if (index := self._keys.find(unwrap(node))) is not None]
+        if len(keys) != 1:
+            return tuple(inner(node) for node in nodes)
+        return tuple(
+            ConstantValue(self._keys.constant(node, keys[0], str(node.this)))
+            if isinstance(node, exp.Literal) and node.is_string
+            else inner(node)
+            for node in nodes
+        )
 
     def _grouping(self, node: Node) -> Released:
         """GROUPING of keys; GROUPING_ID() without any is about all of them."""
@@ -286,10 +306,10 @@ class PostParser:
         if isinstance(node, exp.Cast):
             return self._cast(node, inner)
         if isinstance(node, exp.Between):
-            parts = tuple(inner(node.args[key]) for key in ("this", "low", "high"))
+            parts = self._compared([node.args[key] for key in ("this", "low", "high")], inner)
             return Computed(parts, _strict(lambda a, b, c: b <= a <= c), _none)
         if isinstance(node, exp.In) and node.expressions:
-            return Computed(tuple(inner(part) for part in (node.this, *node.expressions)), _member, _none)
+            return Computed(self._compared((node.this, *node.expressions), inner), _member, _none)
         if isinstance(node, exp.Is) and isinstance(node.expression, (exp.Null, exp.Boolean)):
             wanted, negated = _constant(node.expression), bool(node.args.get("negate"))
             return Computed((inner(node.this),), lambda a: (a is wanted) is not negated, _none)
@@ -320,13 +340,18 @@ class PostParser:
     def _case(self, node: exp.Case, inner: Callable[[Node], Released]) -> Released:
         parts: list[Released] = []
         for case in node.args["ifs"]:
-            condition = inner(case.this)
-            if node.this is not None:
-                condition = Computed((inner(node.this), condition), *_BINARY[exp.EQ])
+            if node.this is None:
+                condition = inner(case.this)
+            else:
+                condition = Computed(self._compared((node.this, case.this), inner), *_BINARY[exp.EQ])
             parts += [condition, inner(case.args["true"])]
         default = node.args.get("default")
         parts.append(ConstantValue(None) if default is None else inner(default))
         return Computed(tuple(parts), _choose, _none)
+
+
+def _is_name(node: Node) -> bool:
+    return isinstance(node, exp.Column) and not node.table
 
 
 def _constant(node: Node) -> Value:

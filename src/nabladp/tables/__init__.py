@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
-from nabladp.tables.decode import alike, decode, recode
+from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
 from nabladp.tables.opening import check_table, column_types, open_table, values_outside
@@ -25,6 +25,7 @@ __all__ = [
     "check_table",
     "column_types",
     "decode",
+    "decode_labels",
     "open_table",
     "recode",
     "values_outside",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from nabladp.checks import expect, mapping
 from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
+from nabladp.schema.rules import NULL_LABEL
 from nabladp.tables.encode import as_array
 
 _AT_ONCE = 1 << 18  # rows whose positions in their bins are computed together
@@ -44,6 +45,23 @@ def decode(
         for attribute, column in zip(chosen, columns, strict=True)
     ]
     return pa.table(arrays, names=[attribute.name for attribute in chosen])
+
+
+def decode_labels(schema: Schema, codes: Mapping[str, NDArray[Any]]) -> pa.Table:
+    """A decoded table for people to read: labels in place of values where an attribute declares labels."""
+    table = decode(schema, codes)
+    for index, name in enumerate(table.column_names):
+        if schema[name].labels:
+            table = table.set_column(index, name, _labels(schema[name], as_array(codes[name])))
+    return table
+
+
+def _labels(attribute: Attribute, codes: NDArray[np.integer]) -> pa.Array:
+    """The label of each code; null stays null where it has no label of its own."""
+    used, rows = np.unique(codes, return_inverse=True)
+    absent = None if NULL_LABEL in attribute.labels else attribute.null_code
+    labels = [None if code == absent else attribute.label(code) for code in used.tolist()]
+    return pa.array(labels, pa.string()).take(pa.array(rows))
 
 
 def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:

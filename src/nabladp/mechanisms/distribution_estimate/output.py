@@ -138,9 +138,9 @@ class Distribution(Output):
         """One row per combination with its estimated probability; the last row, without values, is everything else."""
         import pyarrow as pa
 
-        from nabladp.tables.decode import decode
+        from nabladp.tables.decode import decode_labels
 
-        table = decode(schema, {name: self.codes[:, i] for i, name in enumerate(self.names)})
+        table = decode_labels(schema, {name: self.codes[:, i] for i, name in enumerate(self.names)})
         rest = pa.table({field.name: pa.nulls(1, field.type) for field in table.schema})
         label = "probability"
         while label in self.names:
@@ -164,7 +164,7 @@ class Distribution(Output):
                 ("what is not listed", f"has fewer than {self.error.hidden_below:,} rows with probability {chance}"),
             ]
         listed = View(
-            title=f"probabilities of {names_title(names)}",
+            title=f"probabilities of {names_title(schema, names)}",
             kind="bars",
             columns=[*columns, value_column("probability", "share", width)],
             rows=[

@@ -284,9 +284,9 @@ class HeavyList(Output):
         """One row per frequent combination: its values, its noisy count and the 95% interval."""
         import pyarrow as pa
 
-        from nabladp.tables.decode import decode
+        from nabladp.tables.decode import decode_labels
 
-        table = decode(schema, {name: self.codes[:, i] for i, name in enumerate(self.names)})
+        table = decode_labels(schema, {name: self.codes[:, i] for i, name in enumerate(self.names)})
         taken = set(table.column_names)
         for label, column in zip(("count", "low", "high"), (self.counts, *self._interval), strict=True):
             while label in taken:

@@ -34,7 +34,7 @@ def combination_columns(schema: Schema, names: Sequence[str], codes: Codes) -> t
     for number, name in enumerate(names):
         seen = sorted({row[number] for row in codes})  # domains may be far larger than the list
         rest = "" if number else REST  # its name stands in the first column
-        columns.append(label_column(name, [*(schema[name].label(code) for code in seen), rest], number))
+        columns.append(label_column(schema[name].heading, [*(schema[name].label(code) for code in seen), rest], number))
         codebooks.append({code: i for i, code in enumerate(seen)})
     return columns, [[known[code] for known, code in zip(codebooks, row, strict=True)] for row in codes]
 
@@ -68,8 +68,8 @@ def first_combination(schema: Schema, names: Sequence[str], codes: Codes) -> lis
     ]
 
 
-def names_title(names: Sequence[str]) -> str:
-    return " + ".join(names) if len(names) <= MOST_COLUMNS else count_of(len(names), "attribute")
+def names_title(schema: Schema, names: Sequence[str]) -> str:
+    return schema.title(names) if len(names) <= MOST_COLUMNS else count_of(len(names), "attribute")
 
 
 def combination_labels(schema: Schema, names: Sequence[str], codes: Integers) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def heavy_views(values: Mapping[str, Any], schema: Schema) -> list[View]:
         every = f"every one shared by at least {values['certified']:,} rows, its count within ± "
         facts.insert(1, ("predicted: found", f"{every}{values['count_error']:,}, {promised}"))
     listed = View(
-        title=f"frequent combinations of {names_title(names)}",
+        title=f"frequent combinations of {names_title(schema, names)}",
         kind="bars",
         columns=[
             *columns,

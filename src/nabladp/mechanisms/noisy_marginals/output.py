@@ -19,14 +19,13 @@ from nabladp.arrays import Floats
 from nabladp.checks import damaged, stored
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
-from nabladp.mechanisms.output_tables import marginal_cells
+from nabladp.mechanisms.output_tables import marginal_cells, schema_axes
 from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
 from nabladp.views.view import (
     Series,
     View,
-    cell_axes,
     count_of,
     format_figure,
     format_percent,
@@ -311,10 +310,10 @@ def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> Vie
     counts = table.counts.ravel().tolist()
     negative = any(count < 0 for count in counts)
     return View(
-        title=" + ".join(names),
+        title=schema.title(names),
         kind=marginal_kind(schema.sizes(names)),
         columns=[
-            *cell_axes(names, [schema[name].labels for name in names]),
+            *schema_axes(schema, names),
             value_column("count", "count"),
             offset_column("low", "count", many, -width),
             offset_column("high", "count", many, width),

@@ -257,6 +257,6 @@ def _texts(schema: Schema, group: Group) -> Iterator[str]:
     cells = np.arange(math.prod(sizes)) if group.cells is None else np.asarray(group.cells)
     parts = []
     for name, codes in zip(group.attributes, np.unravel_index(cells, sizes), strict=True):
-        labels = [f"{name} = {label}" for label in schema[name].labels]
+        labels = [f"{name} = {label}" for label in schema[name].code_labels]
         parts.append([labels[code] for code in codes.tolist()])
     return map(", ".join, zip(*parts, strict=True))

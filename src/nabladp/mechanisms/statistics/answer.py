@@ -14,7 +14,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.statistics.estimates import Interval
 from nabladp.mechanisms.statistics.estimator import Estimator
 from nabladp.sql.query import Query
-from nabladp.sql.released import Estimates, Groups, Released
+from nabladp.sql.released import Estimates, Groups, KeyValue, Released
 from nabladp.views.compared import Compared
 
 if TYPE_CHECKING:
@@ -111,6 +111,17 @@ class Answer:
     @property
     def key_columns(self) -> list[str]:
         return [name for name, released in self.query.columns if not released.aggregates()]
+
+    @property
+    def headings(self) -> dict[str, str]:
+        """The titles, with units, of columns that are attributes of the schema."""
+        return {
+            name: column.attribute.heading
+            for name, released in self.query.columns
+            if isinstance(released, KeyValue)
+            and (column := self.query.keys[released.index].column) is not None
+            and column.attribute.name == name
+        }
 
     @property
     def _names(self) -> list[str]:

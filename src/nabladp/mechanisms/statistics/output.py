@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +184,7 @@ class StatisticsOutput(Output):
         for number, answer in enumerate(self.answers):
             table = answer.to_arrow()
             title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
-            plain = table_view(title, table, "values.parquet")
+            plain = _with_headings(table_view(title, table, "values.parquet"), answer.headings)
             facts = [("query", answer.query.text), *self._group_facts(), *self._bill_facts()]
             facts += predicted_facts(context.expected_error)
             notes = [*plain.notes, ABOUT_INTERVALS[self.options.sampling_error]]
@@ -250,6 +250,11 @@ ABOUT_INTERVALS = {
     True: f"Intervals hold the population's value with probability {LEVEL:.0%} over noise and sampling, each taken by "
     "itself, if the rows are a simple random sample of it; counts and sums are those to expect among as many rows.",
 }
+
+
+def _with_headings(view: View, headings: Mapping[str, str]) -> View:
+    columns = [replace(column, name=headings.get(column.name, column.name)) for column in view.columns]
+    return replace(view, columns=columns)
 
 
 def _chosen(exact: Calibration, numbers: Any) -> Iterator[list[Any]]:

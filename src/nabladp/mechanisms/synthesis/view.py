@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.output_tables import marginal_cells
+from nabladp.mechanisms.output_tables import marginal_cells, schema_axes
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema
@@ -24,7 +24,6 @@ from nabladp.views.view import (
     LEVEL,
     Series,
     View,
-    cell_axes,
     count_of,
     format_figure,
     format_percent,
@@ -120,7 +119,7 @@ def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
         schema,
         answer.attributes,
         {"answer": answer.counts, "low": low, "high": high, "model": model},
-        title=" + ".join(answer.attributes),
+        title=schema.title(answer.attributes),
         summary=f"{count_of(answer.counts.size, 'cell')}, predicted error {format_percent(answer.error)}",
         facts=[
             ("predicted error", f"{format_percent(answer.error)} (total variation)"),
@@ -143,7 +142,7 @@ def measured_view(schema: Schema, measured: Noisy, model: Floats, codes: Codes |
         schema,
         names,
         columns,
-        title=f"measured: {' + '.join(names)}",
+        title=f"measured: {schema.title(names)}",
         summary=f"{count_of(counts.size, 'cell')}, noise scale {scale}, round {measured.round}",
         facts=[
             ("noise of a count", f"discrete Gaussian, scale {scale}"),
@@ -183,7 +182,7 @@ def _cells_view(
         title=title,
         kind=kind,
         columns=[
-            *cell_axes(names, [schema[name].labels for name in names]),
+            *schema_axes(schema, names),
             *(value_column(word, "count", i) for i, word in enumerate(columns)),
         ],
         rows=[[round_digits(value) for value in row] for row in zip(*flat, strict=True)],

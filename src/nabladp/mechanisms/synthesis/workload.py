@@ -22,6 +22,7 @@ from nabladp.privacy.budget import members
 from nabladp.privacy.units import exact
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Attribute, Schema
+from nabladp.schema.rules import number_label
 from nabladp.workloads import marginal_sets
 from nabladp.workloads.marginals import MOST_SETS
 
@@ -258,19 +259,13 @@ def _check_numbers(attribute: Attribute, met: Mask) -> None:
 def _listed(attribute: Attribute, given: Any) -> Mask:
     met = np.zeros(attribute.size, np.bool_)
     for value in given if isinstance(given, list | tuple) else [given]:
-        if (label := _label(value)) not in attribute.labels:
+        code = attribute.code(value)
+        if code is None:
             raise _refusal(attribute, "has no such value or bin as is named there")
-        met[attribute.labels.index(label)] = True
+        met[code] = True
     if not met.any():
         raise _refusal(attribute, "is given an empty list")
     return met
-
-
-def _label(value: Any) -> str:
-    """A value in a declared zero as the schema writes it: 3 and 3.0 are the same value."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _beyond(attribute: Attribute, word: str, bound: Any) -> Mask:
@@ -290,11 +285,11 @@ def _beyond(attribute: Attribute, word: str, bound: Any) -> Mask:
 
 def _cut(attribute: Attribute, word: str, bound: float, code: int) -> MechanismError:
     last = code == attribute.ordered_size - 1
-    edges = [_label(edge) for edge in attribute.edges[code : code + (1 if last else 2)]]
+    edges = [number_label(edge) for edge in attribute.edges[code : code + (1 if last else 2)]]
     nearest = f"{' or '.join(edges)}, the nearest {'edge' if last else 'edges'}"
     return MechanismError(
-        f"In 'zeros', {attribute.name!r} has {word!r} at {_label(bound)}, which cuts the bin {attribute.label(code)} "
-        "in two.",
+        f"In 'zeros', {attribute.name!r} has {word!r} at {number_label(bound)}, which cuts the bin "
+        f"{attribute.text(code)} in two.",
         fix=f"Write {nearest}, or declare other edges in the schema.",
         attribute=attribute.name,
         edges=edges,
@@ -304,7 +299,7 @@ def _cut(attribute: Attribute, word: str, bound: float, code: int) -> MechanismE
 def _refusal(attribute: Attribute, what: str) -> MechanismError:
     return MechanismError(
         f"In 'zeros', {attribute.name!r} {what}.",
-        fix='Write values as the schema declares them, or { below = 15 }, { from = 65 }, { not = "(null)" }.',
+        fix='Write values or labels as the schema declares them, or { below = 15 }, { from = 65 }, { not = "(null)" }.',
         attribute=attribute.name,
     )
 
