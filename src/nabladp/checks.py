@@ -18,7 +18,7 @@ from numbers import Integral, Rational, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nabladp.errors import NablaDPError, ReleaseError, SourceError, WrongType, quote
+from nabladp.errors import NablaDPError, ReleaseError, SourceError, WrongType, quote, quote_path
 
 T = TypeVar("T")
 Error = type[NablaDPError]
@@ -164,6 +164,19 @@ def as_path(value: Any, what: str) -> Path:
     if "\0" in text or not _encodes(text):
         raise SourceError(f"{what} has a path with characters that no file name has.", fix="Correct the path.")
     return path
+
+
+_TABLES = (".csv", ".tsv", ".parquet", ".pq", ".ndjson", ".jsonl", ".arrow", ".feather", ".ipc", ".xlsx")
+
+
+def refuse_other_file(path: Path, wanted: str) -> None:
+    """Refuse a table, a folder or a ledger where a plan or a schema belongs."""
+    name = quote_path(path)
+    if path.name.lower().removesuffix(".gz").endswith(_TABLES):
+        fix = "Give a plan.toml that names it as its source." if wanted == "plan" else "Give the path of a schema.toml."
+        raise SourceError(f"{name} is a table, not a {wanted}.", fix=f"{fix} `nabladp init TABLE` drafts a schema.")
+    if path.suffix.lower() in (".db", ".sqlite"):
+        raise SourceError(f"{name} is a database, not a {wanted}.", fix=f"Give the path of a {wanted}.toml.")
 
 
 def _encodes(text: str) -> bool:

@@ -7,6 +7,8 @@ to do. None may ever hold a data value: fields are names, rules and public numbe
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -44,6 +46,11 @@ def quote(value: object, most: int = 80) -> str:
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
 
 
+def many(number: int) -> str:
+    """A count as an error writes it: in full, or its order of magnitude where nobody would read so many digits."""
+    return f"{number:,}" if number < 10**12 else f"about 10^{int(math.log10(number))}"
+
+
 def quote_path(path: object, most: int = 80) -> str:
     """A path as an error repeats it. A long one keeps its end, which names the file."""
     text = str(path)
@@ -74,6 +81,8 @@ class UnknownAttribute(NablaDPError, KeyError):
         known = [text for text in known if isinstance(text, str)]
         near = nearest(name, known)
         fix = suggestion(name, known, f"Known attributes: {_listing(known)}.")
+        if len(several := split_names(name, known)) > 1:
+            fix = f"Name the attributes one by one: {', '.join(map(repr, several))}."
         attribute = name if isinstance(name, str) else quote(name)
         return cls(f"There is no attribute {quote(name)}.", fix=fix, attribute=attribute, nearest=near)
 
@@ -160,6 +169,14 @@ def is_interrupt(error: BaseException) -> bool:
         known.add(id(link))
         link = link.__cause__ or link.__context__
     return False
+
+
+def split_names(text: object, known: Iterable[str]) -> list[str]:
+    """The known names in a text that joins several, such as ``"age, income"``; none where a part is no known name."""
+    if not isinstance(text, str) or len(text) > 10_000:
+        return []
+    parts = [part.strip() for part in re.split("[,;+&]", text)]
+    return parts if set(parts) <= set(known) else []
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:

@@ -120,9 +120,9 @@ BUDGETS = {
     "infinite": ("{ rho = inf }", "finite"),
     "text": ('{ rho = "0.5" }', "must be a number"),
     "truth": ("{ rho = true }", "must be a number"),
-    "unknown measure": ("{ eps = 1 }", "must say what it measures"),
-    "two measures": ("{ rho = 1, cdp = 1 }", "must say what it measures"),
-    "epsilon alone": ("{ epsilon = 1 }", "must say what it measures"),
+    "unknown measure": ("{ eps = 1 }", "has no entry 'eps'"),
+    "two measures": ("{ rho = 1, cdp = 1 }", "has several measures: cdp, rho"),
+    "epsilon alone": ("{ epsilon = 1 }", "delta is missing"),
     "delta of zero": ("{ epsilon = 1, delta = 0 }", "between 0 and 1"),
     "list": ("[1]", "must say what it measures"),
 }

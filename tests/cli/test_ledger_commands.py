@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from nabladp.release.publish import Pending
+
 
 @pytest.fixture
 def stopped(desk: Any, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -58,12 +60,42 @@ def test_a_release_that_got_out_cannot_be_voided(desk: Any) -> None:
 def test_recover_refuses_what_is_no_finished_release(desk: Any, stopped: str) -> None:
     recover = ("ledger", "recover", "ledger.db")
     assert "no folder 'gone'" in desk.refused(*recover, "gone", error="ReleaseError")["message"]
+    assert "no finished release" in desk.refused(*recover, ".", error="ReleaseError")["message"]
     (desk.folder / ".plan-release.pending-00000000").mkdir()
-    for folder in (".plan-release.pending-00000000", "."):
-        assert "no finished release" in desk.refused(*recover, folder, error="ReleaseError")["message"]
     desk.write(".plan-release.pending-00000000/digests.txt", "")
     desk.refused(*recover, ".plan-release.pending-00000000", error="ReleaseError")
     assert "plan-release" not in desk.names() and desk.unfinished() == [stopped]
+
+
+KILLED = """
+import os, signal
+from nabladp.release.publish import Pending
+Pending.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_recover_cleans_up_after_a_kill(desk: Any) -> None:
+    assert desk.process("release", "plan.toml", before=KILLED).code == -9
+    [hidden], [name] = desk.hidden(), desk.unfinished()
+    spent = desk.spent()
+    (desk.folder / ".other.pending-0a0b").mkdir()
+    (desk.folder / ".mine.pending-0a0b").write_text("a file of the user's own")
+    found = desk.run("ledger", "recover", "ledger.db", "--json")
+    assert found.json == {"published": [], "removed": [".other.pending-0a0b", hidden], "unfinished": [name]}
+    assert desk.hidden() == [".mine.pending-0a0b"] and desk.spent() == spent
+    assert "Nothing was left behind" in desk.run("ledger", "recover", "ledger.db").words
+
+
+def test_recover_leaves_a_running_release_alone(desk: Any) -> None:
+    assert desk.run("ledger", "create", "plan.toml").code == 0
+    pending = Pending(desk.folder / "plan-release", "00000000", [""])
+    answer = desk.refused("ledger", "recover", "ledger.db", str(pending.folder), error="ReleaseError")
+    assert "may be in use" in answer["message"] and pending.folder.is_dir()
+    pending.discard()
+    assert not pending.folder.exists()
+    pending.folder.mkdir()  # as if that process had been killed
+    said = desk.run("ledger", "recover", "ledger.db", str(pending.folder))
+    assert said.code == 0 and "not complete" in said.words and not pending.folder.exists()
 
 
 def test_change_budget(desk: Any) -> None:

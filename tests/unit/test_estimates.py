@@ -29,6 +29,16 @@ def test_a_mean_lies_in_the_middle_of_what_noise_allows() -> None:
     assert pay.low < (300 * 0 + 100 * 10) / 400 and pay.high > (300 * 10 + 100 * 30) / 400  # type: ignore[operator]
 
 
+def test_a_mean_never_leaves_its_domain() -> None:
+    """Noisy counts below zero pull it out; every true mean is inside, so the interval is cut there as well."""
+    for counts, edge in (([-90, 10, 10, 270], 3.0), ([270, 10, 10, -90], 0.0)):
+        found = tables("age", counts, 10.0).mean("age")
+        assert found.value == edge and 0 <= found.low <= edge <= found.high <= 3  # type: ignore[operator]
+        assert found.note == "clamped to the domain, 0 to 3"
+    inside = tables("age", [100, 100, 100, 100], 10.0).mean("age")
+    assert inside.value == 1.5 and inside.note == ""
+
+
 @pytest.mark.parametrize(("q", "low", "high"), [(0.5, 0, 10), (0.9, 10, 30)])
 def test_a_quantile_of_a_real_attribute_is_somewhere_in_its_bin(q: float, low: float, high: float) -> None:
     found = tables("pay", [300, 100], 0.01).quantile("pay", q)

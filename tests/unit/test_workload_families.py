@@ -280,7 +280,7 @@ def test_weights_multiply() -> None:
     union = 2 * Marginals(1, over=("sex",)) + Parities(2, over=("sex", "ill"))
     assert union.bind(SCHEMA).weights.tolist() == [2, 2, 1]
     assert (0.5 * union).bind(SCHEMA).weights.tolist() == [1, 1, 0.5]
-    listed = 2 * Marginals(sets=("sex", "ill"), weights=(1, 0.25))
+    listed = 2 * Marginals(sets=(("sex",), ("ill",)), weights=(1, 0.25))
     assert listed.bind(SCHEMA).weights.tolist() == [2, 2, 0.5, 0.5]
     linear = 3 * LinearQueries([LinearQuery("ill", [0, 1], weight=2), LinearQuery("ill", [1, 0])])
     assert linear.bind(SCHEMA).weights.tolist() == [6, 3]

@@ -79,7 +79,7 @@ def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> Non
         say(f"Unfinished: {entry['name']}. It was reserved but not released, and stays spent.", "yellow")
         folder = entry.get("folder")
         if folder is not None and folder not in folders:
-            say("Still running, or interrupted. If its folder exists next to the release's path, publish it:")
+            say("Still running, or interrupted. If it is not running, publish it, or remove what is not complete:")
             say_command(f"nabladp ledger recover {ledger} {shlex.quote(folder)}")
             folders.add(folder)
         say("If nothing was published, void it:")
@@ -153,20 +153,46 @@ def void(ledger: Where, name: Name, reason: Reason, json: Json = False) -> None:
 @ledger_app.command("recover")
 def recover_release(
     ledger: Where,
-    folder: Annotated[Path, typer.Argument(help="The hidden folder that was left behind.")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="The hidden folder; by default all of this ledger's, here and beside the ledger."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Finish a release that was written but not shown before a crash."""
+    """Clean up after a crash: publish a release that was complete, remove what was not."""
     with answering(json):
+        from nabladp.release import leftovers
         from nabladp.release.curator_tasks import open_existing
-        from nabladp.release.publish import recover_releases
+        from nabladp.release.publish import HIDDEN, is_complete, recover_releases
 
+        published, removed = [], []
         with open_existing(ledger) as book, working("checking the release") as stage:
-            done = recover_releases(folder, book, stage, lambda _, goal: None if json else say(f"Published in {goal}."))
+            beside = () if "://" in ledger else (Path(ledger).parent,)
+            for hidden in leftovers.find(book, (".", *beside)) if folder is None else [folder]:
+                if HIDDEN.fullmatch(hidden.absolute().name) and hidden.is_dir() and not is_complete(hidden):
+                    leftovers.remove_incomplete(hidden)
+                    removed.append(hidden.absolute().name)
+                else:
+                    tell = None if json else lambda _, goal: say(f"Published in {goal}.")
+                    published.append(recover_releases(hidden, book, stage, tell or (lambda *_: None)))
+            waiting = [entry.name for entry in book.unfinished() if entry.details.get("folder") in removed]
+            label = shlex.quote(book.label)
         if json:
-            print_json({"folder": str(done.folder), **report_json(done, done.folder)})
-        else:
+            if folder is not None and published:
+                print_json({"folder": str(published[0].folder), **report_json(published[0], published[0].folder)})
+            else:
+                listed = [{"folder": str(done.folder), **report_json(done, done.folder)} for done in published]
+                print_json({"published": listed, "removed": removed, "unfinished": waiting})
+            return
+        for done in published:
             say_report(done, done.folder)
+        for name in removed:
+            say(f"Removed {name}: its release was not complete.")
+        for name in waiting:
+            say(f"{name} stays spent. If nobody has seen any output of it, void it:", "yellow")
+            say_command(f"nabladp ledger void {label} {shlex.quote(name)} --reason '…'")
+        if not published and not removed:
+            say("Nothing was left behind.")
 
 
 @ledger_app.command("change-budget")

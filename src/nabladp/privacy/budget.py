@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nabladp import checks
-from nabladp.errors import BudgetError, UnknownAttribute, quote, suggestion
+from nabladp.errors import BudgetError, UnknownAttribute, quote, split_names, suggestion
 from nabladp.privacy.universe import Attributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, limit_units
 
@@ -176,6 +176,11 @@ def members(universe: Universe, key: SetName) -> tuple[str, ...]:
         raise BudgetError(
             f"The set {text!r} can be read in two ways, because an attribute's name holds a '+'.",
             fix="Rename that attribute without '+'.",
+        )
+    several = split_names(text, known)
+    if len(several) > 1 and not known.issuperset(read):
+        raise BudgetError(
+            f"The set {text!r} is not a list of attributes joined by '+'.", fix=f'Write "{"+".join(several)}".'
         )
     return read
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from nabladp import checks
-from nabladp.errors import BudgetError, GuaranteeError, quote
+from nabladp.errors import BudgetError, GuaranteeError, quote, suggestion
 from nabladp.privacy.conversion import rho_for
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Near, WeightTerm, is_whole, sorted_caps, sorted_weights
 from nabladp.privacy.units import Number, exact, root_double, units_down, units_up
@@ -125,11 +125,43 @@ def as_value(value: Any, what: str = "a budget") -> BudgetValue:
                 return CDP(value["cdp"])
             case keys if keys == {"delta", "epsilon"}:
                 return Approx(value["epsilon"], value["delta"])
-    raise BudgetError(
-        f"{what if isinstance(what, str) else 'a budget'} must say what it measures.",
-        fix="Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, "
-        "{ rho = … } or { epsilon = …, delta = … }.",
+    raise _untyped(value, what if isinstance(what, str) else "a budget")
+
+
+_MEASURES = ("pure", "cdp", "rho", "epsilon", "delta")
+
+
+def _untyped(value: Any, what: str) -> BudgetError:
+    """The error for a value that does not say, or says wrongly, what it measures."""
+    given = list(value) if isinstance(value, Mapping) else []
+    unknown = next((key for key in given if key not in _MEASURES), None)
+    fix = (
+        "Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, "
+        "{ rho = … } or { epsilon = …, delta = … }."
     )
+    if unknown is not None:
+        known = suggestion(unknown, _MEASURES, f"Known entries: {', '.join(_MEASURES)}.")
+        likely = _LIKELY.get(unknown) if isinstance(unknown, str) else None
+        return BudgetError(f"{what} has no entry {quote(unknown)}.", fix=likely or known)
+    if given == ["epsilon"]:
+        return BudgetError(
+            f"{what} has an epsilon, but delta is missing.",
+            fix="Write { epsilon = …, delta = 1e-6 }; for an ε without a δ write { pure = … }.",
+        )
+    if given == ["delta"]:
+        return BudgetError(f"{what} has a delta, but epsilon is missing.", fix="Write { epsilon = …, delta = … }.")
+    if given:
+        entries = ", ".join(key for key in _MEASURES if key in given)
+        return BudgetError(f"{what} has several measures: {entries}.", fix=f"Keep one. {fix}")
+    return BudgetError(f"{what} must say what it measures.", fix=fix)
+
+
+_LIKELY = {  # how other tools spell them
+    "eps": "Write { epsilon = …, delta = … }, or { pure = … } for an ε without a δ.",
+    "eps0": "Write { cdp = … }.",
+    "epsilon0": "Write { cdp = … }.",
+    "zcdp": "Write { rho = … }.",
+}
 
 
 def limit_units(value: BudgetValue) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file
+from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file, refuse_other_file
 from nabladp.displayed import Stage
 from nabladp.errors import NablaDPError, PlanError, SourceError, quote, quote_path, suggestion
 from nabladp.mechanisms import Mechanism, mechanism_class
@@ -65,6 +65,7 @@ class Plan:
     def load(cls, path: str | Path) -> Plan:
         where = as_path(path, "The plan")
         name = quote(where.name)
+        refuse_other_file(where, "plan")
         try:
             text = read_file(where, f"The plan {name}").decode("utf-8")
         except SourceError:
@@ -75,7 +76,14 @@ class Plan:
             ) from None
         except UnicodeDecodeError:
             raise PlanError(f"{name} is not UTF-8 text.", fix="Save it as UTF-8.") from None
-        return cls.of(parse_toml(text, name, PlanError), where.resolve().parent, f"{where.stem}-release")
+        data = parse_toml(text, name, PlanError)
+        if "attribute" in data and "table" not in data:
+            raise PlanError(
+                f"{name} is a schema, not a plan.",
+                fix="Give the plan.toml that names it. To check a table against it: "
+                f"`nabladp check TABLE --schema {where.name}`.",
+            )
+        return cls.of(data, where.resolve().parent, f"{where.stem}-release")
 
     @classmethod
     def of(cls, data: Mapping[str, Any], folder: Path, out: str = "release") -> Plan:

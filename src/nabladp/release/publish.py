@@ -30,6 +30,9 @@ from nabladp.release.record import DIGESTS, RECORD, Release
 Announce = Callable[[Sequence[Release], Path], None]  # called with the releases and their folder
 
 
+HIDDEN = re.compile(r"\.(.+)\.pending-[0-9a-f]+", re.DOTALL)  # the name of a folder whose release is not published yet
+
+
 def ignore_progress(*_: object) -> None:
     """Progress of a publication, for someone who does not watch."""
 
@@ -62,10 +65,12 @@ class Pending:
         self.folder = goal.parent / f".{goal.name}.pending-{run}"
         _refuse_taken(goal, "Choose another folder or move it away.")
         _refuse_forgotten(goal)
+        self._lock: int | None = None  # held as long as this process may write into the folder
         self._created = [folder for folder in (goal.parent, *goal.parent.parents) if not os.path.exists(folder)]
         try:
             for subfolder in ("", *subfolders):
                 (self.folder / subfolder).mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(self.folder)
         except OSError as error:
             self.discard()
             raise _unwritable(error, goal) from None
@@ -93,22 +98,60 @@ class Pending:
 
     def publish(self, releases: Sequence[Release], stage: Stage, announce: Announce) -> Published:
         """Publish bound releases: rename the hidden folder, announce, write the report."""
+        self._unlock()
         return _publish(self.folder, self.goal, releases, stage, announce)
 
     @property
     def is_complete(self) -> bool:
-        return os.path.exists(self.folder / DIGESTS)
+        return is_complete(self.folder)
 
     def discard(self) -> None:
         """Remove a hidden folder that is not complete; a complete one is kept for :func:`recover`."""
+        self._unlock()
         if not self.is_complete:
             self.destroy()
 
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def destroy(self) -> None:
+        self._unlock()
         shutil.rmtree(self.folder, ignore_errors=True)
         with suppress(OSError):  # parents made for this release go, too, if they are still empty
             for folder in self._created:
                 folder.rmdir()
+
+
+def is_complete(hidden: Path) -> bool:
+    """Whether a hidden folder holds all of its releases."""
+    return os.path.exists(hidden / DIGESTS)
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder until the number returned is closed, or this process ends. None where somebody has locked it, or
+    the system has no such locks."""
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return None
+        return handle
+    except (ImportError, OSError):
+        return None
+
+
+def is_in_use(hidden: Path) -> bool:
+    """Whether a process may still write into a hidden folder."""
+    lock = _lock(hidden)
+    if lock is not None:
+        os.close(lock)
+    return lock is None
 
 
 def recover(folder: str | Path, ledger: Ledger) -> Path:
@@ -126,8 +169,8 @@ def recover_releases(
             f"There is no folder {hidden.name!r}.",
             fix="Give the hidden folder that `nabladp ledger` names; it lies where the release should have appeared.",
         )
-    match = re.fullmatch(r"\.(.+)\.pending-[0-9a-f]+", hidden.name, re.DOTALL)
-    if match is None or not (hidden / DIGESTS).exists():
+    match = HIDDEN.fullmatch(hidden.name)
+    if match is None or not is_complete(hidden):
         raise ReleaseError(f"{hidden.name!r} holds no finished release.", fix="Its reservation can only be voided.")
     goal = hidden.parent / match.group(1)
     _refuse_taken(goal, "Move it away, then recover again.")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nabladp.checks import as_path, expect, mapping, parse_toml, read_file
+from nabladp.checks import as_path, expect, mapping, parse_toml, read_file, refuse_other_file
 from nabladp.errors import SchemaError, SourceError, quote, quote_path
 from nabladp.schema.rules import MARKER, nearest
 
@@ -28,7 +28,10 @@ def parse(text: str) -> dict[str, Any]:
 
 def entries(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The attribute blocks of a parsed schema file."""
-    for key in mapping(data, "A schema", f"Give a table with a list 'attribute'. {_SHAPE}"):
+    given = mapping(data, "A schema", f"Give a table with a list 'attribute'. {_SHAPE}")
+    if "attribute" not in given and {"table", "release"} & set(given):
+        raise SchemaError("This is a plan, not a schema.", fix="Give the schema.toml that the plan names in [table].")
+    for key in given:
         if not isinstance(key, str) or key != "attribute":
             raise SchemaError(f"A schema has no key {quote(key)}.", fix=nearest(key, ("attribute",)), key=quote(key))
     blocks = data.get("attribute", [])
@@ -63,6 +66,7 @@ def _toml(value: Any) -> str:
 def read(path: str | Path) -> str:
     where = as_path(path, "The schema")
     text, named = str(where), quote_path(where)
+    refuse_other_file(where, "schema")
     try:
         return read_file(where, f"The schema {named}").decode("utf-8")
     except FileNotFoundError:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from nabladp import checks
 from nabladp.arrays import Floats, Integers
-from nabladp.errors import DomainTooLarge, MechanismError
+from nabladp.errors import DomainTooLarge, MechanismError, many
 from nabladp.schema import Schema
 
 MOST_CELLS = 1 << 27  # of one marginal: a gigabyte
@@ -225,7 +225,7 @@ def _check_names(schema: Schema, names: Sequence[str]) -> tuple[str, ...]:
 def too_large(what: str, names: Sequence[str], cells: int, most: int) -> DomainTooLarge:
     widest = f"at most {most:,} cells can be counted at once"
     return DomainTooLarge(
-        f"{what} would have {cells:,} cells, {8 * cells:,} bytes.",
+        f"{what} would have {many(cells)} cells, {many(8 * cells)} bytes.",
         fix=f"Leave out attributes or declare coarser domains; {widest}.",
         attributes=list(names),
         cells=cells,

@@ -18,7 +18,7 @@ from nabladp import checks
 from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.schema import Schema
-from nabladp.workloads.marginals import Sets, marginal_sets
+from nabladp.workloads.marginals import Sets, marginal_sets, refuse_bare_names
 from nabladp.workloads.options import check_k, check_weight, listing
 from nabladp.workloads.queries import Group, Queries, refuse_too_many
 from nabladp.workloads.sensitivity import Curve, coverage, flips, touch
@@ -277,7 +277,9 @@ def _over(names: Any) -> tuple[str, ...] | None:
 
 
 def _parse_sets(sets: Any) -> Sets:
-    return tuple(checks.name_or_names(s, "A set", MechanismError) for s in listing(sets, "'sets'"))
+    listed = listing(sets, "'sets'")
+    refuse_bare_names(listed)
+    return tuple(checks.name_or_names(s, "A set", MechanismError) for s in listed)
 
 
 def _sizes(schema: Schema) -> dict[str, int]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from nabladp.checks import expect, members, name_or_names
-from nabladp.errors import DomainTooLarge, MechanismError, quote
+from nabladp.errors import DomainTooLarge, MechanismError, many, quote
 from nabladp.schema import Schema
 from nabladp.workloads.options import names_once
 
@@ -50,6 +51,18 @@ def _check_sets(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
     return marginals
 
 
+def refuse_bare_names(sets: Any) -> None:
+    """Refuse a list of names where a list of sets belongs: it may mean one set or several."""
+    if isinstance(sets, (list, tuple)) and len(sets) > 1 and all(isinstance(name, str) for name in sets):
+        more = ", …" if len(sets) > 3 else ""
+        one = ", ".join(f'"{name[:40]}"' for name in sets[:3]) + more
+        each = ", ".join(f'["{name[:40]}"]' for name in sets[:3]) + more
+        raise MechanismError(
+            f"'sets' = [{one}] may mean one table or {len(sets)} tables.",
+            fix=f"For one table of all these attributes write [[{one}]]; for a table of each write [{each}].",
+        )
+
+
 def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
     names = schema.roots if over is None else names_once(over)
     schema.sizes(names)
@@ -59,7 +72,7 @@ def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
         )
     if (count := math.comb(len(names), k)) > MOST_SETS:
         raise DomainTooLarge(
-            f"All {k}-way marginals of {len(names)} attributes are {count:,} tables; the most is {MOST_SETS:,}.",
+            f"All {k}-way marginals of {len(names)} attributes are {many(count)} tables; the most is {MOST_SETS:,}.",
             fix="Lower k, list the sets you need, or name fewer attributes in 'over'.",
             tables=count,
         )
@@ -84,7 +97,7 @@ def _check_size(schema: Schema, sets: Sets) -> None:
         if cells > MOST_CELLS:
             listed = ", ".join(f"{name}: {sizes[name]:,}" for name in chosen)
             raise DomainTooLarge(
-                f"The marginal {'+'.join(chosen)} has {cells:,} cells ({8 * cells:,} bytes); the most is "
+                f"The marginal {'+'.join(chosen)} has {many(cells)} cells ({many(8 * cells)} bytes); the most is "
                 f"{MOST_CELLS:,}. Its columns' sizes are {listed}.",
                 fix="Declare coarser bins for the largest column, or leave it out.",
                 cells=str(cells),
@@ -92,7 +105,7 @@ def _check_size(schema: Schema, sets: Sets) -> None:
             )
     if together > MOST_CELLS_TOGETHER:
         raise DomainTooLarge(
-            f"The marginals have {together:,} cells together; at most {MOST_CELLS_TOGETHER:,} are handled.",
+            f"The marginals have {many(together)} cells together; at most {MOST_CELLS_TOGETHER:,} are handled.",
             fix="Ask for fewer sets or declare coarser bins.",
             cells=str(together),
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Integers
-from nabladp.errors import AuditError, BudgetError, DomainTooLarge
+from nabladp.errors import AuditError, BudgetError, DomainTooLarge, many
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Share, Whole, WorkloadKind
 from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, check_asked
@@ -180,12 +180,12 @@ class MWEM(Mechanism):
         queries = self.workload.bind(schema)
         if queries.cells > MOST_RECORDS:
             raise DomainTooLarge(
-                f"MWEM keeps a probability for every possible record, and there are {queries.cells:,} "
-                f"({_BYTES_A_RECORD * queries.cells:,} bytes); the most is {MOST_RECORDS:,}.",
-                fix="Use Projection or NoisyMarginals, which need no such list, or name fewer attributes in 'over'.",
+                f"MWEM keeps a probability for every possible record, and the {len(queries.names)} attributes of its "
+                f"workload have {many(queries.cells)} of them; the most is {MOST_RECORDS:,}.",
+                fix="Use Synthesis, which needs no such list, or name fewer attributes in 'over'.",
                 cells=str(queries.cells),
                 bytes=str(_BYTES_A_RECORD * queries.cells),
-                instead=["Projection", "NoisyMarginals"],
+                instead=["Synthesis", "Projection", "NoisyMarginals"],
             )
         if len(queries.names) > MOST_COLUMNS:
             raise DomainTooLarge(

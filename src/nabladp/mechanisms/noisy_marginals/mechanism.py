@@ -25,7 +25,7 @@ from nabladp.privacy.units import UNIT, exact
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, Pure, Rho
 from nabladp.schema import Schema
-from nabladp.workloads import marginal_sets
+from nabladp.workloads import marginal_sets, refuse_bare_names
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -68,6 +68,7 @@ class NoisyMarginals(Mechanism):
     )
 
     def __post_init__(self) -> None:
+        refuse_bare_names(self.sets)
         super().__post_init__()
         if (self.sets is None) == (self.k is None):
             raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")

@@ -188,7 +188,7 @@ class MarginalTables(Output):
         """The mean of a numeric attribute, estimated from the noisy marginals over people whose value is known.
 
         Uses its bins' representatives. The interval covers the noise and, for real attributes, where in their bins
-        people may be.
+        people may be. Both are clamped to the domain, where every mean is.
         """
         attribute = self.schema[name]
         values, bounds = attribute.representatives, attribute.bin_bounds
@@ -209,8 +209,12 @@ class MarginalTables(Output):
         spread = max(float(np.linalg.norm(v - (v.mean() if everyone else value))) for v in (values, *bounds))
         width = _reach(self.tables[0].noise, level) * deviation * spread / people
         low, high = average(bounds[0]) - width, average(bounds[1]) + width
-        note = "" if attribute.kind != "real" else f"noise alone: ±{width:.4g}"
-        return Estimate(value, low, high, level, note)
+        least, most = float(min(bounds[0])), float(max(bounds[1]))  # every true mean lies between them
+        notes = [f"noise alone: ±{width:.4g}"] if attribute.kind == "real" else []
+        if not least <= value <= most:
+            notes.append(f"clamped to the domain, {least:g} to {most:g}")
+        value, low, high = (min(max(number, least), most) for number in (value, low, high))
+        return Estimate(value, low, high, level, "; ".join(notes))
 
     def quantile(self, name: str, q: float, level: float = LEVEL) -> Estimate:
         """The q-quantile of an ordered attribute, estimated from the noisy marginals over people whose value is known.

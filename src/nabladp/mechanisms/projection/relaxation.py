@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
-from nabladp.errors import DomainTooLarge
+from nabladp.errors import DomainTooLarge, many
 from nabladp.mechanisms.projection.hull import Hull, Nearest, rounding
 from nabladp.schema import Schema
 from nabladp.workloads import Group, Queries
@@ -67,7 +67,7 @@ def pieces_of(queries: Queries, hull: str) -> Pieces:
         cells = queries.schema.cells(names)
         if hull == "exact" and cells > HULL_CELLS:
             raise DomainTooLarge(
-                f"The exact hull of these queries has {cells:,} records ({32 * cells:,} bytes); the most is "
+                f"The exact hull of these queries has {many(cells)} records ({many(32 * cells)} bytes); the most is "
                 f"{HULL_CELLS:,}.",
                 fix="Use hull = 'blocks', which never makes an answer worse, or ask about fewer columns.",
                 cells=str(cells),

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Integers, compile_loop
-from nabladp.errors import DomainTooLarge, MechanismError
+from nabladp.errors import DomainTooLarge, MechanismError, many
 from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, Halfspace, whole
 
 # ---- every order and sign of some weights ----------------------------------------------------------------------------
@@ -139,8 +139,8 @@ class SignOrbits:
 def within_memory(count: int, memory: int, itemsize: int = 8) -> None:
     if count * itemsize > memory:
         raise DomainTooLarge(
-            f"There are {count:,} halfspaces to choose from; their scores would take {count * itemsize:,} bytes, "
-            f"and {memory:,} are allowed.",
+            f"There are {many(count)} halfspaces to choose from; their scores would take "
+            f"{many(count * itemsize)} bytes, and {memory:,} are allowed.",
             fix="Use fewer features or a lower resolution, allow more memory, or use method='gram'.",
             candidates=str(count),
             bytes=str(count * itemsize),
