@@ -94,7 +94,7 @@ def test_on_paper_and_as_pictures(published: Any, program: Callable[[str], str])
     )
     assert said.code == 0, said.words
     assert pages_of((published.folder / "all.pdf").read_bytes()) > 1
-    assert pages_of((published.folder / "one.pdf").read_bytes()) == 1
+    assert pages_of((published.folder / "one.pdf").read_bytes()) == 2
     pictures = said.json["png"]
     assert [Path(path).name for path in pictures] == ["01-001-region-income.png", "01-002-health.png"]
     for path in pictures:

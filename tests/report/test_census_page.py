@@ -97,7 +97,7 @@ def test_tables_hold_every_attribute_pair_and_triple(open_page: Any, pages: Path
         told = {}
         for table in page.locator(f"#attributes{'-1' if number else ''} table").all():
             told |= {row[0].split("\n")[0]: row[1:] for row in table.evaluate(rows)}
-        whole = next(name for name in told if name.startswith("The whole"))
+        whole = next(name for name in told if name.startswith("All protected"))
         assert set(told) - {whole} == set(wanted)
         for name, chosen in {**wanted, whole: names}.items():
             values = (
@@ -124,11 +124,11 @@ def test_contrast_labels_and_structure(open_page: Any, pages: Path, scheme: str)
 
 def test_on_paper_and_without_scripts(browser: Any, open_page: Any, pages: Path) -> None:
     printed = open_page(pages / "report.html").page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2, "persons and housing units, a page each"
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 4, "persons and housing units, each with its annexes"
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((pages / "report.html").as_uri())
     text = " ".join(page.inner_text("body").split())
     context.close()
-    for wanted in ("Persons: whole person", "The whole housing unit", "Pairs and triples", "ρ = 2.632, ε = 13.8"):
+    for wanted in ("Persons: All protected attributes", "Pairs and triples", "ρ = 2.632, ε = 13.8"):
         assert wanted in text

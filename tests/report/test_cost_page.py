@@ -94,7 +94,7 @@ def figures(plan: Plan, factors: list[float]) -> dict[str, list[str]]:
         for (_, mechanism), factor in zip(plan.releases, factors, strict=True)
     ]
     whole = Guarantee.compose(plan.schema, [one.guarantee(plan.schema, 5000) for one in named])
-    sets = {"the whole person": whole.per_person().attributes, "a neighbour": ("income", "sick")}
+    sets = {"all protected attributes": whole.per_person().attributes, "a neighbour": ("income", "sick")}
     sets |= {name: (name,) for name in whole.universe.protected} | {"income+sick": ("income", "sick")}
     return {
         name: [
@@ -113,7 +113,7 @@ def test_figures_are_those_of_python_at_every_slider(watched: Watched, plan: Pla
     expected = figures(plan, [FACTORS[place] for place in places])
     found = shown_figures(watched)
     assert found == {name: expected[name] for name in found}
-    assert set(found) == {*plan.schema.roots, "the whole person", "a neighbour"} - {"county"}
+    assert set(found) == {*plan.schema.roots, "all protected attributes", "a neighbour"} - {"county"}
     assert watched.is_quiet()
 
 
@@ -133,7 +133,7 @@ def test_one_slider_moves_all_and_limits_follow(watched: Watched, plan: Plan) ->
 
 
 def _rho(asked: dict[str, list[str]], name: str) -> str:
-    return asked["the whole person" if name == "person" else name][-1]
+    return asked["all protected attributes" if name == "person" else name][-1]
 
 
 def test_errors_and_budgets_follow_the_slider(watched: Watched, plan: Plan) -> None:

@@ -143,7 +143,7 @@ def test_what_is_shown_is_what_python_explains(open_page: Any, report_file: Path
     for figure in (told["epsilon"], told["epsilon_paper"], told["rho"], told["group_privacy"]["rho"]):
         assert format_rounded(figure, 4, up=True) in shown, shown
     person = whole.per_person()
-    assert f"ε = {format_rounded(person.epsilon(1e-6), 4, up=True)}" in shown and "The whole person" in shown
+    assert f"ε = {format_rounded(person.epsilon(1e-6), 4, up=True)}" in shown and "All protected attributes" in shown
     rises = told["statements"][0]["sentence"].split("at most ")[1].split("%")[0]
     assert f"Before 50% → after at most {rises}%, except with probability 1 in 1,000,000" in shown
     nats = mutual_information(whole, [["income", "sick"]]).sentence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def test_words_figures_and_certificate_without_scripts(browser: Any, report_file
     context.close()
     for wanted in (
         "Each of the 400 people in the table",
-        "The whole person",
+        "All protected attributes",
         "What is not protected",
         "band is derived: it counts as this attribute",
         "Public: nothing is promised.",
@@ -182,9 +183,9 @@ def test_words_figures_and_certificate_without_scripts(browser: Any, report_file
 # ---- on paper -------------------------------------------------------------------------------------------------------
 
 
-def test_on_paper_the_certificate_is_one_page(open_page: Any, report_file: Path) -> None:
+def test_on_paper_there_is_the_certificate_and_its_annexes(open_page: Any, report_file: Path) -> None:
     watched = open_page(report_file)
-    assert pages_of(watched.page.pdf(prefer_css_page_size=True)) == 1
+    assert pages_of(watched.page.pdf(prefer_css_page_size=True)) == 2
     watched.page.emulate_media(media="print")
     assert watched.page.locator(".certificate").is_visible()
     assert not watched.page.locator("#words").is_visible() and not watched.page.locator("nav").is_visible()
@@ -202,18 +203,37 @@ def test_the_buttons_print_one_or_all(open_page: Any, report_file: Path) -> None
     assert watched.page.locator("details.view:not([open])").count() == 0, "what is printed was opened"
 
 
-def test_the_certificate_is_one_page_for_very_much(open_page: Any, tmp_path: Path) -> None:
-    """60 attributes with long names, many named adversaries, many parts."""
+def test_nothing_on_a_printed_certificate_is_cut(open_page: Any, tmp_path: Path) -> None:
+    """60 attributes with long names, many named adversaries, many parts: all of them are on paper, in full."""
     names = [f"{i} " + "long name " * 12 for i in range(60)]
     schema = Schema(tuple(Attribute(name.strip(), "boolean") for name in names))
     chosen = {f"adversary {i} " + "who is curious " * 8: [n.strip() for n in names[i : i + 9]] for i in range(20)}
     made = session(tmp_path, schema, Budget(per_attribute=CDP(5), person=Rho(900)), adversaries=chosen)
     parts = [(f"part {i} of many" + " of many" * 7, NoisyMarginals(CDP(0.3), k=1)) for i in range(9)]
-    made.release_all(parts, tmp_path / "out")
+    releases = made.release_all(parts, tmp_path / "out")
     made.ledger.close()
     watched = open_page(report(tmp_path / "out"))
-    assert pages_of(watched.page.pdf(prefer_css_page_size=True)) == 1
+    watched.page.emulate_media(media="print")
+    clipped = """() => [...document.querySelectorAll(".certificate, .certificate *")].filter((node) => {
+      const style = getComputedStyle(node);
+      return style.overflow !== "visible" || style.textOverflow !== "clip" || node.scrollWidth > node.clientWidth + 1 &&
+        style.display !== "inline";
+    }).map((node) => node.outerHTML.slice(0, 80))"""
+    assert watched.ask(clipped) == []
+    (tmp_path / "printed.pdf").write_bytes(watched.page.pdf(prefer_css_page_size=True))
+    printed = printed_text(tmp_path / "printed.pdf")
+    hashes = [text for r in releases for text in (r.digest, r.ledger["hash"], *r.hashes.values())]
+    for wanted in (*schema.names, *chosen, *(name for name, _ in parts), *hashes):
+        assert "".join(wanted.split()) in printed, wanted
+    for name, members in chosen.items():
+        assert "".join(f"{name}({'+'.join(members)})".split()) in printed
     assert watched.is_quiet()
+
+
+def printed_text(pdf: Path) -> str:
+    """All text of a PDF without its white space, so that it does not matter where lines break."""
+    told = subprocess.run(["pdftotext", "-raw", str(pdf), "-"], capture_output=True, check=True, text=True)
+    return "".join(re.sub(r"\n\d+ / \d+\n", "", told.stdout).split())
 
 
 # ---- under attack --------------------------------------------------------------------------------------------------
@@ -314,7 +334,10 @@ def test_a_seeded_release_cannot_be_mistaken(open_page: Any, tmp_path: Path) -> 
     assert watched.page.title().startswith("TEST — NOT PRIVATE")
     watched.page.emulate_media(media="print")
     assert watched.page.locator(".certificate .void").is_visible()
-    assert pages_of(watched.page.pdf(prefer_css_page_size=True)) == 1
+    (tmp_path / "printed.pdf").write_bytes(watched.page.pdf(prefer_css_page_size=True))
+    printed = printed_text(tmp_path / "printed.pdf")
+    assert printed.count("TEST—NOTPRIVATE") >= 1 + 2, "on page one, and above every page"
+    assert pages_of(watched.page.pdf(prefer_css_page_size=True)) == 2
     assert watched.is_quiet()
 
 

@@ -21,14 +21,23 @@ from nabladp.privacy.units import format_rounded
 from nabladp.release import Release
 from nabladp.report import load, report, write
 from nabladp.report.chapter import Limits, attribute_rows, costliest, limit_bar, of_schema
+from nabladp.report.language import language
 from nabladp.report.page import VIEWS, fit
-from nabladp.report.sentences import Sentences, belief, list_names, one_in, power_of_ten, quote_name
+from nabladp.report.sentences import Belief, Sentences
+from nabladp.report.sentences import belief as belief_in
 from nabladp.schema import Attribute, Schema
 from nabladp.views.view import count_of
 
 UNIVERSE = Universe(("a", "b", "c"), {"d": ("a", "b")}, frozenset({"c"}))
 GAUSSIAN = Guarantee.touch(UNIVERSE, ["a", "b"], Rho(0.02)) + Guarantee.touch(UNIVERSE, ["a"], Rho(0.03))
 LAPLACE = Guarantee.touch(UNIVERSE, ["a"], Pure(0.5))
+
+
+ENGLISH = language("en")
+
+
+def belief(guarantee: Guarantee, attributes: tuple[str, ...]) -> Belief:
+    return belief_in(guarantee, "", "", attributes, 1e-6, ENGLISH)
 
 
 def words(guarantee: Guarantee, rows: tuple[int, ...] = (1000,), each: int = 1, **options: Any) -> Sentences:
@@ -55,7 +64,7 @@ def test_beliefs_follow_the_interpretation() -> None:
     assert [shown.label for shown in said.beliefs()] == [
         "someone curious about “a” only, the costliest attribute",
         "both",
-        "anyone curious about the whole person",
+        "someone curious about all protected attributes together",
     ], "nothing is promised about sets that hold a public attribute"
     for shown in said.beliefs():
         assert not shown.certain
@@ -73,10 +82,10 @@ def test_beliefs_follow_the_interpretation() -> None:
 def test_what_is_not_protected_names_numbers() -> None:
     line = {"spent": 0.25, "allowed": 1.0, "measure": "ρ"}
     said = dict(words(GAUSSIAN, person_limit=line).not_protected())
-    person = belief(GAUSSIAN, "", ("a", "b"), 1e-6)
+    person = belief(GAUSSIAN, ("a", "b"))
     head = "Attributes that give others away"
     assert person.percent in said[head] and "1 in 1,000,000 for each person" in said[head]
-    pair = belief(GAUSSIAN.for_rows(2), "", ("a", "b"), 1e-6)
+    pair = belief(GAUSSIAN.for_rows(2), ("a", "b"))
     assert pair.percent in said["Families and other groups"] and pair.after > person.after
     assert "ρ = 0.25 of the 1" in said["Other releases"]
     assert (
@@ -94,11 +103,10 @@ def test_membership_is_bounded_per_person_unless_an_attribute_is_public() -> Non
         said.person().percent in dict(said.not_protected())[head]
         and "1 in 1,000,000" in dict(said.not_protected())[head]
     )
-    assert "beyond the figure for the whole person" in said.exclusions()[0]
     for public in (words(guarantee.with_public("b")), words(GAUSSIAN)):
         sentence = dict(public.not_protected())[head]
         assert "Nothing is promised" in sentence and "%" not in sentence and "ε" not in sentence
-        assert public.exclusions()[0] == "whether someone is in the table at all"
+        assert public.public[0] in sentence and public.public[0] in public.apart(), "they are named"
 
 
 def test_beliefs_are_for_someone_who_knows_the_rest() -> None:
@@ -121,24 +129,20 @@ def test_what_was_not_read_is_named() -> None:
 
 
 def test_small_words() -> None:
-    assert one_in(1e-6) == "1 in 1,000,000" and one_in(1e-9) == "1 in 1,000,000,000" and one_in(0.3) == "1 in 3"
-    assert (
-        power_of_ten(1e-6) == "10⁻⁶"
-        and power_of_ten(1e-12) == "10⁻¹²"
-        and power_of_ten(3e-7) == "3e-07"
-        and power_of_ten(0.5) == "0.5"
-    )
-    assert list_names(["a"]) == "“a”" and list_names(["a", "b", "c"]) == "“a”, “b” and “c”"
-    assert list_names([str(i) for i in range(9)], 2) == "“0”, “1” and 7 more"
+    t = ENGLISH
+    assert [t.one_in(delta) for delta in (1e-6, 1e-9, 0.3)] == ["1 in 1,000,000", "1 in 1,000,000,000", "1 in 3"]
+    assert [t.power(delta) for delta in (1e-6, 1e-12, 3e-7, 0.5)] == ["10⁻⁶", "10⁻¹²", "3e-07", "0.5"]
+    assert t.names(["a"]) == "“a”" and t.names(["a", "b", "c"]) == "“a”, “b” and “c”"
+    assert t.names([str(i) for i in range(9)], 2) == "“0”, “1” and 7 more"
     assert count_of(1, "row") == "1 row" and count_of(2000, "row") == "2,000 rows"
-    assert quote_name("\u202ex") == "“\u2068\u202ex\u2069”"
+    assert t.quoted("\u202ex") == "“\u2068\u202ex\u2069”"
 
 
 def test_every_number_a_person_sees_is_rounded_the_safe_way(folder: Path) -> None:
     releases = load(folder)
     whole = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
     text = re.sub(r"<[^>]+>", " ", (folder / "report.html").read_text(encoding="utf-8"))
-    row = re.search(r"The whole person\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
+    row = re.search(r"which is public: nothing is promised about it\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)", text)
     assert row is not None
     person = whole.per_person()
     for said, true in zip(row.groups(), (person.epsilon(1e-6), person.epsilon(1e-6, "paper"), person.rho), strict=True):
@@ -153,9 +157,8 @@ def test_attribute_rows_hold_limits_and_what_is_derived(folder: Path) -> None:
 
     releases = load(folder)
     whole = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
-    rows = attribute_rows(
-        of_schema(SCHEMA), whole, figures(whole, {}, 1e-6), Limits.of(releases[0].limits, whole.universe.protected)
-    )
+    limits = Limits.of(releases[0].limits, whole.universe.protected)
+    rows = attribute_rows(of_schema(SCHEMA), words(whole), figures(whole, {}, 1e-6), limits)
     by_name = {row["name"]: row for row in rows}
     assert list(by_name) == list(SCHEMA.roots) and [d["name"] for d in by_name["age"]["derived"]] == ["band"]
     assert by_name["county"]["public"] and by_name["county"]["figure"] is None
@@ -169,14 +172,14 @@ def line(**changed: Any) -> dict[str, Any]:
 
 
 def test_limit_bars() -> None:
-    bar = limit_bar(GAUSSIAN, line())
+    bar = limit_bar(GAUSSIAN, line(), ENGLISH)
     assert bar["here"] == "0.05" and bar["others"] == "0.03" and bar["left"] == "0.02"
     assert bar["shares"] == {"others": 30.0, "here": 50.0, "allowed": 100.0}
-    over = limit_bar(GAUSSIAN, line(spent=0.2, left=0.0, exceeded=True))
+    over = limit_bar(GAUSSIAN, line(spent=0.2, left=0.0, exceeded=True), ENGLISH)
     assert over["shares"]["allowed"] == 50.0 and over["shares"]["others"] + over["shares"]["here"] == pytest.approx(100)
-    unbounded = limit_bar(GAUSSIAN, line(measure="pure ε", spent=None, left=0.0, exceeded=True))
+    unbounded = limit_bar(GAUSSIAN, line(measure="pure ε", spent=None, left=0.0, exceeded=True), ENGLISH)
     assert unbounded["here"] == "no bound" and unbounded["shares"]["here"] == 100.0
-    assert limit_bar(LAPLACE, line(measure="pure ε", allowed=1.0, spent=0.5))["here"] == "0.5"
+    assert limit_bar(LAPLACE, line(measure="pure ε", allowed=1.0, spent=0.5), ENGLISH)["here"] == "0.5"
 
 
 def test_limits_on_an_attribute_called_person_are_its_own() -> None:
@@ -195,7 +198,9 @@ def test_limits_on_an_attribute_called_person_are_its_own() -> None:
 
 def test_costliest_where_every_set_cannot_be_looked_at() -> None:
     names = [f"a{i}" for i in range(40)]
-    many = Guarantee.compose(names, [Guarantee.touch(names, [a, b], Rho(0.01)) for a, b in itertools.pairwise(names)])
+    many = Guarantee.compose(
+        names, [Guarantee.touch(names, [a, b], Rho(0.01)) for a, b in itertools.combinations(names, 2)]
+    )
     found = costliest(many)
     assert len(found) == 10 and found[0]["exact"]
     assert all(worst["rho"] <= worst["at_most"] for worst in found) and not all(worst["exact"] for worst in found)
@@ -218,7 +223,7 @@ def test_parts_with_different_delta(folder: Path) -> None:
     for part, delta in ((one, 1e-6), (other, 1e-9)):
         person = part.guarantee.per_person()
         tight, paper = (format_rounded(person.epsilon(delta, kind), 4, up=True) for kind in ("tight", "paper"))
-        assert f"ε = {tight} by the tight conversion at its δ = {power_of_ten(delta)}, {paper} by the paper’s" in text
+        assert f"ε = {tight} by the tight conversion at its δ = {ENGLISH.power(delta)}, {paper} by the paper’s" in text
     assert report([replace(other, delta=1e-9), one], "x").count("use the smallest, 10⁻⁹") == 1, "whatever the order"
     same = report([one, other], "x")
     assert "different δ" not in same and "at its δ" not in same

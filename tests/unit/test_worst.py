@@ -35,11 +35,16 @@ def test_greedy_never_claims_more_nor_bounds_less_than_there_is(
 ) -> None:
     g = Guarantee.compose(NAMES, SHAPES[shape])
     true = max(g.rho(chosen) for chosen in itertools.combinations(NAMES, size))
-    assert g.worst_subset(size) == WorstSubset(g.worst_subset(size).attributes, true, true, True)
+    costliest = [set(chosen) for chosen in itertools.combinations(NAMES, size) if g.rho(chosen) == true]
+    among = tuple(name for name in NAMES if name in set.union(*costliest))
+    assert g.worst_subset(size) == WorstSubset(g.worst_subset(size).attributes, true, true, True, among)
     monkeypatch.setattr(cost_index, "MOST_SUBSETS", 0)
     found = g.worst_subset(size)
     assert len(set(found.attributes)) == size and found.attributes == tuple(sorted(found.attributes))
     assert g.rho(found.attributes) == found.rho <= true <= found.at_most
+    assert set(found.attributes) <= set(found.among)
+    if found.rho == true:
+        assert set(found.among) <= set(among)
     units = [g.rho_units(chosen) or 0 for chosen in itertools.combinations(NAMES, size)]
     assert max(units) <= _upper_bound(g._index, NAMES, size)  # not a unit less
     assert found.exact == (found.rho == found.at_most)
@@ -50,7 +55,8 @@ def test_greedy_never_claims_more_nor_bounds_less_than_there_is(
     [
         ("one heavy attribute", 2, 3.1),  # every term's own worst
         ("all pairs", 5, sum((i % 3 + 1) / 8 for i in range(10))),  # the whole person
-        ("each its own", 2, 4.0),  # group privacy over the two costliest
+        ("each its own", 2, 2.0),  # the two costliest, added: every term is subadditive in ρ
+        ("linear", 2, (2 + 1) ** 2 / 2),  # its own worst; the sum of the two costliest would be too small
         ("squares", 2, 7.0),
         ("repeated", 1, 0.75),
     ],

@@ -40,7 +40,9 @@ def report(
     ],
     to: Annotated[Path | None, typer.Option("--to", help="Where to write it (default: into the folder).")] = None,
     pdf: Annotated[Path | None, typer.Option(help="Also write the whole report as PDF; needs Chromium.")] = None,
-    certificate: Annotated[Path | None, typer.Option(help="Also write the certificate, one page of PDF.")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Also write the certificate, with its annexes, as PDF.")
+    ] = None,
     png: Annotated[Path | None, typer.Option(help="Also write a picture of each chart into this folder.")] = None,
     title: Annotated[
         str | None, typer.Option(help="Its title (default: the stored one, or the name of the folder).")

@@ -176,12 +176,17 @@ MOST_SUBSETS = 50_000  # about two seconds
 
 @dataclass(frozen=True)
 class WorstSubset:
-    """``rho`` belongs to ``attributes``; no set of this size costs more than ``at_most``. ``exact`` if they agree."""
+    """``rho`` belongs to ``attributes``; no set of this size costs more than ``at_most``. ``exact`` if they agree.
+
+    ``among`` holds every attribute of sets that cost as much: of all such sets where all were looked at, otherwise of
+    those that differ in one attribute from the one that was found.
+    """
 
     attributes: tuple[str, ...]
     rho: float
     at_most: float
     exact: bool
+    among: tuple[str, ...] = ()
 
 
 def _worst_subset(index: CostIndex, size: int, most: int | None) -> WorstSubset:
@@ -194,12 +199,38 @@ def _worst_subset(index: CostIndex, size: int, most: int | None) -> WorstSubset:
         )
     size = int(size)
     if math.comb(len(names), size) <= (MOST_SUBSETS if most is None else most):
-        best = max(itertools.combinations(names, size), key=lambda chosen: _units(index, chosen))
+        best, among = _look_at_all(index, names, size)
         rho = _units(index, best)
-        return WorstSubset(best, _as_float(rho), _as_float(rho), True)
-    chosen = index.greedy(size)
+        return WorstSubset(best, _as_float(rho), _as_float(rho), True, among)
+    chosen = tuple(sorted(index.greedy(size), key=names.index))
     rho, bound = _units(index, chosen), _upper_bound(index, names, size)
-    return WorstSubset(tuple(sorted(chosen, key=names.index)), _as_float(rho), _as_float(bound), rho == bound)
+    among = _exchangeable(index, names, chosen, rho)
+    return WorstSubset(chosen, _as_float(rho), _as_float(bound), rho == bound, among)
+
+
+def _look_at_all(index: CostIndex, names: tuple[str, ...], size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The first of the costliest sets of this size, and every attribute that is in one of them."""
+    best: tuple[str, ...] = ()
+    most: float | int = -1
+    among: set[str] = set()
+    for chosen in itertools.combinations(names, size):
+        units = _units(index, chosen)
+        if units > most:
+            best, most, among = chosen, units, set(chosen)
+        elif units == most:
+            among.update(chosen)
+    return best, tuple(name for name in names if name in among)
+
+
+def _exchangeable(
+    index: CostIndex, names: tuple[str, ...], chosen: tuple[str, ...], rho: float | int
+) -> tuple[str, ...]:
+    """The chosen attributes, and those that can take the place of one of them at the same cost."""
+
+    def costs_the_same(name: str) -> bool:
+        return any(_units(index, (*chosen[:i], name, *chosen[i + 1 :])) == rho for i in range(len(chosen)))
+
+    return tuple(name for name in names if name in chosen or costs_the_same(name))
 
 
 def _units(index: CostIndex, chosen: tuple[str, ...]) -> float | int:
@@ -212,16 +243,19 @@ def _as_float(units: float | int) -> float:
 
 
 def _upper_bound(index: CostIndex, names: tuple[str, ...], size: int) -> float | int:
-    """An upper bound on the costliest set: the smallest of the whole person, group privacy over the k costliest, every
-    term's own worst."""
+    """An upper bound on the costliest set: the least of all protected attributes, group privacy over the k costliest,
+    every term's own worst, and, where ρ is subadditive, the sum of the k costliest (PROOF.md, section 5)."""
     person = _units(index, names)
     single = index.singles
     if any(isinstance(units, float) for units in single):
         return person
     roots = heapq.nlargest(size, (root_double(int(units)) for units in single))
     group = -(-(sum(roots) ** 2) // (2 << 60))
+    together: float | int = math.inf
+    if all(term.adds_up for term, _ in index.terms):
+        together = sum(heapq.nlargest(size, (int(units) for units in single)))
     termwise: float | int = 0
     for term, count in index.terms:
         worst = term.worst(size, frozenset(names)).rho
         termwise = math.inf if worst is None else termwise + count * worst
-    return min(person, group, termwise)
+    return min(person, group, together, termwise)

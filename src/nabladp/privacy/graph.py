@@ -62,6 +62,11 @@ class GraphTerm:
                     fix="Use the labels of the schema.",
                 )
 
+    @property
+    def adds_up(self) -> bool:
+        """Distances are subadditive, half their squares need not be."""
+        return len(self.names) == 1
+
     @cached_property
     def support(self) -> frozenset[str]:
         return frozenset(self.names)

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from nabladp.checks import as_fraction, is_number
 from nabladp.errors import GuaranteeError
@@ -54,6 +54,8 @@ FREE = Cost(0, 0)
 class Term(Protocol):
     @property
     def support(self) -> frozenset[str]: ...
+    @property
+    def adds_up(self) -> bool: ...  # ρ itself is subadditive: no set costs more than its attributes together
     def cost(self, attributes: frozenset[str]) -> Cost: ...
     def between(self, one: Mapping[str, Any], other: Mapping[str, Any], differing: frozenset[str]) -> Cost: ...
     def worst(self, size: int, among: frozenset[str]) -> Cost: ...  # no ``size`` attributes of ``among`` cost more
@@ -135,6 +137,11 @@ class WeightTerm:
     @cached_property
     def support(self) -> frozenset[str]:
         return frozenset(self._weight)
+
+    @property
+    def adds_up(self) -> bool:
+        """A maximum of weights is at most their sum, and so is a sum of the largest; a square of a sum is not."""
+        return self.shape != "linear" or self.limit == 1 or len(self.weights) == 1
 
     def cost(self, attributes: frozenset[str]) -> Cost:
         picked = sorted((self._weight[a] for a in attributes & self.support), reverse=True)
@@ -250,6 +257,11 @@ class CurveTerm:
     def support(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.columns)
 
+    @cached_property
+    def adds_up(self) -> bool:
+        table, last = self.table, len(self.table) - 1
+        return all(table[a + b] <= table[a] + table[b] for a in range(1, last) for b in range(a, last - a + 1))
+
     def cost(self, attributes: frozenset[str]) -> Cost:
         total = sum(count for name, count in self.columns if name in attributes)
         return Cost(self.table[total], None) if total else FREE
@@ -322,6 +334,8 @@ class CappedTerm:
 
     Monotone; ρ itself is subadditive (the choices for two sets together are one for their union), hence √ρ is.
     """
+
+    adds_up: ClassVar[bool] = True
 
     weights: Weights
     caps: tuple[Cap, ...] = ()

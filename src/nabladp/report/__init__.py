@@ -26,15 +26,18 @@ FILE = "report.html"
 MOST_SUGGESTED = 3
 
 
-def report(source: Source, title: str | None = None, *, stage: Stage | None = None) -> str:
+def report(source: Source, title: str | None = None, *, stage: Stage | None = None, language: str | None = None) -> str:
     """The report as HTML text, for a release, several releases of one table, or a published folder; or for a guarantee
-    alone, several of them (:class:`Certificate`), or the JSON file that either was kept in."""
+    alone, several of them (:class:`Certificate`), or the JSON file that either was kept in.
+
+    ``language`` is that of its texts, such as "en" or "de".
+    """
     from nabladp.report.page import claims_page, page
 
     content = _content_of(source)
     if isinstance(content, Certificate):
-        return claims_page(content, title or content.title)
-    return page(content, title or _title(source, content), stage or _ignore_progress)
+        return claims_page(content, title or content.title, language or "en")
+    return page(content, title or _title(source, content), stage or _ignore_progress, language or "en")
 
 
 def _ignore_progress(what: str, done: int, total: int) -> None:
@@ -47,6 +50,7 @@ def write(
     title: str | None = None,
     *,
     stage: Stage | None = None,
+    language: str | None = None,
 ) -> Path:
     """Write the report, by default as ``report.html`` into the folder that it is about; replaces an older one.
 
@@ -60,7 +64,7 @@ def write(
     if goal.is_dir():
         goal /= FILE
     refuse_published(goal)
-    text = report(source, title, stage=stage)
+    text = report(source, title, stage=stage, language=language)
     draft = goal.with_name(f".{goal.name}.part")
     try:
         draft.write_text(text, encoding="utf-8", newline="\n")

@@ -9,13 +9,14 @@ from math import comb
 from typing import Any
 
 from nabladp.privacy import Guarantee
-from nabladp.release.cost import figure, figures, finite, format_cost
+from nabladp.release.cost import figure, figures, finite
+from nabladp.report.language import Language
 from nabladp.report.sentences import PRIOR, Sentences
 from nabladp.schema import Schema
 
 COSTLIEST = 10  # the explorer marks the costliest 1 … 10 attributes
 MOST_LOOKS = 20_000_000  # terms times subsets looked at for each, about a second; beyond it the search may miss
-SIZES = {2: "Pairs", 3: "Triples"}
+SIZES = (2, 3)  # pairs and triples are listed
 MOST_SETS = 400  # rows; sizes with more sets are left to the explorer
 Line = Mapping[str, Any]
 Described = Mapping[str, Any]
@@ -53,17 +54,17 @@ def chapter(words: Sentences, described: Mapping[str, Described], limits: Limits
     return {
         "words": words,
         "costs": costs,
-        "person": format_costs(costs["person"]),
+        "person": format_costs(costs["person"], words.t),
         "pure": costs["person"]["pure_epsilon"] is not None,
         "some_pure": any(f["rho"] and f["pure_epsilon"] is not None for f in costs["attributes"].values()),
-        "attributes": attribute_rows(described, words.guarantee, costs, limits),
+        "attributes": attribute_rows(described, words, costs, limits),
         "limited": words.released,
-        "person_limit": limit_bar(words.guarantee, limits.person) if limits.person else None,
-        "set_limits": [limit_bar(words.guarantee, line) for line in limits.sets],
+        "person_limit": limit_bar(words.guarantee, limits.person, words.t) if limits.person else None,
+        "set_limits": [limit_bar(words.guarantee, line, words.t) for line in limits.sets],
     }
 
 
-def set_rows(guarantee: Guarantee, delta: float) -> tuple[str, list[dict[str, Any]]]:
+def set_rows(guarantee: Guarantee, delta: float, t: Language) -> tuple[str, list[dict[str, Any]]]:
     """The chapter's table of sets: all pairs and triples of protected attributes, costliest first; few enough to be
     read."""
     names = guarantee.universe.protected
@@ -71,8 +72,8 @@ def set_rows(guarantee: Guarantee, delta: float) -> tuple[str, list[dict[str, An
     rows = []
     for size in sizes:
         sets = sorted(combinations(names, size), key=lambda chosen: -guarantee.rho(chosen))
-        rows += [{"attributes": chosen, "figure": format_costs(figure(guarantee, chosen, delta))} for chosen in sets]
-    return " and ".join(SIZES[size] for size in sizes).capitalize(), rows
+        rows += [{"attributes": chosen, "figure": format_costs(figure(guarantee, chosen, delta), t)} for chosen in sets]
+    return (t(f"about.sets_{'_'.join(map(str, sizes))}") if sizes else ""), rows
 
 
 def explorer(guarantee: Guarantee, delta: float, adversaries: Sequence[Any], one: str = "person") -> dict[str, Any]:
@@ -92,6 +93,7 @@ def costliest(guarantee: Guarantee) -> list[dict[str, Any]]:
             "rho": finite(worst.rho),
             "at_most": finite(worst.at_most),
             "exact": worst.exact,
+            "among": list(worst.among),
         }
         for worst in subsets
     ]
@@ -126,10 +128,11 @@ def of_schema(schema: Schema) -> dict[str, Described]:
 
 
 def attribute_rows(
-    described: Mapping[str, Described], guarantee: Guarantee, costs: Mapping[str, Any], limits: Limits
+    described: Mapping[str, Described], words: Sentences, costs: Mapping[str, Any], limits: Limits
 ) -> list[dict[str, Any]]:
     """A chapter's rows of attributes: every source attribute in order, derived columns under the first of their
     sources."""
+    guarantee, t = words.guarantee, words.t
     below: dict[str, list[dict[str, Any]]] = {}
     for name, sources in guarantee.universe.derived.items():
         below.setdefault(sources[0], []).append({"name": name, "sources": list(sources)})
@@ -141,20 +144,20 @@ def attribute_rows(
                 "name": name,
                 **{key: described.get(name, {}).get(key) for key in ("kind", "size", "title", "note")},
                 "public": figure is None,
-                "figure": None if figure is None else format_costs(figure),
+                "figure": None if figure is None else format_costs(figure, t),
                 "unread": figure is not None and figure["rho"] == 0,
-                "limits": [limit_bar(guarantee, line) for line in limits.single.get(name, ())],
+                "limits": [limit_bar(guarantee, line, t) for line in limits.single.get(name, ())],
                 "derived": below.get(name, []),
             }
         )
     return rows
 
 
-def format_costs(figure: Mapping[str, float | None]) -> dict[str, str]:
-    return {name: format_cost(value) for name, value in figure.items()}
+def format_costs(figure: Mapping[str, float | None], t: Language) -> dict[str, str]:
+    return {name: t.cost(value) for name, value in figure.items()}
 
 
-def limit_bar(guarantee: Guarantee, line: Line) -> dict[str, Any]:
+def limit_bar(guarantee: Guarantee, line: Line, t: Language) -> dict[str, Any]:
     """The bar of a limit: how much of it other releases had used, this one uses, and what is left; in percent."""
     pure = line["measure"] != "ρ"
     here = guarantee.epsilon(line["attributes"]) if pure else guarantee.rho(line["attributes"])
@@ -165,11 +168,11 @@ def limit_bar(guarantee: Guarantee, line: Line) -> dict[str, Any]:
     return {
         "name": line["limit"],
         "attributes": line["attributes"],
-        "measure": line["measure"],
-        "allowed": format_cost(allowed, up=False),
-        "here": format_cost(here if here < float("inf") else None),
-        "others": format_cost(others),
-        "left": format_cost(line["left"], up=False),
+        "measure": t.measure(line["measure"]),
+        "allowed": t.cost(allowed, up=False),
+        "here": t.cost(here),
+        "others": t.cost(others) if others > 0 else "",
+        "left": t.cost(line["left"], up=False),
         "exceeded": line["exceeded"],
         "shares": {
             "others": round(others * scale, 3),

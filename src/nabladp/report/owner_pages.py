@@ -72,7 +72,7 @@ def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = 
 
 def _sets(cost: Cost, facts: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
     """Kind, label and attributes of every set on the cost page: the person, attributes, adversaries, limits."""
-    sets = [("person", "the whole person", tuple(cost.guarantee.per_person().attributes))]
+    sets = [("person", "all protected attributes", tuple(cost.guarantee.per_person().attributes))]
     sets += [("attribute", name, (name,)) for name in facts["attributes"]]
     sets += [("adversary", body["name"], tuple(body["attributes"])) for body in facts["adversaries"]]
     known = {frozenset(chosen) for _, _, chosen in sets}

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nabladp.errors import MissingPart, ReleaseError
-from nabladp.report.sentences import power_of_ten
+from nabladp.report.language import Language, language
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -51,18 +51,22 @@ def assemble(
     blocks: Mapping[str, Any],
     scripts: Sequence[str],
     styles: Sequence[str] = ("style.css",),
+    spoken: str | Language = "en",
 ) -> str:
     """Render a self-contained HTML file; ``blocks`` are data for the scripts, by name: text or bytes as they are, else
-    as JSON."""
+    as JSON. Templates find the texts of the page's language under ``t``."""
     from markupsafe import Markup
 
-    all_scripts = [part for name in scripts for part in (*_NEEDS.get(name, ()), name)]
+    t = language(spoken)
+    all_scripts = ["texts.js", *(part for name in scripts for part in (*_NEEDS.get(name, ()), name))]
     style, script = ("\n".join(asset(name) for name in names) for names in (styles, all_scripts))
     own = {
         "policy": _policy(script, style),
         "style": Markup(style),
         "script": Markup(script),
         "blocks": {name: pack(content) for name, content in blocks.items()},
+        "t": t,
+        "texts": t.for_scripts(),
     }
     return _templates().get_template(template).render({**context, **own})
 
@@ -75,7 +79,7 @@ def _templates() -> Environment:
     templates = Environment(
         loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    templates.filters |= {"thousands": "{:,}".format, "power": power_of_ten}
+    templates.filters |= {"power": lambda delta, t: t.power(delta), "localised": lambda whole, t: t.number(whole)}
     return templates
 
 

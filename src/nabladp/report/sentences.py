@@ -1,7 +1,7 @@
 """The report in words: who is protected, against what, how well, and what is not protected.
 
 Sentences are plain text with the numbers in them; the page escapes them. Every one is true of the composed guarantee
-that it is given, and follows ``privacy.interpretation``.
+that it is given, and follows ``privacy.interpretation``. Their texts, in every language, are in ``languages``.
 """
 
 from __future__ import annotations
@@ -13,36 +13,9 @@ from typing import Any
 
 from nabladp.privacy import Guarantee
 from nabladp.privacy.interpretation import Statement, posterior
-from nabladp.privacy.units import format_rounded
+from nabladp.report.language import Language, language
 
-MOST_NAMED = 6
 MOST_DIGITS = 6  # of a percentage
-
-
-def one_in(delta: float) -> str:
-    """A probability in words: 1e-6 as "1 in 1,000,000"."""
-    return f"1 in {math.floor(float(f'{1 / delta:.12g}')):,}"
-
-
-def power_of_ten(delta: float) -> str:
-    """A probability as a power of ten: 1e-6 as 10⁻⁶."""
-    digits, _, exponent = f"{delta:e}".partition("e-")
-    if float(digits) != 1 or not exponent:
-        return f"{delta:g}"
-    return "10⁻" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(int(exponent)))
-
-
-def quote_name(name: str) -> str:
-    """A name quoted in a sentence; marks keep the direction of its writing from turning the rest around."""
-    return f"“{name}”" if name.isascii() else f"“\u2068{name}\u2069”"
-
-
-def list_names(names: Sequence[str], most: int = MOST_NAMED) -> str:
-    """Names in a sentence: ``“a”, “b” and “c”``; of very many the first few and how many there are besides."""
-    quoted = [quote_name(name) for name in names[:most]]
-    if len(names) > most:
-        return f"{', '.join(quoted)} and {len(names) - most:,} more"
-    return " and ".join(([", ".join(quoted[:-1])] if len(quoted) > 1 else []) + quoted[-1:])
 
 
 def format_percent_up(share: float) -> str:
@@ -54,40 +27,41 @@ def format_percent_up(share: float) -> str:
     return "100.0%"
 
 
-def round_up(bound: float) -> str:
-    return format_rounded(bound, 4, up=True)
-
-
 PRIOR = 0.5
 PERSON = ("person", "people")
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What a belief about these attributes can become at most; ``certain`` if it holds without exception."""
+    """What a belief about these attributes can become at most; ``certain`` if it holds without exception.
+
+    ``about`` says whose curiosity it is, for a sentence; ``label`` the same in a list.
+    """
 
     label: str
+    about: str
     attributes: tuple[str, ...]
     statement: Statement
     epsilon: float
     certain: bool
+    percent: str
 
     @property
     def after(self) -> float:
         return self.statement.value
 
-    @property
-    def percent(self) -> str:
-        return format_percent_up(self.after)
 
-
-def belief(guarantee: Guarantee, label: str, attributes: Sequence[str], delta: float) -> Belief:
+def belief(
+    guarantee: Guarantee, label: str, about: str, attributes: Sequence[str], delta: float, t: Language
+) -> Belief:
     """The bound on a belief, by the pure ε where there is one, otherwise by the paper's conversion, which fails with
     probability δ."""
     certain = math.isfinite(guarantee.epsilon(attributes))
     at = None if certain else delta
     epsilon = guarantee.epsilon(attributes, at, "paper")
-    return Belief(label, tuple(attributes), posterior(guarantee, attributes, PRIOR, at), epsilon, certain)
+    statement = posterior(guarantee, attributes, PRIOR, at)
+    percent = t("format.percent", number=t.localised(format_percent_up(statement.value)[:-1]))
+    return Belief(label, about, tuple(attributes), statement, epsilon, certain, percent)
 
 
 class Sentences:
@@ -109,9 +83,12 @@ class Sentences:
         protects: tuple[str, str] = PERSON,
         extra: Mapping[str, str] | None = None,
         released: bool = True,
+        spoken: str | Language = "en",
     ) -> None:
-        self.one, self.many = protects
+        self.t = t = language(spoken)
         self.human, self.extra, self.released = protects == PERSON, dict(extra or {}), released
+        kind = "person" if self.human else "unit"
+        self.one, self.many = t(f"words.one_{kind}", name=protects[0]), t(f"words.many_{kind}", name=protects[1])
         self.guarantee, self.delta = guarantee, delta
         self.rows, self.rows_per_person = sorted(set(rows)), rows_per_person
         self.adversaries, self.person_limit = adversaries, person_limit
@@ -121,176 +98,141 @@ class Sentences:
         self.unread = tuple(name for name in universe.protected if guarantee.rho(name) == 0)
         self.public = tuple(name for name in universe.roots if name in universe.public)
 
+    def _say(self, key: str, **values: Any) -> str:
+        """A text of the section "words", which may name what a row is about."""
+        return self.t(f"words.{key}", one=self.one, many=self.many, **values)
+
+    def _human(self, key: str) -> str:
+        """The key of a text that is another where rows are not about people."""
+        return key if self.human else f"{key}_unit"
+
     # ---- who, against what ----------------------------------------------------------------------------------------
 
     def who(self) -> str:
         if not self.protected:
-            return "Nobody: every attribute is declared public, and for a public attribute nothing is promised."
-        counts = " and ".join(f"{n:,}" for n in self.rows)
-        whatever = f"whatever {'their' if self.human else 'its'} values are, common or rare"
+            return self._say("nobody")
+        counts = self.t.listed([self.t.number(n) for n in self.rows])
         if self.rows_per_person == 1:
-            everyone = (
-                f"Each of the {counts} {self.many}" if counts else "Everyone" if self.human else f"Every {self.one}"
-            )
-            return f"{everyone} in the table, {whatever}."
-        of_rows = f" of {counts} rows" if counts else ""
-        return (
-            f"Everyone who has at most {self.rows_per_person:,} rows in the table{of_rows}, {whatever}. All figures on "
-            "this page are for a person with that many rows."
-        )
+            who = self._say("each_row", counts=counts) if counts else self._say(self._human("everyone"))
+            return self._say(self._human("whatever"), who=who)
+        of_rows = self._say("of_rows", counts=counts) if counts else ""
+        return self._say("several_rows", count=self.rows_per_person, of_rows=of_rows)
 
     def against(self) -> str:
-        return (
-            f"Anyone who reads the published values and wants to learn attributes of one {self.one}, with any other "
-            "data, now or later. The figures are for someone who already knows every other row and all other "
-            f"attributes of that {self.one}; someone who knows less may also learn from rows and attributes that "
-            "depend on them."
-        )
+        return self._say("against")
 
     # ---- how well -------------------------------------------------------------------------------------------------
 
     def beliefs(self) -> list[Belief]:
-        """The beliefs that the report states: the costliest single attribute, every named adversary, the whole
-        person."""
+        """The beliefs that the report states: the costliest single attribute, every named adversary, all protected
+        attributes."""
         beliefs = []
         if self.read:
             worst = max(self.read, key=self.guarantee.rho)
-            beliefs.append(
-                self._belief(f"someone curious about {quote_name(worst)} only, the costliest attribute", (worst,))
-            )
-        beliefs += [
-            self._belief(name, chosen) for name, chosen in self.adversaries.items() if self._is_protected(chosen)
-        ]
+            name = self.t.quoted(worst)
+            label = self._say("costliest_label", name=name)
+            beliefs.append(self._belief(label, self._say("about_attribute", names=name), (worst,)))
+        beliefs += [self.adversary(name) for name, chosen in self.adversaries.items() if self.is_protected(chosen)]
         return [*beliefs, self.person()] if self.protected else beliefs
 
+    def adversary(self, name: str) -> Belief:
+        """What a named adversary can come to believe."""
+        chosen = self.adversaries[name]
+        about = self._say("about_attributes", names=self.t.names(chosen, len(chosen)))
+        return self._belief(name, about if len(chosen) > 1 else self.attribute(chosen[0]).about, chosen)
+
+    def attribute(self, name: str) -> Belief:
+        return self._belief(name, self._say("about_attribute", names=self.t.quoted(name)), (name,))
+
     def person(self) -> Belief:
-        return self._belief(f"anyone curious about the whole {self.one}", self.guarantee.per_person().attributes)
+        """What can be learned from all protected attributes together."""
+        about = self._say("about_all")
+        return self._belief(self._say("all_label"), about, self.guarantee.per_person().attributes)
 
-    def _belief(self, label: str, attributes: Sequence[str]) -> Belief:
-        return belief(self.guarantee, label, attributes, self.delta)
+    def _belief(self, label: str, about: str, attributes: Sequence[str]) -> Belief:
+        return belief(self.guarantee, label, about, attributes, self.delta, self.t)
 
-    def _is_protected(self, names: Sequence[str]) -> bool:
+    def is_protected(self, names: Sequence[str]) -> bool:
         return not self.guarantee.universe.sources(names) & self.guarantee.universe.public
 
     def assumes(self) -> str:
-        assumed = self.person().statement.assumes.replace("this person", f"this {self.one}")
-        return assumed if self.human else assumed.replace("other people's rows", "other rows")
+        return self._say(self._human("assumes"))
+
+    def apart(self) -> str:
+        """The public attributes, wherever all protected ones are meant."""
+        return self._say("apart", names=self.t.names(self.public), count=len(self.public)) if self.public else ""
 
     def reading(self) -> str:
         """The sentence that says how the beliefs are to be read."""
-        start = (
-            f"Say someone who already knows all else thinks a statement about one {self.one} as likely as not: 50%. "
-            f"After reading {'this release' if self.released else 'the published values'} it can"
-        )
+        start = self._say("reading", after=self._say("after_release" if self.released else "after_publication"))
         beliefs = self.beliefs()
         if all(each.certain for each in beliefs):
-            return f"{start} seem at most this likely, without exception:"
-        if any(each.certain for each in beliefs):
-            start += " seem at most this likely; where a line does not say “always”,"
-        else:
-            start += " seem at most this likely,"
-        return (
-            f"{start} except with probability {one_in(self.delta)} for each {self.one} (δ, by the paper's conversion: "
-            "of the two shown, the one that bounds beliefs):"
-        )
+            return self._say("reading_always", start=start)
+        key = "reading_some" if any(each.certain for each in beliefs) else "reading_except"
+        return self._say(key, start=start, chance=self.one_in())
+
+    def one_in(self) -> str:
+        return self.t.one_in(self.delta)
 
     def unread_note(self) -> str | None:
         if not self.unread:
             return None
-        many = len(self.unread) > 1
-        return (
-            f"{'This release' if self.released else 'The publication'} did not read {list_names(self.unread)}, so "
-            f"{'they cost' if many else 'it costs'} nothing. {'They' if many else 'It'} may still be inferred from "
-            "attributes that were read."
-        )
+        what = self._say("this_release" if self.released else "the_publication")
+        return self._say("unread", what=what, names=self.t.names(self.unread), count=len(self.unread))
 
     # ---- what is not protected ------------------------------------------------------------------------------------
 
     def not_protected(self) -> list[tuple[str, str]]:
-        rows = [("Being in the table", self._membership()), ("Attributes that give others away", self._dependent())]
+        """Everything that is not protected: a heading and a sentence each; the report's and the certificate's."""
+        say, human = self._say, self._human
+        rows = [(say("membership_head"), self._membership()), (say("dependent_head"), self._dependent())]
         if self.public:
-            rows.append(
-                ("Public attributes", f"{list_names(self.public)}: declared public, so nothing is promised about them.")
-            )
-        rows += [("Families and other groups" if self.human else "Several together", self._groups())]
-        rows += [("Other releases", self._others()), *self.extra.items()]
-        return [
-            *rows,
-            (f"What is true of {self.many} in general", self._general()),
-            ("What is public anyway", self._public_facts()),
-        ]
-
-    def exclusions(self) -> list[str]:
-        """What is not protected, in a few words each, for the certificate."""
-        someone = "someone" if self.human else f"a certain {self.one}"
-        return [
-            f"whether {someone} is in the table at all"
-            + ("" if self.public else f", beyond the figure for the whole {self.one}"),
-            "attributes that repeat or strongly depend on each other, beyond the figure for all of them together",
-            *(["public attributes"] if self.public else []),
-            f"what other releases add{' (the ledger keeps the sum)' if self.released else ''}",
-        ]
+            names = self.t.names(self.public, len(self.public))
+            rows.append((say("public_head"), say("public", names=names, count=len(self.public))))
+        rows += [(say(human("groups_head")), self._groups())]
+        rows += [(say("others_head"), self._others()), *self.extra.items()]
+        facts = say("facts_released" if self.released else "facts")
+        return [*rows, (say("general_head"), say(human("general"))), (say("facts_head"), facts)]
 
     def _membership(self) -> str:
-        someone = "someone" if self.human else f"a certain {self.one}"
-        start = f"Whether {someone} is in the table at all depends on all attributes together"
+        start = self._say(self._human("membership"))
         if self.public:
-            return f"{start}, and public attributes are among them. Nothing is promised about it."
-        return f"{start}. Only the figure for the whole {self.one} bounds it: {self.figure(self.person())}."
+            names = self.t.names(self.public)
+            return self._say("membership_public", start=start, names=names, count=len(self.public))
+        return self._say("membership_bound", start=start, figure=self.figure(self.person()))
 
     def _dependent(self) -> str:
         derived = list(self.guarantee.universe.derived)
-        counted = (
-            f" ({list_names(derived)} {'are' if len(derived) > 1 else 'is'} computed from others and counted there.)"
-        )
-        return (
-            "The figure of one attribute does not cover another that repeats it or strongly depends on it: a diagnosis "
-            f"is not hidden if the medicine is known.{counted if derived else ''} Ask the explorer for such attributes "
-            f"together; all of them together cost at most the figure for the whole {self.one}"
-            f"{': ' + self.figure(self.person()) if self.protected else ''}."
-        )
+        counted = f" {self._say('derived', names=self.t.names(derived), count=len(derived))}" if derived else ""
+        figure = self._say("dependent_figure", figure=self.figure(self.person())) if self.protected else ""
+        return self._say("dependent", counted=counted, figure=figure)
 
     def _groups(self) -> str:
         if not self.protected:
-            return "Nothing is promised about them."
+            return self._say("groups_none")
         rows = self.rows_per_person
+        pair = self._pair()
+        scope = self._say("scope_rows", count=rows) if rows > 1 else self._say("scope")
+        return self._say(self._human("groups"), scope=scope, figure=self.figure(pair))
+
+    def _pair(self) -> Belief:
         attributes = self.guarantee.per_person().attributes
-        pair = belief(self.guarantee.for_rows(2), "two people", attributes, self.delta)
-        scope = f"The figures are for one {self.one}" + (f" with at most {rows} rows" if rows > 1 else "")
-        say = ", a couple say," if self.human else ""
-        return f"{scope}. Two {self.many} together{say} are protected less: {self.figure(pair)}."
+        return belief(self.guarantee.for_rows(2), "", "", attributes, self.delta, self.t)
 
     def _others(self) -> str:
         if not self.released:
-            return f"This page is about this guarantee alone. Other releases about these {self.many} add to it."
-        start = "This page is about this release alone. The ledger adds up all releases about these people"
+            return self._say("others_claim")
         line = self.person_limit
         if line is None or line["spent"] is None:
-            return f"{start}; look there for the total."
-        spent, allowed = format_rounded(line["spent"], 4, up=True), format_rounded(line["allowed"], 4, up=False)
-        return (
-            f"{start}: with everything booked up to this release, {line['measure']} = {spent} of the {allowed} that "
-            "one person's whole record may cost is spent."
-        )
-
-    def _general(self) -> str:
-        without = "that person's own" if self.human else "its own"
-        example = " (because smokers fall ill more often, say)" if self.human else ""
-        return (
-            f"What could be concluded about one {self.one} without {without} values in the table{example} is not "
-            "hidden, and could not be."
-        )
-
-    def _public_facts(self) -> str:
-        if not self.released:
-            return "The number of rows, and which values each attribute can have."
-        return "The number of rows, the schema, the plan, the noise distribution and its scale."
+            return self._say("others_look")
+        spent, allowed = self.t.cost(line["spent"]), self.t.cost(line["allowed"], up=False)
+        return self._say("others", measure=self.t.measure(line["measure"]), spent=spent, allowed=allowed)
 
     def figure(self, rise: Belief) -> str:
         """The sentence about one belief, with its ε and the conversion behind it."""
         if math.isinf(rise.epsilon):
-            return "there is no bound"
-        exception = "" if rise.certain else f", except with probability {one_in(self.delta)} for each {self.one}"
-        kind = "pure ε" if rise.certain else "ε by the paper's conversion"
-        rises = "can become near certainty" if rise.after > 0.999 else f"can rise to at most {rise.percent}"
-        return f"a belief of 50% {rises}{exception} ({kind} = {round_up(rise.epsilon)})"
+            return self._say("no_bound")
+        key = "figure_near" if rise.after > 0.999 else "figure"
+        exception = "" if rise.certain else self._say("figure_except", chance=self.one_in())
+        kind = self._say("pure_epsilon" if rise.certain else "paper_epsilon", epsilon=self.t.cost(rise.epsilon))
+        return self._say(key, percent=rise.percent, exception=exception, epsilon=kind)

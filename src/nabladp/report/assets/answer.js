@@ -1,33 +1,26 @@
-// What the explorer answers about a set of attributes: figures next to those of the whole person, and what they mean.
-// The sentences and what they assume are those of nabladp/privacy/interpretation.py.
+// What the explorer answers about a set of attributes: figures next to those of all protected ones, and what they mean.
+// The sentences say what nabladp/privacy/interpretation.py says; their texts are in nabladp/report/languages.
 (() => {
   "use strict";
-  const { make, name } = nabladp;
+  const { make, name, text: say, pieces, cost: up } = nabladp;
   const SVG = "http://www.w3.org/2000/svg";
-  const knows = (one) =>
-    `Assumed: the adversary already knows every other row and all other attributes of this ${one}. One who knows less ` +
-    "may also learn from other attributes, and from other rows, that depend on them.";
-  const independent = (one, open) =>
-    "Assumed: all rows are independent, and these attributes are independent of all others. Being in the table at all " +
-    "depends on all attributes" +
-    (open ? ", public ones included: nothing is promised about it." : `: only the figure for the whole ${one} bounds it.`);
 
-  const up = (value) => nabladp.rounded(value, 4);
   const text = (tag, className, words) => make(tag, { className, textContent: words });
-  const chance = (delta) => `1 in ${Math.floor(Number((1 / delta).toPrecision(12))).toLocaleString("en")}`;
-  const percent = (share) => `${Math.round(100 * share)}%`;
+  const chance = (delta) => say("one_in", { number: Math.floor(Number((1 / delta).toPrecision(12))) });
+  const percent = (share) => say("percent", { number: String(Math.round(100 * share)) });
+  const percentUp = (share) => say("percent", { number: nabladp.localised(nabladp.percentUp(share).slice(0, -1)) });
 
   /** 1e-6 as 10⁻⁶. */
   function power(delta) {
     const found = /^1e-(\d+)$/.exec(delta.toExponential());
-    if (!found) return nabladp.general(delta);
+    if (!found) return nabladp.localised(nabladp.general(delta));
     return `10⁻${[...found[1]].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("")}`;
   }
 
   /** Names with a sign between them, of very many the first few. */
   function joined(names, sign = " + ", most = 8) {
     const shown = names.slice(0, most).flatMap((attribute, i) => (i ? [sign, name(attribute)] : [name(attribute)]));
-    return names.length > most ? [...shown, `${sign}${names.length - most} others`] : shown;
+    return names.length > most ? [...shown, sign, say("others", { count: names.length - most })] : shown;
   }
 
   /** A bar of 100 units from pieces [class, width]; the content policy forbids style attributes. */
@@ -45,34 +38,39 @@
     return element;
   }
 
-  function box(title, className, figure, delta) {
+  function box(title, className, figure, delta, open = []) {
+    const apart = open.length ? [make("dd", { className: "quiet" }, ...pieces("without_public", { names: joined(open) }))] : [];
     const lines = [
       text("dt", "", title),
-      text("dd", "big", figure.tight === Infinity ? "no bound" : `ε = ${up(figure.tight)}`),
-      text("dd", "quiet", `tight conversion, δ = ${power(delta)}`),
-      text("dd", "", `ε paper ${up(figure.paper)}`),
+      ...apart,
+      text("dd", "big", figure.tight === Infinity ? say("no_bound") : `ε = ${up(figure.tight)}`),
+      text("dd", "quiet", say("tight_at", { delta: power(delta) })),
+      text("dd", "", say("epsilon_paper", { value: up(figure.paper) })),
       text("dd", "", `ρ ${up(figure.rho)}`),
     ];
-    if (figure.pure !== Infinity) lines.push(text("dd", "", `ε pure ${up(figure.pure)}`));
+    if (figure.pure !== Infinity) lines.push(text("dd", "", say("epsilon_pure", { value: up(figure.pure) })));
     return make("div", { className }, ...lines);
   }
 
-  function figures(found, { one, figures: person }, delta) {
-    const boxes = [box("These attributes", "", found, delta), box(`The whole ${one}`, "whole", person, delta)];
+  /** All protected attributes together, and which are public and therefore not among them. */
+  const everything = ({ figures: person, open }, delta) => box(say("all_protected"), "whole", person, delta, open);
+
+  function figures(found, whole, delta) {
+    const boxes = [box(say("these"), "", found, delta), everything(whole, delta)];
     return make("dl", { className: "pair" }, ...boxes);
   }
 
   function meaning({ after, exact }, one, prior, delta) {
-    const exception = exact ? ", without exception" : `, except with probability ${chance(delta)} for each ${one}`;
-    const rises = [`Before ${percent(prior)} → after at most `, text("b", "", nabladp.percentUp(after)), exception];
-    const why = exact ? "By the pure ε." : "By the paper’s conversion: of the two shown, the one that bounds beliefs.";
-    const pieces = [["before", 100 * prior], ["gain", 100 * (after - prior)], ["track", 100 * (1 - after)]];
+    const most = text("b", "", percentUp(after));
+    const exception = exact ? say("always") : say("except", { chance: chance(delta), one });
+    const rises = pieces("rises", { before: percent(prior), after: most, exception });
+    const bars = [["before", 100 * prior], ["gain", 100 * (after - prior)], ["track", 100 * (1 - after)]];
     return make(
       "div",
       { className: "meaning" },
       make("p", { className: "says" }, ...rises),
-      bar("belief", ...pieces),
-      text("p", "assume", `${why} ${knows(one)}`),
+      bar("belief", ...bars),
+      text("p", "assume", `${say(exact ? "by_pure" : "by_paper")} ${say("assumed", { one })}`),
     );
   }
 
@@ -83,65 +81,65 @@
     const [ours, theirs] = exact ? [pure, group.pure] : [rho, group.rho];
     const most = Math.max(ours, theirs);
     const share = (value) => (most === 0 ? 0 : most === Infinity ? (value === most ? 100 : 0) : (100 * value) / most);
+    const figure = (value, epsilon) =>
+      exact ? say("pure_figure", { value: up(value) }) : say("rho_figure", { value: up(value), epsilon: up(epsilon) });
     const line = (title, kind, value, epsilon) =>
       make(
         "div",
         { className: "compare" },
         text("span", "", title),
         bar("", [kind, share(value)]),
-        text("span", "num", exact ? `pure ε ${up(value)}` : `ρ ${up(value)}, ε ${up(epsilon)}`),
+        text("span", "num", figure(value, epsilon)),
       );
-    const looser = theirs > ours ? "a bound too, but a looser one" : "the same here";
+    const looser = say(theirs > ours ? "looser" : "same_here");
     const note = exact
-      ? `Σε over the single attributes is ${looser}; (Σ√ρ)² = ${up(group.rho)} against ρ = ${up(rho)}.`
-      : `(Σ√ρ)² over the single attributes is ${looser}. ε by the tight conversion.`;
+      ? say("group_pure", { looser, group: up(group.rho), rho: up(rho) })
+      : say("group_rho", { looser });
     return make(
       "div",
       {},
-      line("These together", "mine", ours, found.tight),
-      line("Group privacy alone", "group", theirs, nabladp.tight(theirs, delta)),
+      line(say("together"), "mine", ours, found.tight),
+      line(say("group_alone"), "group", theirs, nabladp.tight(theirs, delta)),
       text("p", "assume", note),
     );
   }
 
   function information({ rho }, one, open) {
-    const [nats, bits] = [rho, rho / Math.log(2)].map((value) => nabladp.rounded(value, 3));
-    const said =
-      rho === Infinity
-        ? "There is no bound on the mutual information."
-        : `The release holds at most ${nats} nats (${bits} bits) about these attributes.`;
-    return make("div", {}, text("p", "", said), text("p", "assume", independent(one, open)));
+    const [nats, bits] = [rho, rho / Math.log(2)].map((value) => up(value, 3));
+    const told = rho === Infinity ? say("no_information") : say("information", { nats, bits });
+    const assumed = say(open ? "independent_open" : "independent", { one });
+    return make("div", {}, text("p", "", told), text("p", "assume", assumed));
   }
 
-  /** Everything about the chosen attributes, beside the whole person (or whatever a row is about). */
+  /** Everything about the chosen attributes, beside all protected ones. */
   function about(guarantee, chosen, found, whole, delta, prior) {
-    const head = make("p", { className: "asked" }, "Someone curious about ", ...joined(chosen));
+    const head = make("p", { className: "asked" }, ...pieces("curious", { names: joined(chosen) }));
     const sources = [...guarantee.sources(chosen)];
     const open = sources.filter((source) => guarantee.public.has(source));
     if (open.length) {
-      const are = open.length > 1 ? " are public." : " is public.";
-      const nothing = make("p", {}, "Nothing is promised: ", ...joined(open), are);
+      const nothing = make("p", {}, ...pieces("public_ticked", { names: joined(open), count: open.length }));
       return [head, nothing, figures(found, whole, delta)];
     }
     const compared = sources.length > 1 ? [comparison(found, delta)] : [];
     const means = meaning(found.posterior, whole.one, prior, delta);
-    return [head, figures(found, whole, delta), means, ...compared, information(found, whole.one, guarantee.public.size > 0)];
+    return [head, figures(found, whole, delta), means, ...compared, information(found, whole.one, whole.open.length > 0)];
   }
 
-  function nothing({ one, figures: person }, delta) {
+  function nothing(whole, delta) {
     return [
-      text("p", "asked", "Nothing is ticked yet."),
-      text("p", "", "Tick an attribute, or choose an adversary."),
-      make("dl", { className: "pair" }, box(`The whole ${one}`, "whole", person, delta)),
+      text("p", "asked", say("nothing_ticked")),
+      text("p", "", say("tick")),
+      make("dl", { className: "pair" }, everything(whole, delta)),
     ];
   }
 
   /** One line: for a narrow screen, and for those who hear the page. */
-  function glance(found, { one, figures: person }, prior) {
-    const last = `whole ${one} ε ${up(person.tight)}`;
-    if (!found) return `Nothing ticked · ${last}`;
-    return `ε ${up(found.tight)} · ${percent(prior)} → ${nabladp.percentUp(found.posterior.after)} · ${last}`;
+  function glance(found, { figures: person }, prior) {
+    const last = say("glance_all", { epsilon: up(person.tight) });
+    if (!found) return say("glance_nothing", { last });
+    const rise = { epsilon: up(found.tight), before: percent(prior), after: percentUp(found.posterior.after) };
+    return say("glance", { ...rise, last });
   }
 
-  nabladp.answer = { about, nothing, glance, up, joined };
+  nabladp.answer = { about, nothing, glance, joined };
 })();

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const nabladp = (window.nabladp ||= {});
-  const { charting } = nabladp;
+  const { charting, text } = nabladp;
   const { html, reader } = charting;
   const A_PAGE = 30; // rows of bars or dots drawn at once
   const COLUMNS_FROM = 16; // ordered values from which bars stand side by side
@@ -11,7 +11,7 @@
   /** A drawing that the reader can walk through: `drawing` is {node, count, tell, mark, at, step}. */
   function framed(drawing) {
     const readout = html("p", { class: "chart-readout", "aria-hidden": "true" });
-    readout.textContent = "Point at a mark, or focus the picture and use the arrow keys.";
+    readout.textContent = text("point");
     const names = drawing.node.getAttribute("aria-labelledby").split(" ");
     const frame = html("div", { class: "chart-frame", role: "slider", tabindex: 0, "aria-labelledby": names[0] });
     frame.setAttribute("aria-describedby", names[1]);
@@ -26,7 +26,7 @@
       frame.setAttribute("aria-valuetext", drawing.tell(place));
     };
     frame.setAttribute("aria-valuenow", 1);
-    frame.setAttribute("aria-valuetext", drawing.count ? drawing.tell(0) : "nothing");
+    frame.setAttribute("aria-valuetext", drawing.count ? drawing.tell(0) : text("nothing"));
     frame.addEventListener("focus", () => frame.matches(":focus-visible") && drawing.count && go(state.place));
     frame.addEventListener("keydown", (event) => {
       const next = drawing.step(state.place, event.key);
@@ -49,18 +49,18 @@
 
   function facts(view) {
     const list = html("dl", { class: "view-facts" });
-    for (const [name, text] of view.facts || []) {
+    for (const [name, fact] of view.facts || []) {
       const [term, told] = [html("dt"), html("dd")];
       term.textContent = name;
-      told.textContent = text;
+      told.textContent = fact;
       list.append(html("div", {}, term, told));
     }
     return list;
   }
 
-  function quiet(text) {
+  function quiet(words) {
     const line = html("p", { class: "quiet" });
-    line.textContent = text;
+    line.textContent = words;
     return line;
   }
 
@@ -104,14 +104,14 @@
   function renderView(container, view) {
     container.append(facts(view));
     if (view.left_out) {
-      container.append(quiet(`Its ${charting.shown(view.left_out, "count")} rows are too many for this page; values.parquet holds them.`));
+      container.append(quiet(text("left_out", { count: view.left_out })));
     } else if (!view.rows.length) {
-      container.append(quiet("Nothing was listed."));
+      container.append(quiet(text("nothing_listed")));
     } else if (view.kind === "table" || !view.series.length) {
       table(container, view);
     } else {
       chart(container, view);
-      const fold = html("details", { class: "view-table" }, html("summary", {}, "Show as a table"));
+      const fold = html("details", { class: "view-table" }, html("summary", {}, text("as_table")));
       const body = html("div");
       fold.append(body);
       fold.addEventListener("toggle", () => {

@@ -4,7 +4,7 @@
   "use strict";
   const { charting } = nabladp;
   const { html, svg, label, ticks, picture, paragraph, grow, textWidth } = charting;
-  const up = (value) => nabladp.rounded(value, 4);
+  const { cost: up } = nabladp;
   const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
   const LIKELY = /error|within|noise|deviation|share|rows/;
 

@@ -39,14 +39,14 @@
     return (row) => readers.map((read) => String(read(row) ?? "")).filter((text) => text !== "").join(" · ");
   }
 
-  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-  const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+  const { whole } = nabladp;
+  const digits = new Intl.NumberFormat(nabladp.locale, { maximumSignificantDigits: 4, useGrouping: "always" });
 
   function shown(value, format) {
     if (value === null || value === undefined) return "–";
     if (typeof value !== "number" || format === "text") return String(value);
     if (format === "count") return whole.format(value);
-    if (format === "share") return `${Math.abs(value) < 5e-7 ? 0 : digits.format(Number((100 * value).toFixed(4)))}%`;
+    if (format === "share") return nabladp.text("percent", { number: Math.abs(value) < 5e-7 ? 0 : digits.format(Number((100 * value).toFixed(4))) });
     return digits.format(value);
   }
 
@@ -134,7 +134,7 @@
         const interval =
           part.low === null || part.low(row) === null
             ? ""
-            : ` (${shown(part.low(row), part.format)} to ${shown(part.high(row), part.format)})`;
+            : ` (${nabladp.text("range", { low: shown(part.low(row), part.format), high: shown(part.high(row), part.format) })})`;
         return `${parts.length > 1 ? `${part.name} ` : ""}${shown(part.value(row), part.format)}${interval}`;
       });
       return `${name(row)}: ${told.join("; ")}`;

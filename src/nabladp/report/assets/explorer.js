@@ -1,8 +1,8 @@
 // The explorer: tick attributes, see what someone curious about just those can learn. The choice lives in the address.
 (() => {
   "use strict";
-  const { make, name, answer } = nabladp;
-  const { up, joined } = answer;
+  const { make, name, answer, text: say, pieces, cost: up } = nabladp;
+  const { joined } = answer;
 
   function button(words, press) {
     const made = make("button", { type: "button", className: "button plain" }, words);
@@ -23,6 +23,7 @@
       this.guarantee = guarantee;
       this.told = told;
       this.person = guarantee.protected.length ? guarantee.protected : guarantee.attributes;
+      this.open = guarantee.attributes.filter((attribute) => guarantee.public.has(attribute));
       this.names = [...guarantee.attributes, ...guarantee.derived.keys()];
       this.boxes = new Map();
       this.badges = new Map();
@@ -48,7 +49,7 @@
         button(name(adversary.name), () => this.choose(adversary.attributes)),
         adversary.attributes,
       ]);
-      return fieldset("Named adversaries", row(...this.named.map(([made]) => made)));
+      return fieldset(say("adversaries"), row(...this.named.map(([made]) => made)));
     }
 
     attributes() {
@@ -62,9 +63,9 @@
         for (const derived of below.get(attribute) ?? []) list.append(this.choice(derived, true));
       }
       const search = this.names.length > 15 ? [this.filter(list)] : [];
-      const all = button("All", () => this.choose(this.person));
-      const none = button("None", () => this.choose([]));
-      return fieldset("Curious about", row(...search, all, none), list);
+      const all = button(say("all"), () => this.choose(this.person));
+      const none = button(say("clear"), () => this.choose([]));
+      return fieldset(say("curious_about"), row(...search, all, none), list);
     }
 
     choice(attribute, derived = false) {
@@ -72,11 +73,11 @@
       box.addEventListener("change", () => this.changed());
       const words = make("span", { className: "name" }, name(attribute));
       if (derived) {
-        const sources = joined(this.guarantee.derived.get(attribute), " and ");
-        words.append(make("small", { className: "quiet" }, " counts as ", ...sources));
+        const names = joined(this.guarantee.derived.get(attribute));
+        words.append(make("small", { className: "quiet" }, " ", ...pieces("counts_as", { names })));
       }
       const open = this.guarantee.public.has(attribute);
-      const cost = open ? "public" : derived ? "" : `ρ ${up(this.guarantee.rho([attribute]))}`;
+      const cost = open ? say("public") : derived ? "" : `ρ ${up(this.guarantee.rho([attribute]))}`;
       this.boxes.set(attribute, box);
       this.badges.set(attribute, words);
       const label = make("label", {}, box, words, make("span", { className: "cost", textContent: cost }));
@@ -84,7 +85,7 @@
     }
 
     filter(list) {
-      const search = make("input", { type: "search", placeholder: "Filter", ariaLabel: "Filter the attributes" });
+      const search = make("input", { type: "search", placeholder: say("filter"), ariaLabel: say("filter_attributes") });
       search.addEventListener("input", () => {
         const wanted = search.value.toLowerCase();
         [...list.children].forEach((item) => (item.hidden = !item.textContent.toLowerCase().includes(wanted)));
@@ -93,34 +94,34 @@
     }
 
     costliest() {
-      const size = make("select", { ariaLabel: "How many of the costliest attributes to mark" });
+      const size = make("select", { ariaLabel: say("how_many") });
       for (let k = 0; k <= this.told.costliest.length; k++) {
-        size.append(make("option", { value: String(k), textContent: k ? String(k) : "none" }));
+        size.append(make("option", { value: String(k), textContent: k ? String(k) : say("none") }));
       }
       const says = make("p", { className: "assume", role: "status" });
-      const tick = button("Tick them", () => this.choose(this.told.costliest[size.value - 1]?.attributes ?? []));
+      const tick = button(say("tick_them"), () => this.choose(this.told.costliest[size.value - 1]?.attributes ?? []));
       size.addEventListener("change", () => this.mark(Number(size.value), says));
       size.value = String(Math.min(3, this.told.costliest.length));
       this.mark(Number(size.value), says);
-      return fieldset("Mark the costliest attributes", row(size, tick), says);
+      return fieldset(say("mark_costliest"), row(size, tick), says);
     }
 
+    /** Marks every attribute that is in a costliest set of this size; the button ticks one of these sets. */
     mark(size, says) {
       for (const words of this.badges.values()) words.querySelector(".badge")?.remove();
       const found = this.told.costliest[size - 1];
-      const marked = found?.attributes.filter((attribute) => this.guarantee.rho([attribute]) > 0) ?? [];
+      const marked = found?.among.filter((attribute) => this.guarantee.rho([attribute]) > 0) ?? [];
       for (const attribute of marked) {
-        this.badges.get(attribute).append(make("span", { className: "badge", textContent: "costliest" }));
+        this.badges.get(attribute).append(make("span", { className: "badge", textContent: say("costliest") }));
       }
       says.textContent = found ? this.costs(size, found) : "";
     }
 
     costs(size, found) {
       const [rho, most] = [found.rho, found.at_most].map((value) => up(value ?? Infinity));
-      if (!found.exact) return `The costliest ${size} that were found: ρ = ${rho}. No ${size} cost more than ρ = ${most}.`;
-      return size === 1
-        ? `No attribute costs more than this one: ρ = ${rho}.`
-        : `No ${size} attributes cost more than these: ρ = ${rho}.`;
+      if (!found.exact) return say("costliest_found", { count: size, rho, most });
+      const cost = say("costliest_exact", { count: size, rho });
+      return found.sets > 1 ? `${cost} ${say(size === 1 ? "same_cost" : "same_sets", { sets: found.sets })}` : cost;
     }
 
     settings() {
@@ -131,9 +132,9 @@
       this.wrong = make("p", { className: "wrong", role: "alert", id: wrong });
       this.delta.setAttribute("aria-describedby", wrong);
       for (const input of [this.delta, this.prior]) input.addEventListener("input", () => this.changed());
-      const often = make("label", {}, "δ: how often a statement may fail", this.delta);
-      const before = make("label", {}, "Belief before: ", this.before, this.prior);
-      return fieldset("Settings", make("div", { className: "settings" }, often, before), this.wrong);
+      const often = make("label", {}, say("delta"), this.delta);
+      const before = make("label", {}, say("before"), this.before, this.prior);
+      return fieldset(say("settings"), make("div", { className: "settings" }, often, before), this.wrong);
     }
 
     // ---- the address ---------------------------------------------------------------------------------------------
@@ -194,10 +195,10 @@
       return { ...figures, group: this.guarantee.groupBound(chosen), posterior: nabladp.posterior(figures, prior) };
     }
 
-    /** The whole person (or whatever a row is about) at this δ, looked up once. */
+    /** All protected attributes at this δ, looked up once. */
     whole(delta) {
       if (this.known?.delta !== delta) {
-        this.known = { delta, one: this.told.one, figures: this.guarantee.figures(this.person, delta) };
+        this.known = { delta, one: this.told.one, open: this.open, figures: this.guarantee.figures(this.person, delta) };
       }
       return this.known;
     }
@@ -206,9 +207,9 @@
       const chosen = this.chosen();
       const delta = Number(this.delta.value);
       const prior = this.prior.value / 100;
-      this.before.textContent = `${Math.round(100 * prior)}%`;
+      this.before.textContent = say("percent", { number: String(Math.round(100 * prior)) });
       const valid = delta > 0 && delta < 1;
-      this.wrong.textContent = valid ? "" : "δ must lie between 0 and 1, for example 1e-6.";
+      this.wrong.textContent = valid ? "" : say("wrong_delta");
       this.delta.setAttribute("aria-invalid", String(!valid));
       for (const [made, attributes] of this.named ?? []) {
         const same = attributes.length === chosen.length && attributes.every((attribute) => chosen.includes(attribute));
@@ -226,15 +227,15 @@
 
     /** Figures for what was ticked before, or at another δ, must not stand beside what is ticked now. */
     silent() {
-      this.answer.replaceChildren(make("p", { className: "quiet", textContent: "No figures without a valid δ." }));
+      this.answer.replaceChildren(make("p", { className: "quiet", textContent: say("no_figures") }));
       this.glance.textContent = this.wrong.textContent;
     }
 
     /** Names in the address that are no attributes here: someone's link asked for more than is answered. */
     unknown() {
       if (!this.strangers.length) return [];
-      const end = this.strangers.length > 1 ? ", which are not attributes of this table." : ", which is not an attribute of this table.";
-      return [make("p", { className: "wrong", role: "alert" }, "The address also asks for ", ...joined(this.strangers), end)];
+      const told = pieces("strangers", { names: joined(this.strangers), count: this.strangers.length });
+      return [make("p", { className: "wrong", role: "alert" }, ...told)];
     }
   }
 
@@ -286,7 +287,7 @@
       await nabladp.released;
       return made;
     } catch (error) {
-      place.append("Something on this page could not be shown; a newer browser may help.");
+      place.append(say("broken"));
       place.hidden = false;
       throw error;
     }

@@ -60,7 +60,15 @@
     const full = Math.max(width, left + square * across.length);
     const bottom = head + down.length * HEIGHT;
     const [rowName, columnName] = axes.map((i) => view.columns[view.names[i]].name);
-    const told = `${view.caption}. ${rowName} down, ${columnName} across: ${down.length} by ${across.length} squares, from ${shown(low, format)} to ${shown(high, format)}. The values are in the table below.`;
+    const told = nabladp.text("heat_told", {
+      caption: view.caption,
+      row: rowName,
+      column: columnName,
+      down: down.length,
+      across: across.length,
+      low: shown(low, format),
+      high: shown(high, format),
+    });
     const node = picture(view, full, bottom + 70, told);
     label(node, 0, 14, cut(`${rowName} ↓   ${columnName} →`, full, SIZE), { class: "chart-quiet" });
     across.forEach((text, i) => {
@@ -93,7 +101,7 @@
     return {
       node,
       count: wide * tall,
-      tell: (place) => (cells.has(place) ? tell(cells.get(place)) : `${down[Math.floor(place / wide)]} with itself`),
+      tell: (place) => (cells.has(place) ? tell(cells.get(place)) : nabladp.text("with_itself", { name: down[Math.floor(place / wide)] })),
       mark: (place) => {
         ring.setAttribute("x", left + (place % wide) * square);
         ring.setAttribute("y", head + Math.floor(place / wide) * HEIGHT);

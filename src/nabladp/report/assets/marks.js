@@ -82,7 +82,7 @@
     const right = Math.max(8, ...figures.map((text) => textWidth(text))) + GAP;
     const top = legendHeight(view, 0, width);
     const bottom = top + count * ROW;
-    const told = `${view.caption}. ${view.rows.length} rows; their values are in the table below.`;
+    const told = nabladp.text("rows_told", { caption: view.caption, count: view.rows.length });
     const node = picture(view, width, bottom + 44, told);
     legend(node, view, 0, width);
     const range = domain(view, rows);
@@ -166,7 +166,7 @@
     const range = domain(view, rows);
     const marks = ticks(range[0], range[1], 5, format);
     const left = Math.max(...marks.map((at) => textWidth(shown(at, format)))) + GAP;
-    const told = `${view.caption}. ${view.rows.length} columns; their values are in the table below.`;
+    const told = nabladp.text("columns_told", { caption: view.caption, count: view.rows.length });
     const node = picture(view, width, height + 56, told);
     const y = scaled(range, height, top);
     const band = (width - left) / count;

@@ -32,21 +32,22 @@
   function show(place, views) {
     const list = make("div");
     const status = make("span", { className: "quiet", role: "status" });
-    const back = make("button", { type: "button", className: "button plain", textContent: "Back" });
-    const on = make("button", { type: "button", className: "button plain", textContent: "On" });
+    const back = make("button", { type: "button", className: "button plain", textContent: nabladp.text("back") });
+    const on = make("button", { type: "button", className: "button plain", textContent: nabladp.text("on") });
     let [found, first] = [views, 0];
 
     function turn(to) {
       first = to;
       list.replaceChildren(...found.slice(first, first + A_PAGE).map(line));
       const last = Math.min(first + A_PAGE, found.length);
-      status.textContent = found.length ? `${first + 1} to ${last} of ${found.length.toLocaleString("en")}` : "none";
+      const shown = { first: first + 1, last, total: found.length };
+      status.textContent = found.length ? nabladp.text("views_page", shown) : nabladp.text("none");
       back.disabled = first === 0;
       on.disabled = last === found.length;
     }
 
     if (views.length > A_PAGE) {
-      const search = make("input", { type: "search", placeholder: "Search", ariaLabel: "Search what was released" });
+      const search = make("input", { type: "search", placeholder: nabladp.text("search"), ariaLabel: nabladp.text("search_views") });
       const words = views.map((view) => view.title.toLowerCase());
       search.addEventListener("input", () => {
         const wanted = search.value.toLowerCase().split(/\s+/);

@@ -4,8 +4,8 @@
   const nabladp = (window.nabladp ||= {});
   const EACH = 25;
   const WAIT = 150; // milliseconds after the last key before a search begins
-  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-  const order = new Intl.Collator("en", { numeric: true });
+  const { text: say } = nabladp;
+  const order = new Intl.Collator(nabladp.locale, { numeric: true });
   let made = 0;
 
   function element(tag, attributes, text) {
@@ -15,10 +15,10 @@
     return node;
   }
 
-  /** Buttons to walk through `count` things, `each` at a time; `show(first, last)` is called for every page. */
+  /** Buttons to walk through `count` things, `each` at a time: rows or marks; `show(first, last)` is called for every page. */
   nabladp.pager = (container, { count, each = EACH, what = "rows", show }) => {
     const bar = element("div", { class: "pager" });
-    const [back, on] = ["Previous", "Next"].map((text) => element("button", { type: "button", class: "button plain" }, text));
+    const [back, on] = [say("previous"), say("next")].map((text) => element("button", { type: "button", class: "button plain" }, text));
     const where = element("span", { class: "pager-where", role: "status" });
     const state = { first: 0, count };
     const go = (first) => {
@@ -27,8 +27,8 @@
       back.disabled = state.first === 0;
       on.disabled = last >= state.count;
       where.textContent = state.count
-        ? `${what} ${whole.format(state.first + 1)}–${whole.format(last)} of ${whole.format(state.count)}`
-        : `no ${what}`;
+        ? say(`${what}_page`, { first: state.first + 1, last, total: state.count })
+        : say(`no_${what}`);
       bar.hidden = state.count <= each && state.count === count;
       show(state.first, last);
     };
@@ -66,7 +66,7 @@
     head.append(row);
     const grid = element("table", { class: "values" });
     grid.append(element("caption", { class: "out-of-sight" }, table.label), head, body);
-    const scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `table of ${table.label}` });
+    const scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": say("table_of", { label: table.label }) });
     scroll.append(grid);
 
     function page(first, last) {
@@ -114,7 +114,7 @@
 
     const search = element("input", { type: "search", id: `${id}-search`, autocomplete: "off" });
     const bar = element("div", { class: "table-search" });
-    bar.append(element("label", { for: `${id}-search` }, "Search this table"), search);
+    bar.append(element("label", { for: `${id}-search` }, say("search_table")), search);
     bar.hidden = table.count <= 8;
     let waiting = 0;
     search.addEventListener("input", () => {

@@ -63,7 +63,6 @@
 
   /** So many digits; a cost or bound is never shown smaller than it is, what is left never larger. */
   function rounded(value, digits, up = true) {
-    if (value === Infinity) return "no bound";
     if (!(value > 0)) return "0";
     const places = digits - 1 - Math.floor(Math.log10(value));
     const power = 10 ** Math.abs(places);
@@ -71,6 +70,11 @@
     const scaled = places >= 0 ? nudged * power : nudged / power;
     const whole = up ? Math.ceil(scaled) : Math.floor(scaled);
     return general(places >= 0 ? whole / power : whole * power);
+  }
+
+  /** A cost as the page writes it: rounded up, in the digits of its language. */
+  function cost(value, digits = 4) {
+    return value === Infinity ? nabladp.text("no_bound") : nabladp.localised(rounded(value, digits));
   }
 
   /** As Python's "%g": six digits, no trailing zeros, an exponent only where it helps. */
@@ -113,5 +117,5 @@
   }
 
   Object.assign(nabladp, { halfSquare, rootDouble, nextUp, toFloat, tight, paper });
-  Object.assign(nabladp, { rounded, general, percentUp, block, blockText });
+  Object.assign(nabladp, { rounded, cost, general, percentUp, block, blockText });
 })();

@@ -1,0 +1,73 @@
+"""The languages of a report: the same keys and values in each, every text used and every use a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from string import Formatter
+from typing import Any
+
+import pytest
+
+from nabladp.errors import ReleaseError
+from nabladp.report import report
+from nabladp.report.language import Language, language, languages
+
+ENGLISH = language("en")
+OTHERS = [code for code in languages() if code != "en"]
+
+
+def forms(text: str | Mapping[str, str]) -> list[str]:
+    return [text] if isinstance(text, str) else [text["one"], text["other"]]
+
+
+def values_in(text: str | Mapping[str, str]) -> set[str]:
+    return {name for form in forms(text) for _, name, _, _ in Formatter().parse(form) if name}
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_languages_agree_with_english(code: str) -> None:
+    other = language(code)
+    assert list(other.texts) == list(ENGLISH.texts), "the same keys in the same order"
+    for key, text in ENGLISH.texts.items():
+        assert values_in(other.texts[key]) == values_in(text), key
+        assert isinstance(other.texts[key], str) == isinstance(text, str), key
+        tags = [sorted(re.findall(r"<[^>]+>", " ".join(forms(each)))) for each in (text, other.texts[key])]
+        assert set(tags[0]) == set(tags[1]), key
+
+
+def sources() -> str:
+    room = files("nabladp.report")
+    names = [*room.iterdir(), *(room / "assets").iterdir()]
+    return "\n".join(file.read_text(encoding="utf-8") for file in names if file.name.endswith((".py", ".js", ".j2")))
+
+
+def test_every_text_is_used() -> None:
+    told = sources()
+    made = {"rows_page", "no_rows", "marks_page", "no_marks", "sets_2", "sets_3", "sets_2_3", "one_person", "one_unit"}
+    made |= {"many_person", "many_unit"}
+    for key in ENGLISH.texts:
+        section, _, name = key.partition(".")
+        plain = name.removesuffix("_unit")
+        assert (
+            section == "kinds" or name.startswith("month_") or name in made or re.search(rf'["\'.]{plain}["\']', told)
+        ), key
+
+
+def test_texts_with_values_and_forms() -> None:
+    t = ENGLISH
+    assert t("page.part_rows", count=1) == "1 row." and t("page.part_rows", count=2000) == "2,000 rows."
+    assert str(t.html("about.rises", percent="<i>")) == "50% → at most <b>&lt;i&gt;</b>"
+    assert t.date("2026-11-08T19:00:00+00:00") == "8 November 2026"
+    with pytest.raises(KeyError):
+        t("page.nothing")
+    with pytest.raises(ReleaseError, match="language 'xx'"):
+        language("xx")
+    assert isinstance(language(t), Language)
+
+
+def test_a_script_asks_for_no_text_that_is_not_there(calculator: Any) -> None:
+    found = calculator.ask("() => { try { return nabladp.text('nowhere'); } catch (error) { return error.message; } }")
+    assert found == "There is no text nowhere."
+    assert report.__doc__ and "language" in report.__doc__
