@@ -1,7 +1,7 @@
 """The language of a report: every text that its pages show, and how the language writes numbers, names and dates.
 
 A language is one file, ``languages/CODE.toml``. A text may hold ``{names}`` of values; one that depends on a number is
-a table of the forms "one" and "other", chosen by ``{count}``. Those under ``[script]`` go into the page for its scripts.
+a table of the forms "one" and "other", chosen by ``{count}``. Those under ``[script]`` go into the page, for scripts.
 A new language is a new file with the same keys and the same values in each text: a test compares them with English.
 """
 
