@@ -46,7 +46,7 @@ UNREADABLE: dict[str, tuple[Callable[[Any], None], str, str]] = {
     "missing": (lambda desk: (desk.folder / "people.csv").unlink(), "SourceError", "There is no file"),
     "a folder": (lambda desk: desk.plan(('"people.csv"', '"."')), "SourceError", "is a folder"),
     "no such pattern": (lambda desk: desk.plan(('"people.csv"', '"p*.parquet"')), "SourceError", "No file matches"),
-    "unknown kind": (other_file("people.xlsx", b"PK"), "SourceError", "unknown file type"),
+    "unknown kind": (other_file("people.doc", b"PK"), "SourceError", "file type that is not read"),
     "empty": (raw(b""), "SourceError", ""),
     "binary": (raw(bytes(range(256)) * 20), "SourceError", ""),
     "utf-16": (raw(text([NAMES, GOOD]).encode("utf-16")), "SourceError", "not UTF-8"),

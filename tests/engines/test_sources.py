@@ -8,16 +8,21 @@ import itertools
 import json
 import random
 from collections import Counter
+from datetime import date
 from pathlib import Path
 
+import duckdb
 import numpy as np
+import openpyxl
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.feather import write_feather
 
-from nabladp.errors import SourceError
+from nabladp.errors import DataError, SourceError
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable, Marginals, check_table, column_types, open_table
 
@@ -99,6 +104,49 @@ def compressed(path: str, ending: str = ".gz") -> str:
     return path + ending
 
 
+def make_excel(rows, path: Path) -> str:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.append(["extra", *SCHEMA.names])
+    for row in rows:
+        sheet.append(["x", *row[:5], row[5] and date.fromisoformat(row[5])])
+    sheet.append([])  # as spreadsheets leave behind
+    sheet.cell(len(rows) + 5, 3).value = None
+    book.save(path)
+    return str(path)
+
+
+def feather(rows, path: Path) -> str:
+    write_feather(typed_arrow(rows), path, chunksize=40)
+    return str(path)
+
+
+def lazy_from_parts(rows) -> pl.LazyFrame:
+    """Whose rows may come in another order each time."""
+    parts = pl.DataFrame(typed_arrow(rows)).with_row_index("part")
+    return parts.lazy().group_by("part").agg(pl.col(SCHEMA.names).first()).drop("part")
+
+
+def relation(rows) -> duckdb.DuckDBPyRelation:
+    connection = duckdb.connect()
+    connection.register("people", typed_arrow(rows))
+    return connection.sql('select *, "age" as "a ""b""" from people')
+
+
+def mixed_glob(rows, folder: Path) -> str:
+    feather(rows[:100], folder / "part-1.feather")
+    make_excel(rows[100:200], folder / "part-2.xlsx")
+    write_csv(rows[200:], folder / "part-3.csv")
+    return str(folder / "part-*")
+
+
+def arrow_dataset(rows, folder: Path) -> pads.Dataset:
+    make_parts = [typed_arrow(rows[:100]), dictionaries(rows[100:])]
+    for number, part in enumerate(make_parts):
+        pq.write_table(part, folder / f"{number}.parquet")
+    return pads.dataset(folder, format="parquet")
+
+
 def make_glob(rows, folder: Path) -> str:
     third = len(rows) // 3
     pq.write_table(typed_arrow(rows[:third]), folder / "part-1.parquet")
@@ -145,6 +193,16 @@ SOURCES = {
     "arrow": lambda rows, folder: typed_arrow(rows),
     "arrow, dictionaries": lambda rows, folder: dictionaries(rows),
     "arrow, two chunks": lambda rows, folder: pa.concat_tables([dictionaries(rows[:40]), dictionaries(rows[40:])]),
+    "feather": lambda rows, folder: feather(rows, folder / "a.feather"),
+    "excel": lambda rows, folder: make_excel(rows, folder / "a [1].xlsx"),
+    "glob of three kinds": mixed_glob,
+    "lazy frame": lambda rows, folder: lazy_from_parts(rows),
+    "lazy scan": lambda rows, folder: pl.scan_parquet(parquet(rows, folder / "a.parquet")),
+    "lazy, text": lambda rows, folder: pl.DataFrame(typed_arrow(rows)).lazy().cast(pl.String),
+    "relation": lambda rows, folder: relation(rows),
+    "relation of a frame": lambda rows, folder: duckdb.from_arrow(typed_arrow(rows)),
+    "dataset": arrow_dataset,
+    "dataset in memory": lambda rows, folder: pads.dataset(dictionaries(rows)),
     "record batch": lambda rows, folder: typed_arrow(rows).combine_chunks().to_batches()[0],
 }
 SETS = [names for k in (1, 2, 3) for names in itertools.combinations(SCHEMA.names, k)]
@@ -162,7 +220,9 @@ def test_marginals_are_what_counting_by_hand_gives(kind, tmp_path):
             np.testing.assert_array_equal(found, wanted, err_msg=str(names))
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "glob", "query"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "parquet", "glob", "query", "feather", "excel", "lazy frame", "relation", "dataset"]
+)
 def test_files_too_large_to_keep_are_read_again(kind, tmp_path, monkeypatch):
     monkeypatch.setattr("nabladp.tables.table.KEPT_BYTES", 0)
     rows = random_rows(200, seed=1)
@@ -204,6 +264,79 @@ def test_many_batches(tmp_path, monkeypatch):
         table = open_table(SOURCES[kind](rows, tmp_path), SCHEMA)
         for found, wanted in zip(table.marginals(sets), by_hand(rows, sets), strict=True):
             np.testing.assert_array_equal(found, wanted)
+
+
+SECRET = "somebody's secret"
+FAILING = {
+    "lazy frame": lambda folder: pl.LazyFrame({"age": ["1", SECRET]}).select(pl.col("age").cast(pl.Int64)),
+    "relation": lambda folder: duckdb.sql(f"select x::int as age from (values ('1'), ('{SECRET[:8]}')) t(x)"),
+    "dataset": lambda folder: pads.dataset(
+        [_written(folder / "1.parquet", [1]), _written(folder / "2.parquet", [SECRET])],
+        schema=pa.schema({"age": "int64"}),
+    ),
+}
+
+
+def _written(path: Path, values: list) -> str:
+    pq.write_table(pa.table({"age": values}), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_no_value_is_in_an_error_of_a_lazy_table(kind, tmp_path):
+    with pytest.raises(SourceError) as caught:
+        open_table(FAILING[kind](tmp_path), AGE).marginals([("age",)])
+    assert "somebody" not in str(caught.value) and "cannot be read: it raises" in caught.value.message
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+AGE = Schema((Attribute("age", "integer", low=0, high=9),))
+
+
+@pytest.mark.parametrize("kind", ["lazy frame", "relation", "dataset"])
+def test_rows_in_another_order_each_time_are_refused_where_an_index_stands_for_a_person(kind, tmp_path, monkeypatch):
+    """As for queries: codes that fit into memory are read once, and so have an order."""
+    rows = random_rows(300, seed=5)
+    open_table(SOURCES[kind](rows, tmp_path), SCHEMA).check_row_order()
+    monkeypatch.setattr("nabladp.tables.table.KEPT_BYTES", 0)
+    with pytest.raises(DataError, match="no fixed order"):
+        open_table(SOURCES[kind](rows, tmp_path), SCHEMA).check_row_order()
+    open_table(feather(rows, tmp_path / "a.feather"), SCHEMA).check_row_order()
+
+
+def test_the_types_of_lazy_tables_are_words_of_a_schema(tmp_path):
+    rows = random_rows(100, seed=6)
+    words = ["integer", "text", "real", "boolean", "real", "date"]
+    for kind in ("feather", "excel", "lazy scan", "relation of a frame", "dataset in memory", "glob of three kinds"):
+        found = [pair for pair in column_types(SOURCES[kind](rows, tmp_path)) if pair[0] != "extra"]
+        assert found == list(zip(SCHEMA.names, words, strict=True)), kind
+
+
+def _excel(path: Path, *sheets: list) -> Path:
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for number, lines in enumerate(sheets):
+        sheet = book.create_sheet(f"sheet {number}")
+        for line in lines:
+            sheet.append(line)
+    book.save(path)
+    return path
+
+
+def test_a_workbook_is_one_sheet_below_a_header(tmp_path):
+    inside = _excel(tmp_path / "gaps.xlsx", [["age"], [3], [None], [4.0], ["5"]])
+    table = open_table(inside, Schema((Attribute("age", "integer", low=0, high=9, null="category"),)))
+    assert table.n == 4 and table.marginals([("age",)])[0].tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1]
+    for name, sheets, message in (
+        ("two.xlsx", [[["age"], [3]], [["age"], [4]]], "has 2 sheets"),
+        ("none.xlsx", [[[3], [4]]], "has no header"),
+        ("empty.xlsx", [[]], "has no header"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            open_table(_excel(tmp_path / name, *sheets), AGE)
+    (tmp_path / "text.xlsx").write_text("age\n3\n")
+    with pytest.raises(SourceError, match="not an Excel workbook"):
+        open_table(tmp_path / "text.xlsx", AGE)
 
 
 # Real tables, where they are present

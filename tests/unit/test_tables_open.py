@@ -116,7 +116,7 @@ def test_paths_that_lead_nowhere(tmp_path):
     fails(SourceError, "There is no file", str(tmp_path / "absent.csv"))
     fails(SourceError, "is a folder", str(tmp_path))
     fails(SourceError, "No file matches", str(tmp_path / "*.csv"))
-    fails(SourceError, "unknown file type", csv(tmp_path, GOOD, "people.doc"))
+    fails(SourceError, "a file type that is not read", csv(tmp_path, GOOD, "people.doc"))
     fails(SourceError, "There is no file", "x" * 5000 + ".csv")
     fails(SourceError, "There is no file", "a\0b.csv")
     for address in ("https://example.org/people.csv", "postgresql://me:CANARY*@h/d", "host=h password=CANARY"):
@@ -213,8 +213,9 @@ def test_frames_at_fault():
     fails(DataError, "outside", pd.DataFrame({"age": [1, "CANARY"], "job": ["cook", "cook"]}))
     fails(DataError, "empty values", pd.DataFrame({"age": [1, None, pd.NA], "job": ["cook"] * 3}))
     fails(DataError, "outside", pl.DataFrame({"age": [1], "job": ["CANARY"]}))
-    fails(SourceError, "Collect it", pl.DataFrame({"age": [1], "job": ["cook"]}).lazy())
-    fails(SourceError, "Collect it", pa.table({"age": [1]}).to_reader())
+    fails(SourceError, "read only once", pa.table({"age": [1]}).to_reader())
+    fails(SourceError, "that it was made from", pl.DataFrame({"age": [1]}).group_by("age"))
+    fails(SourceError, "names", pd.Series([1, 2]))
     fails(SourceError, "A list cannot be read", [1, 2])
     fails(SourceError, "A NoneType cannot be read", None)
 

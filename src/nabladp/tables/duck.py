@@ -149,3 +149,20 @@ _FAULTS = (
     ("no files found", "names a file that does not exist", "Check the paths in it."),
     ("no space left", "needs more disk than there is", "Free space in the temporary folder."),
 )
+
+
+def type_word(kind: str) -> str:
+    """A word for one of DuckDB's types, as a schema would have it."""
+    return next((word for starts, word in _WORDS if kind.upper().startswith(starts)), "text")
+
+
+_WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+        "integer",
+    ),
+    (("UHUGEINT",), "integer"),
+    (("FLOAT", "DOUBLE", "DECIMAL"), "real"),
+    (("BOOLEAN",), "boolean"),
+    (("DATE", "TIMESTAMP"), "date"),
+)

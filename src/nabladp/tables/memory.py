@@ -98,7 +98,7 @@ class Frame(ABC):
         yield "The table", tuple(self._names()), False
 
     def type_words(self) -> list[str]:
-        return [_type_word(self._array(i, 0, 1000).type) for i in range(len(self._names()))]
+        return [arrow_type_word(self._array(i, 0, 1000).type) for i in range(len(self._names()))]
 
     def count(self) -> int:
         return len(self.frame)
@@ -169,9 +169,9 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _type_word(kind: pa.DataType) -> str:
+def arrow_type_word(kind: pa.DataType) -> str:
     if pa.types.is_dictionary(kind):
-        return _type_word(kind.value_type)
+        return arrow_type_word(kind.value_type)
     if pa.types.is_integer(kind):
         return "integer"
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):

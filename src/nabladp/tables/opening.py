@@ -25,8 +25,9 @@ from nabladp.tables.table import Table, other_number_of_rows
 
 
 def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
-    """Open a table: a CSV, Parquet or JSON file, a glob of them, a DuckDB query, a pandas, polars or Arrow table, or a
-    Spark DataFrame (or the ``source`` of a plan that names a Spark reader).
+    """Open a table: a CSV, JSON, Parquet, Feather, Arrow or Excel file, a glob of them, a DuckDB query or relation, a
+    pandas, polars or Arrow table, a polars LazyFrame, an Arrow dataset, or a Spark DataFrame (or the ``source`` of a
+    plan that names a Spark reader).
 
     Checks that it can be read and has the columns of the schema, and reads no rows (of JSON, the names in the first
     records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is

@@ -25,7 +25,9 @@ from nabladp.errors import SourceError, quote_path
 from nabladp.schema import Attribute
 from nabladp.tables import duck
 from nabladp.tables.duck import Batches
+from nabladp.tables.lazy import ArrowDataset, DuckRelation, Files, PolarsLazy, open_lazy_file
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
+from nabladp.tables.refused import other_file, other_object
 from nabladp.tables.spark import SparkFrame, is_spark, read_spark
 
 # ---- files and queries as scans --------------------------------------------------------------------------------------
@@ -34,7 +36,6 @@ LONGEST_HEADER = 1 << 22
 MOST_FILES = 10_000
 _DELIMITERS = (",", ";", "\t", "|")
 _ENDINGS = ("csv", "tsv", "parquet", "pq", "json", "ndjson", "jsonl")
-_NAMES = ".csv, .tsv, .parquet, .json or .ndjson (text also with .gz)"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
         raise SourceError(f"{str(path)!r} is a folder, not a table.", fix=fix, path=str(path))
     ending = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if ending not in _ENDINGS:
-        raise SourceError(f"{what} has an unknown file type.", fix=f"Its name should end in {_NAMES}.", path=str(path))
+        raise SourceError(f"{what} has a file type that is not read.", fix=other_file(ending), path=str(path))
     try:
         if not path.is_file():
             fix = "Give a file: its rows may be read more than once, which a pipe does not allow."
@@ -254,25 +255,13 @@ def type_words(scan: Scan) -> list[str]:
     """A word for the type of each column of a scan, from the file's own types or, for text, a sample."""
     with duck.connection(scan.folder) as database:
         try:
-            types = [str(kind).upper() for kind in database.sql(f"select * from {scan.typed}").types]
+            types = [str(kind) for kind in database.sql(f"select * from {scan.typed}").types]
         except Exception as error:
             fault = duck.readable(error, scan.what)
             raise fault from None
     if len(types) != len(scan.columns):
         return ["text"] * len(scan.columns)
-    return [next((word for starts, word in _WORDS if kind.startswith(starts)), "text") for kind in types]
-
-
-_WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
-        "integer",
-    ),
-    (("UHUGEINT",), "integer"),
-    (("FLOAT", "DOUBLE", "DECIMAL"), "real"),
-    (("BOOLEAN",), "boolean"),
-    (("DATE", "TIMESTAMP"), "date"),
-)
+    return [duck.type_word(kind) for kind in types]
 
 
 # ---- sources ---------------------------------------------------------------------------------------------------------
@@ -339,7 +328,7 @@ def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str
     pandas, polars and Spark are imported by those who use them.
     """
     if isinstance(source, (str, Path)):
-        return ScanSource(_scans(source, expected, folder))
+        return _of_files(_scans(source, expected, folder))
     if isinstance(source, Mapping):
         return SparkFrame(read_spark(source, folder))
     if is_spark(source):
@@ -353,16 +342,26 @@ def open_source(source: Any, expected: frozenset[str] = frozenset(), folder: str
         return PandasFrame(source.copy(deep=False))  # its columns are read one by one: sorting it in between is no harm
     if (library, name) == ("polars", "DataFrame"):
         return PolarsFrame(source.clone())
-    fix = "Give a file, a glob, a DuckDB query, a pandas, polars or Arrow table, or a Spark DataFrame."
-    if name in ("LazyFrame", "RecordBatchReader", "DuckDBPyRelation"):
-        fix = "Collect it into a table first, since rows may be read more than once."
-    raise SourceError(f"A {name} cannot be read as a table.", fix=fix)
+    if (library, name) == ("polars", "LazyFrame"):
+        return PolarsLazy("The LazyFrame", source)
+    if (library, name) == ("duckdb", "DuckDBPyRelation"):
+        return DuckRelation("The DuckDB relation", source)
+    if (type(source).__module__, name[-7:]) == ("pyarrow._dataset", "Dataset"):
+        return ArrowDataset("The Arrow dataset", source)
+    raise SourceError(f"A {name} cannot be read as a table.", fix=other_object(source))
 
 
-def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[Scan, ...]:
+def _of_files(opened: tuple[Any, ...]) -> Source:
+    if all(isinstance(each, Scan) for each in opened):
+        return ScanSource(opened)
+    parts = tuple(ScanSource((each,)) if isinstance(each, Scan) else each for each in opened)
+    return parts[0] if len(parts) == 1 else Files(parts)
+
+
+def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[Any, ...]:
     text = str(source)
     if _exists(source):
-        return (scan_file(Path(source), expected),)
+        return (open_lazy_file(Path(source)) or scan_file(Path(source), expected),)
     if isinstance(source, str) and _QUERY.match(source):
         return (scan_query(source, folder),)
     if _ADDRESS.search(text):  # never repeated: it may hold a password
@@ -376,7 +375,7 @@ def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[S
             raise SourceError(
                 f"No file matches {quote_path(text)}.", fix="Check the pattern and the folder.", path=text
             )
-        return tuple(scan_file(Path(name), expected) for name in paths)
+        return tuple(open_lazy_file(Path(name)) or scan_file(Path(name), expected) for name in paths)
     raise SourceError(f"There is no file {quote_path(text)}.", fix="Check the path.", path=text)
 
 
