@@ -64,6 +64,15 @@ def test_a_query_is_answered_booked_and_published(folder: Path) -> None:
     assert (folder / "out" / "report.html").exists() and (folder / "ledger.db").exists()
 
 
+def test_a_plan_for_queries_needs_no_releases(folder: Path) -> None:
+    (folder / "plan.toml").write_text(PLAN[: PLAN.index("[[release]]")])
+    assert CliRunner().invoke(app, ["ledger", "create", "plan.toml"]).exit_code == 0
+    assert run(QUERY, "--budget", "cdp=0.5").exit_code == 0
+    for command in ("cost", "release", "audit"):
+        said = CliRunner().invoke(app, [command, "plan.toml"])
+        assert said.exit_code == 1 and "releases nothing" in said.output and "nabladp sql" in said.output
+
+
 def test_for_programs(folder: Path) -> None:
     done = run(QUERY, "--budget", "cdp=0.5", "--budget", "age:cdp=0.2", "--new-ledger", "--json")
     answer = json.loads(done.stdout)

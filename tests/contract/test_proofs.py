@@ -25,6 +25,7 @@ ROOM = Path(nabladp.mechanisms.__file__).parent
 FOLDERS = [Path(inspect.getfile(mechanism_class(name))).parent for name in MECHANISMS]
 SHOWING = ("view.py", "query_views.py")  # how outputs are shown: they decide nothing that is released
 ANCHOR = re.compile(r"\[([a-z][a-z-]+)\]")
+MISWRITTEN = re.compile(r"# \[[a-z]+(?: [a-z]+)+\]")  # an anchor with a space is none
 
 
 def bare_code(text: str) -> str:
@@ -105,6 +106,7 @@ def test_anchors_in_code_and_proof_are_the_same(folder: Path) -> None:
     code: set[str] = set()
     for path in folder.rglob("*.py"):
         code |= set(ANCHOR.findall(comments(path.read_text(encoding="utf-8"))))
+        assert not MISWRITTEN.findall(comments(path.read_text(encoding="utf-8"))), path
     assert code == proof and code
 
 

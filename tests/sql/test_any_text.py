@@ -164,3 +164,13 @@ def test_the_shape_of_an_answer_is_that_of_any_other_table(case: object) -> None
     assert keys[0] == keys[1]
     cells = sum(query.cells(grouping) for grouping in query.grouping)
     assert len(answers[0]) == len(answers[1]) == cells
+
+
+def test_refusals_are_those_of_any_other_table() -> None:
+    """Through a run, where the rows are at hand: no refusal knows them."""
+    tables = [open_table(rows, SCHEMA) for rows in (random_rows(40, 9), extreme_rows())]
+    for case in REFUSED:
+        for table in tables:
+            with pytest.raises(QueryError) as caught:
+                answer(case.sql, table)
+            assert (caught.value.message, caught.value.fix) == (case.reason, case.fix)

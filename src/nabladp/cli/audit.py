@@ -32,6 +32,7 @@ def audit(
         from nabladp.release import Plan
 
         loaded = Plan.load(plan)
+        loaded.check_releases()
         audits = _run_audits(loaded, sets, seconds, beta)
         if picture is not None:
             audit_plot(audits).save(str(picture), format="html", inline=True)  # needs no network to be looked at

@@ -12,6 +12,8 @@ from nabladp.cli.answer import answering, out, print_json, printable, say, say_t
 if TYPE_CHECKING:
     from rich.table import Table
 
+_ANY_WIDTH = 1 << 16  # columns of a terminal
+
 
 def sql(
     plan: Annotated[Path, typer.Argument(help="The plan.toml that names table, schema, budget and ledger.")],
@@ -99,6 +101,15 @@ def _show_cost(cost: Any, distances: dict[str, float], json: bool) -> None:
 
 
 def _answer_table(table: Any) -> Table:
+    """The terminal table of an answer; where a line is too long for the terminal, with intervals below their values."""
+    from rich.measure import Measurement
+
+    drawn = _drawn_answer(table, " ")
+    needed = Measurement.get(out, out.options.update_width(_ANY_WIDTH), drawn).maximum
+    return drawn if needed <= out.width else _drawn_answer(table, "\n")
+
+
+def _drawn_answer(table: Any, between: str) -> Table:
     from nabladp.cli.show import most, plain_table
 
     names = table.column_names
@@ -109,16 +120,16 @@ def _answer_table(table: Any) -> Table:
     drawn = plain_table("", [printable(name) for name in keys], [printable(name) for name in numbers])
     rows = table.to_pylist()
     for row in rows[: most(len(rows))]:
-        drawn.add_row(*(printable(str(row[name])) for name in keys), *(_with_interval(row, name) for name in numbers))
+        drawn.add_row(*(printable(str(row[name])) for name in keys), *(_with_interval(row, name, between) for name in numbers))
     if len(rows) > most(len(rows)):
         drawn.add_row(f"… and {len(rows) - most(len(rows)):,} more (--csv prints all)")
     return drawn
 
 
-def _with_interval(row: dict[str, Any], name: str) -> str:
+def _with_interval(row: dict[str, Any], name: str, between: str) -> str:
     value = "–" if row[name] is None else _format(row[name])
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return value if low is None or high is None else f"{value} ({_format(low)} to {_format(high)})"
+    return value if low is None or high is None else f"{value}{between}({_format(low)} to {_format(high)})"
 
 
 def _format(value: Any) -> str:

@@ -113,6 +113,7 @@ class Plan:
 
     def cost(self) -> Cost:
         """The dry run of a plan: spends nothing, reads nothing of the table, creates no ledger."""
+        self.check_releases()
         standing = self._standing() if self.has_ledger() else self._unspent()
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **options)
@@ -137,6 +138,12 @@ class Plan:
         if new_ledger:
             check_limits(limit_requests(self._unspent(), cost.guarantee), "The query")
         return self.session(new_ledger=new_ledger, test_seed=test_seed)
+
+    def check_releases(self) -> None:
+        """Refuse a plan without releases. It is enough for queries in SQL, and to create its ledger."""
+        if not self.releases:
+            fix = 'Add a [[release]] with mechanism = "NoisyMarginals", or ask for numbers with `nabladp sql`.'
+            raise PlanError("The plan releases nothing.", fix=fix)
 
     def has_ledger(self) -> bool:
         return Ledger.exists(self.ledger)
@@ -222,6 +229,7 @@ class Plan:
     ) -> Published:
         """Run the plan as :meth:`run` does, and return what became of the report; ``announce`` is called before that is
         written."""
+        self.check_releases()
         noise = None if test_seed is None else NoiseSource.seeded(test_seed)
         if not new_ledger and not self.has_ledger():
             raise no_ledger(Ledger.label_of(self.ledger))
@@ -245,8 +253,6 @@ class Plan:
 
 def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mechanism], ...]:
     listed = list(enumerate(_table_array(data, "release"), 1))
-    if not listed:
-        raise PlanError("The plan releases nothing.", fix='Add a [[release]] with mechanism = "NoisyMarginals".')
     for number, options in listed:
         if not isinstance(options.get("mechanism"), str):
             raise PlanError(f"[[release]] number {number} names no mechanism.", fix='Add mechanism = "NoisyMarginals".')

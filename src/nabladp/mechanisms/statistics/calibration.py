@@ -106,7 +106,7 @@ class Calibration:
     def _small_changes(self, number: int, n: int) -> dict[str, dict[Fraction, Fraction]]:
         """What the attribute whose numbers are a block's values pays for changes of at most some distances."""
         block = self.plan.blocks[number]
-        attribute = numeric_value(block)  # [small changes]
+        attribute = numeric_value(block)  # [small-changes]
         if attribute is None or (attribute.kind == "real" and not n):  # the grid of real numbers depends on n
             return {}
         paid = [(part, units) for part, units in zip(block.parts, self.units[number], strict=True) if units is not None]

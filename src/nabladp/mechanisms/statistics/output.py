@@ -24,7 +24,7 @@ from nabladp.sql.keys import OTHERS
 from nabladp.sql.query import parse_query
 from nabladp.views.compared import Compared
 from nabladp.views.tables import predicted_facts, table_view
-from nabladp.views.view import Series, View, format_figure
+from nabladp.views.view import Series, View, count_of, format_figure, round_digits, value_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,20 +179,20 @@ class StatisticsOutput(Output):
     # ---- for the report and for the owner -------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """For every query the table of its answer, and a picture of each of its columns."""
+        """For every query the table of its answer, and a picture of each of its columns; beside the first, the bill of all."""
         views = []
         for number, answer in enumerate(self.answers):
             table = answer.to_arrow()
             title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
             plain = _with_headings(table_view(title, table, "values.parquet"), answer.headings)
-            facts = [("query", answer.query.text), *self._group_facts(), *self._bill_facts()]
+            facts = [("query", answer.query.text), *self._group_facts()]
             facts += predicted_facts(context.expected_error)
             notes = [*plain.notes, ABOUT_INTERVALS[self.options.sampling_error]]
             views.append(
                 View(title, "table", plain.columns, plain.rows, plain.summary, facts, notes, names=plain.names)
             )
             views += self._pictures(title, answer, table, plain)
-        return views
+        return [views[0], self._bill_view(), *views[1:]]
 
     def _group_facts(self) -> list[tuple[str, str]]:
         return [
@@ -200,21 +200,17 @@ class StatisticsOutput(Output):
             for name, listed in self.options.groups.items()
         ]
 
-    def _bill_facts(self) -> list[tuple[str, str]]:
+    def _bill_view(self) -> View:
         sign = "ε" if self.calibration.pure else "ρ"
-        return [
-            (
-                f"{line.attribute} pays, as {line.role}",
-                f"{sign} = {format_figure(line.cost)} for {', '.join(line.pays_for)}",
-            )
-            for line in self.bill.lines
-        ] + [
-            (
-                f"{small.attribute}, changed by at most {small.distance:,.6g}",
-                f"{sign} = {format_figure(small.cost)} in all",
-            )
-            for small in self.bill.small_changes
+        columns = [value_column(name, "text", i) for i, name in enumerate(("attribute", "as", "for"))]
+        columns.append(value_column(sign, "number", 3))
+        rows = [[own.attribute, own.role, ", ".join(own.pays_for), round_digits(own.cost)] for own in self.bill.lines]
+        facts = [
+            (f"{own.attribute}, changed by at most {own.distance:,.6g}", f"{sign} = {format_figure(own.cost)} in all")
+            for own in self.bill.small_changes
         ]
+        notes = ["Lines of one attribute add up. A set of attributes costs at most the sum of theirs."]
+        return View("bill", "table", columns, rows, count_of(len(rows), "line"), facts, notes, names=(0, 1, 2))
 
     def _pictures(self, title: str, answer: Answer, table: pa.Table, plain: View) -> Iterator[View]:
         names = table.column_names

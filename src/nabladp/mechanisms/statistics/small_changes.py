@@ -1,6 +1,6 @@
 """What a small change of a value costs: for a column that is summed, or counted by value, in no other disguise.
 
-PROOF.md, "Small changes". A change by at most δ moves a number by few steps of its grid, or by few bins; a part then
+PROOF.md, step 11. A change by at most δ moves a number by few steps of its grid, or by few bins; a part then
 costs less than ``Part.change``. Costs are listed for round distances: between two of them the larger holds.
 """
 
