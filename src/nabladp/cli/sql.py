@@ -120,7 +120,9 @@ def _drawn_answer(table: Any, between: str) -> Table:
     drawn = plain_table("", [printable(name) for name in keys], [printable(name) for name in numbers])
     rows = table.to_pylist()
     for row in rows[: most(len(rows))]:
-        drawn.add_row(*(printable(str(row[name])) for name in keys), *(_with_interval(row, name, between) for name in numbers))
+        drawn.add_row(
+            *(printable(str(row[name])) for name in keys), *(_with_interval(row, name, between) for name in numbers)
+        )
     if len(rows) > most(len(rows)):
         drawn.add_row(f"… and {len(rows) - most(len(rows)):,} more (--csv prints all)")
     return drawn

@@ -179,7 +179,7 @@ class StatisticsOutput(Output):
     # ---- for the report and for the owner -------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """For every query the table of its answer, and a picture of each of its columns; beside the first, the bill of all."""
+        """For every query the table of its answer, and a picture of each of its columns; one bill for all."""
         views = []
         for number, answer in enumerate(self.answers):
             table = answer.to_arrow()
