@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from nabladp.release import Plan as Plan
     from nabladp.release import Release as Release
     from nabladp.release import Session as Session
+    from nabladp.release import draft_plan as draft_plan
+    from nabladp.release import draft_schema as draft_schema
     from nabladp.schema import Attribute as Attribute
+    from nabladp.schema import CodeBook as CodeBook
     from nabladp.schema import Schema as Schema
     from nabladp.tables import open_table as open_table
     from nabladp.workloads import Conjunctions as Conjunctions
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 HOME = {
     "Attribute": "nabladp.schema",
+    "CodeBook": "nabladp.schema",
     "Schema": "nabladp.schema",
     "Guarantee": "nabladp.privacy",
     "Budget": "nabladp.privacy",
@@ -59,6 +63,8 @@ HOME = {
     "Session": "nabladp.release",
     "Plan": "nabladp.release",
     "Release": "nabladp.release",
+    "draft_plan": "nabladp.release",
+    "draft_schema": "nabladp.release",
     "exact_audit": "nabladp.audit",
     "statistical_audit": "nabladp.audit",
     "NablaDPError": "nabladp.errors",

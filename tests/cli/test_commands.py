@@ -21,7 +21,7 @@ HEAVY = ("opendp", "numba", "sklearn", "pandas", "polars", "jax", "pyspark", "al
 def test_from_table_to_release(desk: Any) -> None:
     (desk.folder / "schema.toml").unlink()
     drafted = desk.run("init", "people.csv")
-    assert drafted.code == 0 and "4 columns" in drafted.words
+    assert drafted.code == 0 and "4 columns" in drafted.words and "plan.toml exists already" in drafted.words
     marked = desk.refused("check", "people.csv", error="SchemaError")
     assert "FILL IN" in marked["message"] and "region" in marked["message"]
     desk.lay_out()
@@ -42,8 +42,10 @@ def test_from_table_to_release(desk: Any) -> None:
 def test_from_table_to_release_for_machines(desk: Any) -> None:
     assert desk.run("init", "people.csv", "--schema", "draft.toml", "--json").json == {
         "schema": "draft.toml",
+        "plan": None,
         "columns": 4,
-        "first_line_may_be_a_row": False,
+        "to_fill_in": ["region", "age", "income"],
+        "to_confirm": [],
     }
     assert desk.run("check", "people.csv", "--json").json == {"ok": True, "findings": []}
     cost = desk.run("cost", "plan.toml", "--json").json
@@ -83,11 +85,51 @@ def test_init_never_overwrites(desk: Any) -> None:
     assert (desk.folder / "schema.toml").read_bytes() == before
 
 
-def test_init_doubts_a_first_line_of_values(desk: Any) -> None:
+def test_init_asks_about_a_first_line_of_values(desk: Any) -> None:
     desk.csv("rows.csv", [["north", "55", "1"], ["south", "56", "2"]])
-    said = desk.run("init", "rows.csv", "--schema", "draft.toml")
-    assert said.code == 0 and "If the first line of the table is a row" in said.words
-    assert desk.run("init", "rows.csv", "--schema", "draft2.toml", "--json").json["first_line_may_be_a_row"]
+    refused = desk.refused("init", "rows.csv", "--schema", "draft.toml", error="SchemaError")
+    assert "may be a row" in refused["message"] and "--no-header" in refused["fix"]
+    assert "north" not in str(refused) and "55" not in str(refused)
+    assert desk.run("init", "rows.csv", "--schema", "draft.toml", "--header").code == 0
+
+
+def test_a_file_without_a_header_becomes_a_release(desk: Any) -> None:
+    (desk.folder / "plan.toml").unlink()
+    desk.csv("rows.csv", [["north", "55", "1"], ["south", "56", "2"], ["north", "20", "1"]])
+    assert desk.run("init", "rows.csv", "--schema", "draft.toml", "--no-header").code == 0
+    text = (desk.folder / "draft.toml").read_text()
+    assert "north" not in text and "55" not in text, "its first row is no name"
+    ends = text.replace('"FILL IN: smallest"', "0").replace('"FILL IN: largest"', "99")
+    desk.write("draft.toml", ends.replace('["FILL IN: every value"]', '["north", "south", "east"]'))
+    assert "matches its schema" in desk.run("check", "plan.toml").words
+    assert desk.run("cost", "plan.toml").code == 0 and desk.run("release", "plan.toml").code == 0
+    record = Release.load(desk.folder / "plan-release" / "one-way")
+    assert record.n == 3 and record.schema.names == ("column_1", "column_2", "column_3")
+
+
+def test_a_code_book_and_the_drafts_lead_to_a_release(desk: Any) -> None:
+    """What a person types between the draft and the accepted plan: one line for the income, and one for the ages."""
+    (desk.folder / "plan.toml").unlink()
+    book = {
+        "region": {"description": "Region", "values": {"north": "The North", "south": "", "east": ""}},
+        "age": {"description": "Age", "values": {"min": 0, "max": 99}},
+        "income": {"description": "Income", "values": {"min": 0, "max": 91023}},
+        "health": {"description": "Ill?", "type": "boolean"},
+    }
+    desk.write("book.json", json.dumps(book))
+    said = desk.run("init", "people.csv", "--schema", "book.toml", "--codebook", "book.json")
+    assert said.code == 0 and "income" in said.words and "Confirm" in said.words and "Fill in" not in said.words
+    draft = (desk.folder / "book.toml").read_text()
+    assert "91023 may have been" in draft
+    finished = [line for line in draft.splitlines(keepends=True) if not line.startswith("confirm")]
+    assert len(draft.splitlines()) - len(finished) == 1
+    desk.write("book.toml", "".join(finished))
+    for command in ("check", "cost", "release"):
+        assert desk.run(command, "plan.toml").code == 0
+    record = Release.load(desk.folder / "plan-release" / "one-way")
+    assert (
+        record.schema["region"].code_labels == ("The North", "south", "east") and record.schema.title(["age"]) == "Age"
+    )
 
 
 def test_release_refuses_a_folder_that_exists_before_spending(desk: Any) -> None:

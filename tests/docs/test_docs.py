@@ -6,7 +6,7 @@ Fences and what happens to them, page by page, in order, in a folder of the page
 - python: run; blocks of a page share their names. Comments ``# > …`` must be what the block prints, line by line.
 - console: each ``$ nabladp …``, ``$ python …`` and ``$ cd …`` is run; other lines must appear in its answer, in order.
   ``<!-- exit: 1 -->`` before the block is the exit code to expect of its last command.
-- toml, and python with a file: written to the file named by ``<!-- file: … -->`` before the block.
+- toml, json, and python with a file: written to the file named by ``<!-- file: … -->`` before the block.
 - text: left alone.
 """
 
@@ -155,7 +155,7 @@ def test_snippets_run(page: Path, tmp_path: Path, people: list[list[Any]], monke
                 run_python(block, names, where)
             case "console":
                 run_console(block, Path.cwd(), monkeypatch)
-            case "toml" | "python":
+            case "toml" | "json" | "python":
                 assert "file" in block.notes, f"{where}: which file is this?"
                 (Path.cwd() / block.notes["file"]).write_text(block.text, encoding="utf-8")
             case other:

@@ -23,6 +23,7 @@ from nabladp.cli.answer import (
     say_tables,
     working,
 )
+from nabladp.cli.init import init
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.sql import sql
 from nabladp.errors import SourceError
@@ -179,34 +180,7 @@ def top(
     """Differentially private releases with a guarantee for every set of attributes."""
 
 
-@app.command()
-def init(
-    source: Annotated[str, typer.Argument(help="A CSV, Parquet or JSON file, a glob or a DuckDB query.")],
-    schema: Annotated[Path, typer.Option(help="Where to write the draft.")] = Path("schema.toml"),
-    json: Json = False,
-) -> None:
-    """Draft a schema: names and kinds only. Domains are for a person to fill in."""
-    with answering(json):
-        from nabladp.release.curator_tasks import looks_like_a_row, write_draft
-
-        with working("looking at the columns"):
-            names = write_draft(source, schema)
-        doubtful = looks_like_a_row(names)
-        if json:
-            print_json({"schema": str(schema), "columns": len(names), "first_line_may_be_a_row": doubtful})
-            return
-        say(f"Wrote {schema} with {len(names)} {'column' if len(names) == 1 else 'columns'}.")
-        if doubtful:
-            say(
-                "A column has a number for its name. If the first line of the table is a row, somebody's values are in "
-                "the draft: delete it, and put the names of the columns into the first line.",
-                "yellow",
-            )
-        say(
-            "Fill in every domain marked there from public knowledge, never from the data: the largest income in a "
-            "table is somebody's income. Then:"
-        )
-        say_command(f"nabladp check {shlex.quote(source)} --schema {shlex.quote(str(schema))}")
+app.command()(init)
 
 
 @app.command()

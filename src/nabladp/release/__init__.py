@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from nabladp.privacy import Ledger as Ledger
     from nabladp.release.cost import Cost as Cost
     from nabladp.release.curator_tasks import check_source as check_source
-    from nabladp.release.curator_tasks import draft_schema as draft_schema
+    from nabladp.release.drafts import draft_plan as draft_plan
+    from nabladp.release.drafts import draft_schema as draft_schema
     from nabladp.release.plan import Plan as Plan
     from nabladp.release.publish import recover as recover
     from nabladp.release.record import Release as Release
@@ -22,7 +23,8 @@ _HOME = {
     "Ledger": "nabladp.privacy",
     "Cost": "nabladp.release.cost",
     "check_source": "nabladp.release.curator_tasks",
-    "draft_schema": "nabladp.release.curator_tasks",
+    "draft_plan": "nabladp.release.drafts",
+    "draft_schema": "nabladp.release.drafts",
     "Plan": "nabladp.release.plan",
     "recover": "nabladp.release.publish",
     "Release": "nabladp.release.record",

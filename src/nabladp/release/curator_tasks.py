@@ -1,45 +1,19 @@
-"""What a data curator does besides releasing: draft a schema, check a table against it, look after a ledger."""
+"""What a data curator does besides releasing: check a table against its schema, look after a ledger."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import BudgetError, SchemaError, SourceError
+from nabladp.errors import BudgetError
 from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.privacy.budget import members
 from nabladp.privacy.ledger import Entry
-from nabladp.schema import Schema, draft
-from nabladp.tables import Finding, Table, check_table, column_types, open_table, values_outside
+from nabladp.schema import Schema
+from nabladp.tables import Finding, Table, check_table, open_table, values_outside
 
 # ---- before the first release ----------------------------------------------------------------------------------------
-
-
-def draft_schema(source: Any) -> str:
-    """Draft a schema for a source, as TOML: names and kinds only; what a person must fill in is marked, and why is
-    said."""
-    return draft(column_types(source))
-
-
-def write_draft(source: Any, path: Path) -> list[str]:
-    """Write the draft of a schema into a new file; returns the names of the columns."""
-    columns = column_types(source)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(draft(columns))
-    except FileExistsError:
-        raise SchemaError(f"{path.name!r} exists already.", fix="Move it away or choose another --schema.") from None
-    except OSError:
-        raise SourceError(f"Cannot write {path.name!r}.", fix="Check that its folder exists and is writable.") from None
-    return [name for name, _ in columns]
-
-
-def looks_like_a_row(names: Iterable[str]) -> bool:
-    """Whether a CSV file's first line may hold somebody's values instead of names: columns are rarely called by a
-    number."""
-    return any(re.fullmatch(r"\s*[-+]?[\d.,]+\s*", name) for name in names)
 
 
 def check_source(source: Any, schema: Schema | str | Path) -> list[Finding]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nabladp.schema.attribute import KINDS, Attribute
-from nabladp.schema.files import draft
+from nabladp.schema.codebook import CodeBook
+from nabladp.schema.drafts import Column, draft
 from nabladp.schema.schema import Schema
 
-__all__ = ["KINDS", "Attribute", "Schema", "draft"]
+__all__ = ["KINDS", "Attribute", "CodeBook", "Column", "Schema", "draft"]

@@ -1,19 +1,17 @@
-"""Schema files: TOML with one ``[[attribute]]`` per column; and a first draft of one, for a person to fill in."""
+"""Schema files: TOML with one ``[[attribute]]`` per column."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, expect, mapping, parse_toml, read_file, refuse_other_file
 from nabladp.errors import SchemaError, SourceError, quote, quote_path
-from nabladp.schema.rules import MARKER, nearest
-
-# ---- schema files ----------------------------------------------------------------------------------------------------
+from nabladp.schema.rules import nearest
 
 _WIDEST = 100  # characters of a table in one line
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key of TOML that needs no quotes
@@ -42,22 +40,24 @@ def entries(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def attribute_toml(entry: Mapping[str, Any]) -> str:
     """The block of one attribute. A long table of labels stands below it, one label per line."""
-    tables = {key: value for key, value in entry.items() if isinstance(value, Mapping) and len(_toml(value)) > _WIDEST}
-    lines = [f"{key} = {_toml(value)}\n" for key, value in entry.items() if key not in tables]
+    tables = {
+        key: value for key, value in entry.items() if isinstance(value, Mapping) and len(toml_text(value)) > _WIDEST
+    }
+    lines = [f"{key} = {toml_text(value)}\n" for key, value in entry.items() if key not in tables]
     for key, table in tables.items():
-        lines += [f"\n[attribute.{key}]\n", *(f"{_key(own)} = {_toml(value)}\n" for own, value in table.items())]
+        lines += [f"\n[attribute.{key}]\n", *(f"{_key(own)} = {toml_text(value)}\n" for own, value in table.items())]
     return "[[attribute]]\n" + "".join(lines)
 
 
 def _key(text: str) -> str:
-    return text if _BARE.fullmatch(text) else _toml(text)
+    return text if _BARE.fullmatch(text) else toml_text(text)
 
 
-def _toml(value: Any) -> str:
+def toml_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_toml(own)}" for key, own in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {toml_text(own)}" for key, own in value.items()) + " }"
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(part) for part in value) + "]"
+        return "[" + ", ".join(toml_text(part) for part in value) + "]"
     if isinstance(value, str):  # a JSON string is a TOML string, except that TOML also escapes DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
@@ -97,38 +97,3 @@ def write(path: str | Path, text: str) -> None:
         reason = error.strerror or "no reason given"
         fix = "Choose a folder that can be written to."
         raise SourceError(f"The schema {name!r} cannot be written: {reason}.", fix=fix, path=name) from None
-
-
-# ---- a first schema for a table --------------------------------------------------------------------------------------
-
-_HEADER = f"""\
-# Draft of a schema. Names and kinds come from the table; the domains must come from you.
-#
-# Why: a domain read off the data would leak. The largest income in a table is somebody's income, and a rare
-# value that is listed says that somebody has it. So declare each domain from public knowledge: a code book, a
-# questionnaire, the law. Replace every mark "{MARKER} …"; the schema is refused while one is left.
-#
-# kind      categorical: values = ["a", "b"]     ordered: values, lowest first     boolean: nothing
-#           integer: low, high (both inside)     real: edges = [0.0, 10.0, 20.0] (bins [0, 10), [10, 20])
-# null      "refuse" (default), or "category": an empty field is a category of its own, and so is what
-#           null_values = ["?"] lists
-# unknown   "refuse" (default), or "other": a value outside the domain is a category of its own,
-#           or "clamp" (integer, real): it goes to the nearest end of the domain
-# also      derived_from = ["age"] for a column computed from others; public = true promises nothing for it
-# Remove the block of a column that is not to be used.
-"""
-
-_DOMAINS: dict[str, dict[str, object]] = {
-    "integer": {"kind": "integer", "low": f"{MARKER}: smallest", "high": f"{MARKER}: largest"},
-    "real": {"kind": "real", "edges": [f"{MARKER}: increasing bin edges"]},
-    "boolean": {"kind": "boolean"},
-    "date": {"kind": "ordered", "values": [f"{MARKER}: every date, as 2026-01-31, earliest first"]},
-    "text": {"kind": "categorical", "values": [f"{MARKER}: every value"]},
-}
-
-
-def draft(columns: Iterable[tuple[str, str]]) -> str:
-    """The draft of a schema file: TOML for columns given as (name, ``integer`` | ``real`` | ``boolean`` | ``date`` |
-    ``text``)."""
-    blocks = [attribute_toml({"name": name, **_DOMAINS.get(word, _DOMAINS["text"])}) for name, word in columns]
-    return "\n".join([_HEADER, *blocks])

@@ -121,5 +121,11 @@ def _words(name: str, what: str, given: Any, limit: str) -> str:
     return text
 
 
+def clean_words(text: str, most: int) -> str:
+    """A text from elsewhere as :func:`check_words` takes it: one line, no control characters, not too long."""
+    clean = " ".join("".join(" " if _is_control(sign) else sign for sign in text).split())
+    return clean if len(clean) <= most else clean[: most - 1].rstrip() + "…"
+
+
 def _is_control(sign: str) -> bool:
     return sign in _TURNING or unicodedata.category(sign) in _INVISIBLE

@@ -118,3 +118,54 @@ def _check_once(given: Any, names: _Product | list[str]) -> None:
         if name in seen:
             raise refusal(given, f"'names' gives {quote(name)} twice", "Name every column once.")
         seen.add(name)
+
+
+# ---- names as a pattern ----------------------------------------------------------------------------------------------
+
+_COUNTED = re.compile(r"(.*?)(0|[1-9][0-9]{0,14}|0[0-9]{1,14})([^0-9]*)", re.DOTALL)
+_STEM = re.compile(r"(.*[_.\- ])([^_.\- ]+)", re.DOTALL)
+_SPECIAL = re.compile(r"[{},\s]|\.\.")  # what means something else inside of braces
+
+
+def as_pattern(names: Sequence[str], start: int, least: int) -> tuple[str, int]:
+    """A pattern for as many names from ``start`` on as count up (q1, q2, …) or share a stem (spend_mon, spend_tue), and
+    how many these are; 0 where they are fewer than ``least``."""
+    counted = _counting(names, start)
+    if counted >= least:
+        stem, first, end = _parts(names[start], _COUNTED)
+        last = _parts(names[start + counted - 1], _COUNTED)[1]
+        return f"{stem}{{{first}..{last}}}{end}", counted
+    words = _words_of_one_stem(names, start)
+    pattern = f"{_parts(names[start], _STEM)[0]}{{{','.join(words)}}}" if len(words) >= least else ""
+    return (pattern, len(words)) if 0 < len(pattern) <= _LONGEST else ("", 0)
+
+
+def _parts(name: str, form: re.Pattern[str]) -> tuple[str, ...]:
+    found = form.fullmatch(name)
+    return () if found is None or "{" in name or "}" in name else found.groups()
+
+
+def _counting(names: Sequence[str], start: int) -> int:
+    """How many names from ``start`` on differ by a number alone, which counts up by one."""
+    first = _parts(names[start], _COUNTED)
+    count = 1 if first else 0
+    while first and start + count < len(names):
+        own = _parts(names[start + count], _COUNTED)
+        if not own or own[::2] != first[::2] or int(own[1]) != int(first[1]) + count:
+            break
+        if len(own[1]) != len(first[1]) if _is_padded(first[1]) else _is_padded(own[1]):
+            break
+        count += 1
+    return count
+
+
+def _words_of_one_stem(names: Sequence[str], start: int) -> list[str]:
+    """The ends of the names from ``start`` on that begin alike."""
+    words: list[str] = []
+    stem = _parts(names[start], _STEM)[:1]
+    for name in itertools.islice(names, start, None) if stem else ():
+        own = _parts(name, _STEM)
+        if own[:1] != stem or _SPECIAL.search(own[1]):
+            break
+        words.append(own[1])
+    return words

@@ -15,6 +15,7 @@ from nabladp.errors import SchemaError, quote, suggestion
 
 KINDS = ("categorical", "ordered", "integer", "real", "boolean")
 MARKER = "FILL IN"
+CONFIRM = "confirm"  # the key of a block that says what a person should look at before it is removed
 NULL_LABEL = "(null)"
 EQUAL_BINS = 10  # of a real attribute that declares neither edges nor their number
 MOST_BINS = 1 << 16
@@ -76,26 +77,48 @@ def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
     if not isinstance(data, Mapping):
         raise SchemaError("An attribute is described by a table.", fix='Write name = "age", kind = "integer", ….')
     for key, value in data.items():
-        if key not in known:
-            raise refusal(data.get("name", "?"), f"there is no key {quote(key)}", nearest(key, known))
+        name = data.get("name", "?")
         if _is_marked(value):
-            raise refusal(data.get("name", "?"), f"{key!r} is still marked {MARKER}", _FILL_IN)
+            raise refusal(name, f"{key!r} is still marked {MARKER}", _FILL_IN)
+        if key == CONFIRM:
+            raise refusal(name, "it waits for your confirmation", _CONFIRM)
+        if key not in known:
+            raise refusal(name, f"there is no key {quote(key)}", nearest(key, known))
 
 
 _FILL_IN = "Replace the mark by the domain you know from public sources; never read it off the data."
+_CONFIRM = f"Compare the domain with a public source, correct it if need be, and remove the line '{CONFIRM}'."
 
 
 def refuse_marks(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a draft schema, naming all attributes that are not filled in yet."""
-    marked = [_block_name(entry) for entry in entries if any(map(_is_marked, entry.values()))]
-    if len(marked) > 1:
-        listed = ", ".join(map(repr, marked[:12])) + (f" and {len(marked) - 12} more" if len(marked) > 12 else "")
-        raise SchemaError(
-            f"{len(marked)} attributes are still marked {MARKER}: {listed}.", fix=_FILL_IN, attributes=marked
-        )
+    """Refuse a draft schema, naming all attributes that are not finished yet."""
+    marked = marked_blocks(entries)
+    waiting = [block_name(entry) for entry in entries if CONFIRM in entry and block_name(entry) not in marked]
+    if len(marked) + len(waiting) < 2:
+        return  # a single one is refused with the key at fault
+    said = []
+    if marked:
+        said.append(f"{_attributes(marked)} still marked {MARKER}: {_listed(marked)}.")
+    if waiting:
+        said.append(f"{_attributes(waiting)} to be confirmed: {_listed(waiting)}.")
+    fix = _FILL_IN if marked else _CONFIRM
+    raise SchemaError(" ".join(said), fix=fix, attributes=[*marked, *waiting])
 
 
-def _block_name(entry: Mapping[str, Any]) -> str:
+def marked_blocks(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the blocks of a draft in which something is to be filled in."""
+    return [block_name(entry) for entry in entries if any(map(_is_marked, entry.values()))]
+
+
+def _attributes(names: Sequence[str]) -> str:
+    return f"{len(names)} attributes are" if len(names) > 1 else "1 attribute is"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def block_name(entry: Mapping[str, Any]) -> str:
     return str(entry.get("name", entry.get("names", "?")))
 
 

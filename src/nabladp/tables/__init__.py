@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from nabladp.tables.columns import column_types, doubtful_header, headerless_query, look_at_columns
 from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
 from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
-from nabladp.tables.opening import check_table, column_types, open_table, values_outside
+from nabladp.tables.opening import check_table, open_table, values_outside
 from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table
 
@@ -26,6 +27,9 @@ __all__ = [
     "column_types",
     "decode",
     "decode_labels",
+    "doubtful_header",
+    "headerless_query",
+    "look_at_columns",
     "open_table",
     "recode",
     "values_outside",

@@ -47,13 +47,6 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
     return Table(opened, schema, rows)
 
 
-def column_types(source: Any) -> list[tuple[str, str]]:
-    """Each column of a source with a word for its type: ``integer``, ``real``, ``boolean``, ``date`` or ``text``."""
-    opened = open_source(source)
-    _, columns, _ = next(iter(opened.headers()))
-    return list(zip(columns, opened.type_words(), strict=True))
-
-
 def _check_columns(what: str, columns: Sequence[str], is_text: bool, schema: Schema) -> None:
     times = Counter(columns)
     for name in schema.names:

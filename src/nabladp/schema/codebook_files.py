@@ -1,0 +1,147 @@
+"""Files with code books: which kind a file is, and those that are tables: a line for each value of a variable."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nabladp.checks import as_path, read_file
+from nabladp.errors import SchemaError, SourceError, quote_path
+from nabladp.schema.codebook import Variable, number_of, only_range
+from nabladp.schema.codebook_json import variables_of
+
+_MOST_BYTES = 64 << 20
+_KINDS = "a data dictionary in JSON (.json), or a table of variable, value and label (.csv)"
+
+
+def read_codebook(path: str | Path) -> list[Variable]:
+    """The variables of a code book in a file; its ending says what it is."""
+    where = as_path(path, "The code book")
+    named, ending = quote_path(where), where.suffix.lower()
+    reader = {".json": _json, ".csv": _table, ".tsv": _table}.get(ending)
+    if reader is None:
+        raise SourceError(f"The code book {named} is of no known kind.", fix=f"Give {_KINDS}.", path=str(where))
+    try:
+        content = read_file(where, f"The code book {named}", _MOST_BYTES)
+        return list(reader(content))
+    except (UnicodeDecodeError, csv.Error, RecursionError) as fault:
+        rule = "is not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else "cannot be read"
+        raise SchemaError(
+            f"The code book {named} {rule}.", fix="Save it as UTF-8, complete.", path=str(where)
+        ) from None
+    except SourceError:
+        raise
+    except FileNotFoundError:
+        raise SourceError(f"There is no code book {named}.", fix="Check the path.", path=str(where)) from None
+    except OSError as error:
+        reason = error.strerror or "unreadable"
+        fix = "Give the path of a readable file."
+        raise SourceError(f"The code book {named} cannot be read: {reason}.", fix=fix, path=str(where)) from None
+
+
+def _json(content: bytes) -> Iterator[Variable]:
+    try:
+        data = json.loads(content.decode("utf-8-sig"))
+    except json.JSONDecodeError as fault:
+        rule = f"it is not valid JSON (line {fault.lineno}, column {fault.colno})"
+        raise SchemaError(f"The code book cannot be read: {rule}.", fix="Correct that line.") from None
+    return variables_of(data)
+
+
+# ---- tables: a line for each value -----------------------------------------------------------------------------------
+
+_HEADS = {
+    "variable": ("variable", "variable_name", "var", "varname", "name", "field", "field_name", "column", "column_name"),
+    "value": ("value", "values", "code", "codes", "level", "category", "key"),
+    "label": ("label", "value_label", "meaning", "category_label", "code_label", "text", "value_description"),
+    "description": ("description", "variable_label", "variable_description", "question", "definition"),
+    "title": ("title",),
+    "unit": ("unit", "units"),
+    "low": ("low", "min", "minimum"),
+    "high": ("high", "max", "maximum"),
+    "missing": ("missing", "is_missing", "null"),
+}
+_FIX = "Let its first line be variable,value,label; then a line for each value of each variable."
+_TRUE = ("1", "true", "t", "yes", "y", "x")
+
+
+def _table(content: bytes) -> Iterator[Variable]:
+    text = content.decode("utf-8-sig")
+    first = text.partition("\n")[0]
+    delimiter = max(",;\t|", key=first.count)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    heads = [_head(cell) for cell in next(lines, [])]
+    if heads[:1] == ["variable"] and _is_census(first):
+        return _census(lines, first)
+    if "variable" not in heads or not {"value", "label", "low", "description"}.intersection(heads):
+        raise SchemaError("The code book has no columns 'variable', 'value' and 'label'.", fix=_FIX)
+    if "label" not in heads and "description" in heads and "value" in heads:
+        heads[heads.index("description")] = "label"
+    return _variables([dict(zip(heads, line, strict=False)) for line in lines])
+
+
+def _head(cell: str) -> str:
+    word = cell.strip().lower().replace(" ", "_").replace("-", "_")
+    return next((head for head, words in _HEADS.items() if word in words), "")
+
+
+def _variables(rows: Sequence[Mapping[str, str]]) -> Iterator[Variable]:
+    """Variables from their lines; where a name is left out it is the one above."""
+    groups: dict[str, list[Mapping[str, str]]] = {}
+    name = ""
+    for row in rows:
+        name = row.get("variable", "").strip() or name
+        if name and any(cell.strip() for cell in row.values()):
+            groups.setdefault(name, []).append(row)
+    return (_of_rows(name, own) for name, own in groups.items())
+
+
+def _of_rows(name: str, rows: Sequence[Mapping[str, str]]) -> Variable:
+    values = {code: row.get("label", "").strip() for row in rows if (code := row.get("value", "").strip())}
+    first = {key: _first(rows, key) for key in ("title", "unit", "description", "low", "high")}
+    described = next((row.get("label", "").strip() for row in rows if not row.get("value", "").strip()), "")
+    low, high = number_of(first["low"]), number_of(first["high"])
+    span = only_range(values)
+    if span is not None and low is None and high is None:
+        code, low, high = span
+        del values[code]
+    missing = [row["value"].strip() for row in rows if row.get("missing", "").strip().lower() in _TRUE]
+    return Variable(
+        name=name,
+        title=first["title"],
+        description=first["description"] or described,
+        unit=first["unit"],
+        values=values,
+        low=low,
+        high=high,
+        missing=tuple(code for code in missing if code),
+    )
+
+
+def _first(rows: Iterable[Mapping[str, Any]], key: str) -> str:
+    return next((text for row in rows if (text := str(row.get(key) or "").strip())), "")
+
+
+# The dictionaries of the American Community Survey: lines NAME,AGEP,N,2,"Age" and VAL,AGEP,N,2,1,99,"1 to 99 years"
+
+
+def _is_census(first: str) -> bool:
+    return first.startswith("NAME,")
+
+
+def _census(lines: Iterable[list[str]], first: str) -> Iterator[Variable]:
+    rows: list[dict[str, str]] = []
+    for line in (next(csv.reader([first])), *lines):
+        if line[0] == "NAME" and len(line) >= 5:
+            rows.append({"variable": line[1], "description": line[4].strip()})
+        elif line[0] == "VAL" and len(line) >= 7:
+            low, high = line[4].strip(), line[5].strip()
+            blank = set(low) <= {"b", "B"}  # b stands for a blank
+            numeric = line[2] == "N" and low != high
+            code = "" if blank else f"{low}..{high}" if numeric else low
+            rows.append({"variable": line[1], "value": code, "label": "" if numeric or blank else line[6].strip()})
+    return _variables(rows)
