@@ -12,7 +12,7 @@ import pytest
 from nabladp import CDP, NoiseSource, Schema, Synthesis
 from nabladp.errors import DataError
 from nabladp.mechanisms.synthesis import SyntheticModel
-from nabladp.mechanisms.synthesis import output as module
+from nabladp.mechanisms.synthesis import derived_columns as module
 from nabladp.schema import Attribute
 from nabladp.tables import CodedTable, Encoder, open_table
 
@@ -67,7 +67,7 @@ def test_whatever_the_noise_a_drawn_derived_column_is_a_function() -> None:
 def test_other_columns_are_drawn_as_before() -> None:
     output = fitted()
     plain = output.model.draw(ROWS, NoiseSource.seeded(5))
-    drawn = replace(output, rows=ROWS).with_table(NoiseSource.seeded(5)).codes
+    drawn = replace(output, rows=ROWS).sampled(NoiseSource.seeded(5)).codes
     assert drawn is not None and all(np.array_equal(drawn[name], plain[name]) for name in ("age", "sick", "income"))
     assert drawn["band"].dtype == plain["band"].dtype
 
@@ -77,7 +77,7 @@ def test_other_columns_are_drawn_as_before() -> None:
 )
 def test_what_was_not_measured_with_its_sources_stays_as_drawn(workload: Any) -> None:
     output = fitted(workload=workload)
-    drawn = replace(output, rows=ROWS).with_table(NoiseSource.seeded(5)).codes
+    drawn = replace(output, rows=ROWS).sampled(NoiseSource.seeded(5)).codes
     plain = output.model.draw(ROWS, NoiseSource.seeded(5))
     assert drawn is not None and all(np.array_equal(drawn[name], plain[name]) for name in plain)
 
@@ -100,7 +100,7 @@ def test_declared_zeros_come_before_the_function() -> None:
 def test_the_predicted_error_is_that_of_the_rows_as_drawn() -> None:
     output = fitted(workload=(("age", "band"), ("band", "sick"), ("age", "sick")), rows=ROWS)
     known = output._functions
-    codes = replace(output, rows=200_000).with_table(NoiseSource.seeded(7)).codes
+    codes = replace(output, rows=200_000).sampled(NoiseSource.seeded(7)).codes
     assert codes is not None and set(known) == {"band"}
     for names, plain in zip(output.sets, output.model.marginals(output.sets), strict=True):
         counts = module.expected(output.model, known, names, plain)

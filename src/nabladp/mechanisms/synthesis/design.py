@@ -18,6 +18,7 @@ from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.mechanism import ExpectedError
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.synthesis.accounts import Accounts, Block, Limits, blocks_of_rounds
+from nabladp.mechanisms.synthesis.repair import passes_of, work
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE, Selector, prices
 from nabladp.mechanisms.synthesis.strategy import Choice
 from nabladp.mechanisms.synthesis.workload import Names, Wanted
@@ -219,12 +220,16 @@ _CELLS_A_SECOND = 2e7  # compared with the model
 _SECONDS_A_BYTE = 4e-7  # of a model, to fit it
 _SECONDS_A_SET = 1.5e-3  # of a fit, for every marginal it is fitted to
 _SECONDS_A_ROUND = 1.25e-9  # for every byte of the model and every column, to answer all candidates
+_SECONDS_SAMPLED = 1.6e-7  # of a row, for every column
+_SECONDS_LOOKED_AT = 1.6e-9  # of a cell, while rows are repaired
 _SECONDS_PUBLISHED = 1.5e-3  # for every marginal that is answered, written and shown
 _BYTES_A_SET = 47_000
 _BYTES_COMPARED = 38_000  # and in rounds, for every candidate
 _BASE_BYTES = 470_000_000  # the packages
+_BYTES_REPAIRED = 4  # of a cell of the workload, for each of its columns
 _COPIES = 12  # of the model's tables, while it answers all pairs at once
 _ANSWER_COPIES = 6
+_BYTES_A_CODE = 2  # as sampled, and as repaired
 
 
 @dataclass(frozen=True)
@@ -289,8 +294,8 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
         rows=rows,
         scale=float(np.median(scales)),
         noise_error=noise,
-        memory_mb=_memory(design, limit_bytes, int(cells.sum())) / 1e6,
-        seconds=_seconds(design, limit_bytes),
+        memory_mb=_memory(design, limit_bytes, int(cells.sum()), rows) / 1e6,
+        seconds=_seconds(design, limit_bytes) + _row_seconds(design, rows),
     )
 
 
@@ -299,7 +304,7 @@ def _model_bytes(design: Design, limit_bytes: int) -> int:
     return min(limit_bytes, 8 * math.prod(design.wanted.sizes.values()))
 
 
-def _memory(design: Design, limit_bytes: int, workload_cells: int) -> int:
+def _memory(design: Design, limit_bytes: int, workload_cells: int, rows: int) -> int:
     counted = int(design.cells.sum()) if design.accounts is not None else workload_cells
     kept = min(MOST_BYTES, 4 * counted)
     counting = 8 * min(2 * AT_ONCE, counted)
@@ -310,7 +315,16 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int) -> int:
         + counting
         + _COPIES * _model_bytes(design, limit_bytes)
         + _ANSWER_COPIES * 8 * workload_cells
+        + _BYTES_REPAIRED * sum(len(names) * design.wanted.cells(names) for names in design.wanted.sets)
+        + _BYTES_A_CODE * rows * len(design.wanted.columns)
     )
+
+
+def _row_seconds(design: Design, rows: int) -> float:
+    """The expected time of sampling and repairing so many rows."""
+    looked_at = work(design.wanted.sizes, design.wanted.sets)
+    passes = passes_of(rows, looked_at) + 1
+    return rows * (len(design.wanted.columns) * _SECONDS_SAMPLED + passes * looked_at * _SECONDS_LOOKED_AT)
 
 
 def _seconds(design: Design, limit_bytes: int) -> float:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nabladp.errors import BudgetError, DomainTooLarge, MechanismError
-from nabladp.mechanisms.kinds import SUPPORTED_BY, BudgetKind, Choice, Name, Names, Number, Share, Whole
+from nabladp.mechanisms.kinds import SUPPORTED_BY, BudgetKind, Choice, Flag, Name, Names, Number, Share, Whole
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
@@ -82,9 +82,13 @@ class Synthesizer:
         model: SyntheticModel = self.release_.output
         return model
 
-    def sample(self, rows: int | None = None, noise: NoiseSource | None = None) -> pa.Table:
-        """A synthetic table of ``rows`` rows (default: as many as the fitted table had)."""
-        return self.model_.sample(self.model_.n if rows is None else rows, noise)
+    def sample(
+        self, rows: int | None = None, noise: NoiseSource | None = None, *, repair: bool | None = None
+    ) -> pa.Table:
+        """A synthetic table of ``rows`` rows (default: as many as the fitted table had), repaired as the mechanism
+        says by default."""
+        wanted = self.model_.n if rows is None else rows
+        return self.model_.sample(wanted, noise, repair=self.mechanism.repair if repair is None else repair)
 
     def save(self, path: Any) -> None:
         """Save the fitted synthetic model as a file; ``SyntheticModel.load`` reads it."""
@@ -108,6 +112,7 @@ class Synthesis(Mechanism):
     attribute-disjoint marginals jointly), "single" (one per round), "all" (all at once), or "auto", which decides
     from public facts. ``rounds``, and the shares ``one_way`` and ``selection`` of the budget, are chosen likewise.
     ``rows`` are sampled (default: as many as the table has). ``model_mb`` limits the model, never the measurements.
+    ``repair`` moves them towards the answers, which know more than the model.
     ``zeros`` declares impossible combinations. More than 16 attributes are split into blocks by ``seed``.
 
     Guarantee, for every set of attributes: ``touch`` for each marginal fixed in advance, ``linear`` (or ``touch``) for
@@ -167,6 +172,10 @@ class Synthesis(Mechanism):
     )
     back_end: str = field(
         default="own", metadata=parameter(Choice(*BACK_ENDS), "What fits the model: nabladp itself, or mbi.")
+    )
+    repair: bool = field(
+        default=True,
+        metadata=parameter(Flag(), "Whether sampled rows are moved towards the answers.", stored="changed"),
     )
     seed: int = field(
         default=0, metadata=parameter(Whole(0, 1 << 62), "How more than 16 attributes are cut into blocks.")
@@ -308,7 +317,7 @@ class Synthesis(Mechanism):
             rounds=state.number,
             rows=self._drawn_rows(design.n),
         )
-        return released.with_table(noise)
+        return released.with_table(noise, self.repair)
 
     def estimator(self, session: Any) -> Synthesizer:
         """An object with ``fit(table)`` and ``sample(rows)``; its ``fit`` releases this Synthesis through the

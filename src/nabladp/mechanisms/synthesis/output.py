@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
-from nabladp.checks import as_path, damaged, is_whole, read_file
+from nabladp.checks import as_path, damaged, is_number, is_whole, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
-from nabladp.mechanisms.synthesis.inference import Model, Pooled, pool
+from nabladp.mechanisms.synthesis.derived_columns import Codes, Function, expected, functions, recompute_derived
+from nabladp.mechanisms.synthesis.inference import Measurement, Model, Pooled, pool
+from nabladp.mechanisms.synthesis.repair import Repaired, Tables, Target, repair
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.view import (
     Answer,
@@ -44,82 +46,34 @@ if TYPE_CHECKING:
     from nabladp.tables import Counts
 
 
-# ---- derived columns of synthetic rows -------------------------------------------------------------------------------
-# In the model a derived column is one noisy column among others. Where it was measured together with all of its
-# sources, the model also tells its likeliest value for each of theirs; drawn rows get that one. All of this reads the
-# released model only.
-
-Codes = Mapping[str, NDArray[Any]]
-MOST_CELLS = 1 << 20  # of a column with its sources: beyond, it stays as the model draws it
-
-
-@dataclass(frozen=True, eq=False)
-class Function:
-    """The likeliest code of a derived column for every cell of its sources."""
-
-    sources: Names
-    sizes: tuple[int, ...]
-    values: NDArray[Any]
-
-    def __call__(self, codes: Codes) -> NDArray[Any]:
-        cell = np.zeros(len(codes[self.sources[0]]), np.int64)
-        for name, size in zip(self.sources, self.sizes, strict=True):
-            cell = cell * size + codes[name]
-        return self.values[cell]
-
-
-def functions(schema: Schema, model: Model, measured: Iterable[Names]) -> dict[str, Function]:
-    """How derived columns follow from their sources in the model: one function for each that was measured with all of
-    its sources."""
-    tied = [frozenset(names) for names in measured]
-    results = {}
-    for name, sources in schema.derived.items():
-        together = (*sources, name)
-        if any(held.issuperset(together) for held in tied) and schema.cells(together) <= MOST_CELLS:
-            likeliest = model.marginal(together).reshape(-1, schema[name].size).argmax(axis=1)
-            results[name] = Function(sources, schema.sizes(sources), likeliest.astype(np.uint32))
-    return results
-
-
-def recompute_derived(codes: Codes, known: Mapping[str, Function], model: Model) -> dict[str, NDArray[Any]]:
-    """Synthetic rows with every derived column recomputed, except where that would make a combination declared
-    impossible."""
-    results = dict(codes)
-    for name, function in known.items():
-        drawn, value = results[name], function(results).astype(results[name].dtype)
-        for zero in model.zeros:
-            if name in zero.attributes:
-                rows = results | {name: value}
-                value = np.where(zero.forbidden[tuple(rows[own] for own in zero.attributes)], drawn, value)
-        results[name] = value
-    return results
-
-
-def expected(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
-    """The expected marginal of synthetic rows: the model's, with derived columns recomputed from their sources."""
-    return _followed(model, known, names, plain) if set(known) & set(names) else plain
-
-
-def _followed(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
-    follow = {name: known[name] for name in names if name in known}
-    kept = [name for name in names if name not in follow]
-    base = tuple(dict.fromkeys([*kept, *(source for function in follow.values() for source in function.sources)]))
-    if math.prod(model.sizes[name] for name in base) > MOST_CELLS:
-        return plain
-    table = model.marginal(base)
-    codes = dict(zip(base, np.indices(table.shape).reshape(len(base), -1), strict=True))
-    codes |= {name: function(codes) for name, function in follow.items()}
-    cells = np.ravel_multi_index([codes[name] for name in names], plain.shape)
-    followed: Floats = np.zeros(plain.size)
-    np.add.at(followed, cells, table.ravel())
-    return followed.reshape(plain.shape)
-
-
 # ---- the output ------------------------------------------------------------------------------------------------------
 
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
 MOST_BYTES = 1 << 30  # of a saved model
+
+
+@dataclass(frozen=True)
+class RowDistances:
+    """The total variation distance of synthetic rows from each answer, after they were repaired; the mean before."""
+
+    each: tuple[float, ...]
+    sampled: float
+    repaired: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"each": list(self.each), "sampled": self.sampled, "repaired": self.repaired}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | None, sets: int) -> RowDistances | None:
+        """None where the release is older than this record."""
+        if data is None:
+            return None
+        each, sampled, repaired = data["each"], data["sampled"], data["repaired"]
+        shares = [*each, sampled]
+        if len(each) != sets or not isinstance(repaired, bool) or not all(is_number(x) and 0 <= x <= 1 for x in shares):
+            raise damaged("rows_from_answers")
+        return cls(tuple(map(float, each)), float(sampled), repaired)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,8 +89,9 @@ class SyntheticModel(Output):
     strategy: str
     why: str
     rounds: int  # made
-    rows: int  # of the drawn table
-    codes: Mapping[str, NDArray[Any]] | None = None  # of the drawn table; not part of the record
+    rows: int  # of the synthetic table
+    apart: RowDistances | None = None  # how far its rows are from the answers
+    codes: Codes | None = None  # of the synthetic table; not part of the record
     within: BinPositions | None = None  # and where in their bins its numbers lie
 
     def __repr__(self) -> str:
@@ -167,16 +122,37 @@ class SyntheticModel(Output):
         return self._answered((wanted,))[0]
 
     def _answered(self, sets: Sequence[Names]) -> tuple[Answer, ...]:
-        noisy = [m.measurement for m in self.measured]
-        return tuple(self._answer(pooled) for pooled in pool(self.model, noisy, sets))
+        known = self._distances
+        pooled = self._pooled if sets is self.sets else self._pool(sets)
+        return tuple(self._answer(each, known.get(frozenset(each.attributes))) for each in pooled)
 
-    def _answer(self, pooled: Pooled) -> Answer:
-        """One pooled answer with its predicted errors, also that of the synthetic table, which errs as the model
-        does."""
-        guess = expected(self.model, self._functions, pooled.attributes, pooled.guess)
-        apart = float(np.abs(pooled.values - guess).sum()) / (2 * self.n)
-        drawn = min(1.0, math.hypot(pooled.error, apart) + self._rounding(guess))
-        return Answer(pooled.attributes, pooled.values, np.sqrt(pooled.variance), pooled.error, drawn)
+    @cached_property
+    def _pooled(self) -> list[Pooled]:
+        return self._pool(self.sets)
+
+    def _pool(self, sets: Sequence[Names]) -> list[Pooled]:
+        return pool(self.model, self._noisy, sets)
+
+    @property
+    def _noisy(self) -> list[Measurement]:
+        return [m.measurement for m in self.measured]
+
+    @cached_property
+    def _distances(self) -> dict[frozenset[str], float]:
+        """Of the synthetic rows, from the answers of the workload."""
+        each = () if self.apart is None else self.apart.each
+        return dict(zip(map(frozenset, self.sets), each, strict=False))
+
+    def _answer(self, pooled: Pooled, apart: float | None) -> Answer:
+        """One pooled answer with its predicted errors, also that of the synthetic rows: their distance from the answer,
+        where it is known, or that of the model."""
+        if apart is None:
+            guess = expected(self.model, self._functions, pooled.attributes, pooled.guess)
+            away = float(np.abs(pooled.values - guess).sum()) / (2 * self.n)
+            rows = math.hypot(pooled.error, away) + self._rounding(guess)
+        else:
+            rows = math.hypot(pooled.error, apart)
+        return Answer(pooled.attributes, pooled.values, np.sqrt(pooled.variance), pooled.error, min(1.0, rows))
 
     def _rounding(self, guess: Floats) -> float:
         """The error of rounding expected counts to whole synthetic rows: less than one row per cell."""
@@ -184,19 +160,53 @@ class SyntheticModel(Output):
 
     # ---- tables ---------------------------------------------------------------------------------------------------
 
-    def sample(self, rows: int, noise: NoiseSource | None = None) -> pa.Table:
-        """A new synthetic table of ``rows`` rows from the model. Costs nothing: it uses published numbers only."""
-        return replace(self, rows=checked_rows(rows)).with_table(noise or NoiseSource()).synthetic
+    def sample(self, rows: int, noise: NoiseSource | None = None, *, repair: bool = True) -> pa.Table:
+        """A new synthetic table of ``rows`` rows. Costs nothing: it uses published numbers only. With ``repair``, rows
+        sampled from the model are moved towards the answers."""
+        wanted = self._alike(rows=checked_rows(rows))
+        return (
+            wanted.with_table(noise or NoiseSource()) if repair else wanted.sampled(noise or NoiseSource())
+        ).synthetic
 
-    def with_table(self, noise: NoiseSource) -> SyntheticModel:
-        """The synthetic model with a synthetic table of ``rows`` rows sampled from it."""
+    def with_table(self, noise: NoiseSource, repair: bool = True) -> SyntheticModel:
+        """The synthetic model with a synthetic table of ``rows`` rows, and how far these are from the answers."""
+        sampled = self.sampled(noise)
+        done = sampled._repaired(repair)
+        count = len(self.sets)
+        weights = np.array(self.weights)
+        apart = RowDistances(
+            tuple(done.after[:count].tolist()), float(np.average(done.before[:count], weights=weights)), repair
+        )
+        return sampled._alike(codes=done.codes, apart=apart)
+
+    def sampled(self, noise: NoiseSource) -> SyntheticModel:
+        """The synthetic model with a table sampled from it, derived columns recomputed."""
         codes = recompute_derived(self.model.draw(self.rows, noise), self._functions, self.model)
-        return replace(self, codes=codes, within=draw_bin_positions(self.schema, codes, self.rows, noise))
+        return self._alike(codes=codes, within=draw_bin_positions(self.schema, codes, self.rows, noise))
+
+    def _alike(self, **changed: Any) -> SyntheticModel:
+        """The same model with another table; what was computed from the model is kept."""
+        result = replace(self, **changed)
+        vars(result).update({name: vars(self)[name] for name in ("_pooled", "_functions") if name in vars(self)})
+        return result
+
+    def _repaired(self, change: bool) -> Repaired:
+        """The synthetic rows, moved towards the answers and the one-way marginals."""
+        scale = self.rows / self.n
+        own = {names[0] for names in self.sets if len(names) == 1}
+        alone = self._pool([(name,) for name in self.columns if name not in own])
+        weights = [*self.weights, *[float(np.mean(self.weights))] * len(alone)]
+        targets = [
+            Target(each.attributes, each.values * scale, float(each.variance.mean()) * scale**2, weight)
+            for each, weight in zip([*self._pooled, *alone], weights, strict=True)
+        ]
+        tables = Tables(self.model.sizes, targets, self.model.zeros, self._functions)
+        return repair(self.codes or {}, tables, change)
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
         """How derived columns follow from their sources in synthetic rows."""
-        return functions(self.schema, self.model, (m.attributes for m in self.measured))
+        return functions(self.schema, self.model, self._noisy)
 
     @property
     def synthetic(self) -> pa.Table:
@@ -230,6 +240,8 @@ class SyntheticModel(Output):
             "gap": self.model.gap,
             "predicted_error": float(np.average(pooled, weights=weights)),
             "predicted_error_drawn": float(np.average(drawn, weights=weights)),
+            "rows_from_answers": None if self.apart is None else float(np.average(self.apart.each, weights=weights)),
+            "sampled_from_answers": None if self.apart is None else self.apart.sampled,
             "worst": [
                 {"attributes": list(self.sets[i]), "answer": float(pooled[i]), "drawn": float(drawn[i])}
                 for i in worst.tolist()
@@ -287,6 +299,7 @@ class SyntheticModel(Output):
             "weights": list(self.weights),
             "quality": self.quality,
             "rows": self.rows,
+            "rows_from_answers": None if self.apart is None else self.apart.to_json(),
             "measured": [
                 {
                     "attributes": list(m.attributes),
@@ -326,6 +339,7 @@ class SyntheticModel(Output):
             why=quality["why"],
             rounds=int(quality["rounds"]),
             rows=int(data["rows"]),
+            apart=RowDistances.from_json(data.get("rows_from_answers"), len(sets)),
         )
 
     def save(self, path: str | Path) -> None:

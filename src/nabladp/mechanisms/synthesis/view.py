@@ -102,6 +102,7 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
         facts=[
             ("predicted error of answers", f"{answered} on average (total variation)"),
             ("… of the drawn table", drawn),
+            *_distance_facts(quality),
             ("how it was made", f"{quality['strategy']}, {count_of(quality['rounds'], 'round')}: {quality['why']}"),
             ("measured", count_of(quality["measured"], "noisy marginal")),
         ],
@@ -109,6 +110,13 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
         series=[Series("answer", 1), Series("drawn table", 2)],
         caption="Predicted total variation distance from the true table",
     )
+
+
+def _distance_facts(quality: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if quality["rows_from_answers"] is None:  # a release of an older version
+        return []
+    now, before = (format_percent(quality[key]) for key in ("rows_from_answers", "sampled_from_answers"))
+    return [("distance of the rows from the answers", f"{now} on average, {before} as sampled")]
 
 
 def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
