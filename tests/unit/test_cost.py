@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
+from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.privacy import CDP, Budget, Guarantee, Pure, Rho
 from nabladp.privacy.budget import Limit
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.privacy.units import UNIT
 from nabladp.release.cost import Cost, figure, figures, finite, format_cost
+from nabladp.release.other_budgets import request_cost
+from nabladp.schema import Attribute, Schema
 
 NAMES = ("a", "b", "c")
 ONE = Limit.of("a", ["a"], Rho(1))
@@ -70,3 +74,36 @@ def test_costs_are_shown_rounded_up_unless_told_otherwise() -> None:
         "0.1234",
         "no bound",
     )
+
+
+def verdict(rows: int | None, budget: CDP | Pure, person: bool = True, **options: object) -> tuple[str, ...]:
+    schema = Schema(tuple(Attribute(name, "integer", low=0, high=9) for name in NAMES))
+    noise = "laplace" if budget.pure else "gaussian"
+    named = [("pairs", NoisyMarginals(budget, sets=[["a", "b"], ["c"]], noise=noise))]
+    limits = Budget(per_attribute=Rho(1e6), person=Rho(1e6) if person else None).limits(schema)
+    return request_cost(named, schema, rows, 1, [Spending(limit, 0) for limit in limits]).verdict
+
+
+@pytest.mark.parametrize("budget", [CDP(0.05), Pure(0.05)])
+def test_a_verdict_names_a_budget_at_which_it_is_better(budget: CDP | Pure) -> None:
+    (sentence,) = verdict(1000, budget)
+    assert "noise is larger than an average count in 1 of 2 tables" in sentence and "fewer tables" in sentence
+    kind, advised = re.search(r"Raise it to (\w+)\(([0-9.]+)\)", sentence).groups()  # type: ignore[union-attr]
+    (better, *_) = verdict(1000, type(budget)(float(advised)))
+    assert kind == type(budget).__name__ and "the noise is small" in better
+    (worse, *_) = verdict(1000, type(budget)(0.8 * float(advised)))
+    assert "the noise is visible" in worse
+
+
+def test_a_verdict_needs_the_number_of_rows() -> None:
+    assert verdict(None, CDP(0.05)) == (
+        "'pairs': give rows = … in [table] to see how large the noise is beside an average count.",
+    )
+
+
+def test_a_large_figure_of_a_person_is_a_warning() -> None:
+    for limited, fix in ((True, "Lower the budgets."), (False, "Limit it with person = ")):
+        _, warning = verdict(10**6, CDP(1), limited)
+        assert warning.startswith("The figure for the whole person is large: ε = 7.") and fix in warning
+        assert "A belief of 50% can rise to at most " in warning
+    assert len(verdict(10**6, CDP(0.3))) == 1

@@ -256,6 +256,8 @@ def cost(
                 say_tables(show.explanation(explained))
             if "worst" in answer:
                 say(show.worst_sentence(answer["worst"]))
+            for sentence in answer["verdict"]:
+                say(sentence)
             if page is not None:
                 say(f"Wrote {page}.")
             if answer["any_rows"]:

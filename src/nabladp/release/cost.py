@@ -203,6 +203,7 @@ class Cost:
     delta: float = DELTA
     any_rows: tuple[str, ...] = ()  # releases whose cost is shown for any number of rows; see `waits_for_rows`
     largest: Largest | None = None  # what would still fit, where this does not
+    verdict: tuple[str, ...] = ()  # in plain words: noise beside counts, and a large figure of a person
 
     @property
     def fits(self) -> bool:
@@ -221,6 +222,7 @@ class Cost:
             "fits": self.fits,
             "largest_budget": self.largest and self.largest.to_json(),
             "any_rows": list(self.any_rows),
+            "verdict": list(self.verdict),
             **figures(self.guarantee, self.adversaries or {}, self.delta),
             "limits": [line.to_json() for line in self.lines],
             "expected_error": {name: error_json(error) for name, error in self.errors},
