@@ -14,6 +14,7 @@ _PLOTS: dict[str, Callable[..., Any]] = {}
 Stage = Callable[[str, int, int], None]  # what is going on, how much is done, how much there is (0: not known)
 ReportWriter = Callable[[Sequence[Any], Path, Stage], Path]
 _REPORT: list[ReportWriter] = []
+_LANGUAGES: list[Callable[[], list[str]]] = []
 
 
 def register(name: str, *, html: Callable[[Any], str] | None = None, plot: Callable[..., Any] | None = None) -> None:
@@ -38,9 +39,16 @@ def draw_plot(name: str, *arguments: Any) -> Any:
     return _PLOTS[name](*arguments)
 
 
-def register_report(writer: ReportWriter) -> None:
-    """Register how the report of published releases is written into their folder."""
+def register_report(writer: ReportWriter, languages: Callable[[], list[str]]) -> None:
+    """Register how the report of published releases is written into their folder, and in which languages."""
     _REPORT[:] = [writer]
+    _LANGUAGES[:] = [languages]
+
+
+def report_languages() -> list[str]:
+    """The codes of the languages that a report can be written in."""
+    (languages,) = _LANGUAGES
+    return languages()
 
 
 def write_report(releases: Sequence[Any], folder: Path, stage: Stage) -> Path:

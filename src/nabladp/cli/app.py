@@ -1,4 +1,4 @@
-"""``nabladp init | check | cost | release | sql | report | compare | audit | ledger | demo``."""
+"""``nabladp init | check | cost | release | sql | report | verify | compare | audit | ledger | demo``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from nabladp.cli.answer import (
 from nabladp.cli.init import init
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.sql import sql
+from nabladp.cli.verify import verify
 from nabladp.errors import SourceError
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def report(
     title: Annotated[
         str | None, typer.Option(help="Its title (default: the stored one, or the name of the folder).")
     ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Its language, en or de (default: the stored one, or en).")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Write the report of a published folder, or of a guarantee alone: one HTML file that needs no network."""
@@ -55,7 +59,7 @@ def report(
         from nabladp.report import write
 
         with working("writing the report"):
-            page = write(folder, to, title)
+            page = write(folder, to, title, language=language)
         written = {"report": str(page), **_render_files(page, pdf, certificate, png)}
         if json:
             print_json(written)
@@ -315,6 +319,7 @@ def release(
 
 
 app.command()(report)
+app.command()(verify)
 app.command()(compare)
 app.command()(audit_command.audit)
 app.command()(sql)

@@ -68,10 +68,16 @@ def _probabilities(value: Any, schema: Any) -> Any:
 def _report(releases: Sequence[Release], folder: Path, stage: Stage) -> Path:
     from nabladp.report import FILE, write
 
-    return write(releases, folder / FILE, folder.resolve().name, stage=stage)
+    return write(releases, folder / FILE, releases[0].imprint.title or folder.resolve().name, stage=stage)
 
 
-register_report(_report)
+def _languages() -> list[str]:
+    from nabladp.report.language import languages
+
+    return languages()
+
+
+register_report(_report, _languages)
 register("guarantee", html=_guarantee)
 register("ledger", html=_ledger)
 register("schema", html=_schema)

@@ -23,6 +23,7 @@ from nabladp.privacy.ledger.limits import check_limits, check_same_budget, exten
 from nabladp.privacy.values import BudgetValue
 from nabladp.release.cost import DELTA, Cost, price, without_rows
 from nabladp.release.curator_tasks import check_opened, open_existing
+from nabladp.release.imprint import TEXTS, Imprint
 from nabladp.release.names import check_names
 from nabladp.release.other_budgets import naming_largest, request_cost
 from nabladp.release.publish import Announce, Published, ignore_progress
@@ -39,7 +40,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "table": ("source", "schema", "rows", "rows_per_person"),
     "budget": ("ledger", "per_attribute", "attributes", "sets", "person"),
     "adversary": ("name", "attributes"),
-    "report": ("delta", "folder"),
+    "report": ("delta", "folder", *TEXTS, "language", "logo"),
 }
 _FOREIGN = (TypeError, ValueError, AttributeError)  # what a value of the wrong type may lead to
 _QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
@@ -60,6 +61,7 @@ class Plan:
     adversaries: Mapping[str, tuple[str, ...]]
     delta: float
     out: Path
+    imprint: Imprint = field(default_factory=Imprint)
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -109,6 +111,7 @@ class Plan:
             adversaries=_adversaries(data, schema),
             delta=delta,
             out=folder / (_text(report, "report", "folder", out) if "folder" in report else out),
+            imprint=Imprint.of(report, folder),
         )
 
     def cost(self) -> Cost:
@@ -202,6 +205,7 @@ class Plan:
             adversaries=self.adversaries,
             rows_per_person=self.rows_per_person,
             new_ledger=new_ledger,
+            imprint=self.imprint,
         )
 
     def run(

@@ -25,6 +25,7 @@ from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.privacy import Guarantee
 from nabladp.privacy.guarantee import MOST_ROWS
 from nabladp.release.cost import DELTA, figures
+from nabladp.release.imprint import LOGO_FILES, Imprint
 from nabladp.schema import Schema
 from nabladp.views import View
 
@@ -58,6 +59,8 @@ def check_record(data: Any) -> None:
     _need(is_share(data["figures"].get("delta")), "delta")
     _check_ledger(data["ledger"])
     _check_limits(data.get("limits", []))
+    report = data.get("report", {})
+    _need(isinstance(report, Mapping) and _all_texts(report), "report")
     _check_error(data.get("expected_error"))
 
 
@@ -174,6 +177,7 @@ class Release(Displayed):
     rows_per_person: int = 1
     versions: Mapping[str, str] = field(default_factory=dict)
     limits: Sequence[Mapping[str, Any]] = ()  # every limit as the ledger stood once this was reserved
+    imprint: Imprint = field(default_factory=Imprint)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self.digest == other.digest
@@ -215,7 +219,8 @@ class Release(Displayed):
 
     @property
     def _tables(self) -> dict[str, bytes]:
-        return {VALUES: self.parquet, **self.extra}
+        logo = self.imprint.logo
+        return {VALUES: self.parquet, **self.extra, **({} if logo is None else {logo.file: logo.content})}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -237,6 +242,7 @@ class Release(Displayed):
             "ledger": dict(self.ledger),
             "versions": dict(self.versions),
             **({"limits": list(self.limits)} if self.limits else {}),  # records of 0.3 and before have none
+            **({"report": self.imprint.to_json()} if self.imprint != Imprint() else {}),
         }
 
     def context(self, folder: Path | None = None) -> ReleaseContext:
@@ -288,9 +294,10 @@ class Release(Displayed):
             check_record(data)
             _check_text(text, data)
             _check_files(record.parent, data["files"])
-            release = cls._of(data)
-            # As written: a table that was drawn, or packed by another version, need not come out the same again.
-            vars(release)["hashes"] = data["files"]
+            release = cls._of(data, record.parent)
+            # As written: a table that was drawn, or packed by another version, need not come out the same again, and a
+            # logo may be missing where a record travels alone.
+            vars(release).update(hashes=data["files"], text=text)
             return release
         except SourceError:
             raise
@@ -306,7 +313,7 @@ class Release(Displayed):
             ) from None
 
     @classmethod
-    def _of(cls, data: Mapping[str, Any]) -> Release:
+    def _of(cls, data: Mapping[str, Any], folder: Path) -> Release:
         if data["kind"] != KIND or data["format"] != FORMAT:
             raise ReleaseError("This release was written in another format.", fix="Use the version that wrote it.")
         schema, guarantee = Schema.from_json(data["schema"]), Guarantee.from_json(data["guarantee"])
@@ -328,6 +335,7 @@ class Release(Displayed):
             rows_per_person=data["rows_per_person"],
             versions=data["versions"],
             limits=data.get("limits", ()),
+            imprint=Imprint.from_json(data.get("report", {}), folder),
         )
 
 
@@ -354,7 +362,7 @@ def _check_text(text: bytes, data: Any) -> None:
 
 def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
     """Refuse a release whose files are not those that the record names; a record may travel alone."""
-    if VALUES not in listed or not all(TABLE.fullmatch(name) for name in listed):
+    if VALUES not in listed or not all(TABLE.fullmatch(name) or name in LOGO_FILES for name in listed):
         raise ValueError  # and nothing outside the folder is looked at
     for name, expected in listed.items():
         path = folder / name

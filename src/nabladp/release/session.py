@@ -21,6 +21,7 @@ from nabladp.privacy.ledger import Entry
 from nabladp.privacy.values import CDP, BudgetValue
 from nabladp.release.attempt import Attempt, RowMarks, Watched
 from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
+from nabladp.release.imprint import Imprint
 from nabladp.release.names import check_names
 from nabladp.release.other_budgets import naming_largest, request_cost
 from nabladp.release.publish import Announce, Pending, Published, ignore_progress
@@ -43,7 +44,8 @@ class Session:
     reservation except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every
     release. Where one person may have several rows, ``rows_per_person`` says at most how many, and every release costs
     that much more.
-    ``new_ledger`` creates the ledger, which must not exist yet; without it, it must.
+    ``new_ledger`` creates the ledger, which must not exist yet; without it, it must. ``imprint`` says who publishes, to
+    what end and in which language, for report and certificate.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Session:
         rows: int | None = None,
         rows_per_person: int = 1,
         new_ledger: bool = False,
+        imprint: Imprint | None = None,
     ) -> None:
         if ledger is None:
             raise BudgetError("A session needs a ledger.", fix='Give a file, for instance ledger="ledger.db".')
@@ -70,6 +73,7 @@ class Session:
         self.delta = delta
         Guarantee.none(schema).for_rows(rows_per_person)  # refuses what is no number of rows
         self.rows_per_person = rows_per_person
+        self.imprint = Imprint() if imprint is None else expect(imprint, Imprint, "'imprint'", "Give an Imprint.")
         self.adversaries = _adversaries({} if adversaries is None else adversaries)
         Guarantee.none(schema).universe.sources([name for chosen in self.adversaries.values() for name in chosen])
         self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows=rows)
@@ -94,6 +98,7 @@ class Session:
             adversaries=self.adversaries,
             rows=rows,
             rows_per_person=self.rows_per_person,
+            imprint=self.imprint,
         )
 
     # ---- before -------------------------------------------------------------------------------------------------
@@ -307,6 +312,7 @@ class Session:
             rows_per_person=self.rows_per_person,
             versions=versions(),
             limits=limits,
+            imprint=self.imprint,
         )
 
 

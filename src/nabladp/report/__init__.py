@@ -19,6 +19,7 @@ from nabladp.report.claims import Certificate, Claim
 
 if TYPE_CHECKING:
     from nabladp.release.record import Release
+    from nabladp.report.verification import Verification
 
     Source = Release | Sequence[Release] | Guarantee | Certificate | str | Path
 
@@ -30,14 +31,15 @@ def report(source: Source, title: str | None = None, *, stage: Stage | None = No
     """The report as HTML text, for a release, several releases of one table, or a published folder; or for a guarantee
     alone, several of them (:class:`Certificate`), or the JSON file that either was kept in.
 
-    ``language`` is that of its texts, such as "en" or "de".
+    ``title`` and ``language`` (such as "en" or "de") default to those of the release's imprint.
     """
     from nabladp.report.page import claims_page, page
 
     content = _content_of(source)
     if isinstance(content, Certificate):
-        return claims_page(content, title or content.title, language or "en")
-    return page(content, title or _title(source, content), stage or _ignore_progress, language or "en")
+        return claims_page(content, title or content.imprint.title or content.title, language)
+    title = title or content[0].imprint.title or _title(source, content)
+    return page(content, title, stage or _ignore_progress, language)
 
 
 def _ignore_progress(what: str, done: int, total: int) -> None:
@@ -74,6 +76,14 @@ def write(
             f"Cannot write {goal.name!r}.", fix="Check that its folder exists and is writable."
         ) from None
     return goal
+
+
+def verify(subject: str | Path, ledger: str | Path | None = None) -> Verification:
+    """Check a published folder, a report or certificate in it, or the text of a QR code; see
+    :func:`nabladp.report.verification.verify`."""
+    from nabladp.report import verification
+
+    return verification.verify(subject, ledger)
 
 
 def _content_of(source: Source) -> Certificate | list[Release]:
@@ -147,4 +157,4 @@ def _title(source: Source, releases: Sequence[Release]) -> str:
     return releases[0].name.partition("/")[0] if len(releases) > 1 else releases[0].name
 
 
-__all__ = ["FILE", "Certificate", "Claim", "load", "report", "write"]
+__all__ = ["FILE", "Certificate", "Claim", "load", "report", "verify", "write"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from nabladp import __version__
+from nabladp.release.imprint import Imprint
 from nabladp.release.record import Release
 from nabladp.report.chapter import NO_LIMITS, Limits, Line
 from nabladp.report.language import Language
@@ -18,6 +21,7 @@ def certificate(
     title: str,
     words: Sentences,
     about: Mapping[str, Any],
+    imprint: Imprint,
     limits: Limits = NO_LIMITS,
     releases: Sequence[Release] = (),
     fingerprint: str = "",
@@ -26,16 +30,26 @@ def certificate(
     instead."""
     adversaries = _adversaries(words, about["costs"], limits)
     shown = adversaries if len(adversaries) <= MOST_ADVERSARIES else []
+    codes = [release_code(release) for release in releases] or [guarantee_code(fingerprint)]
+    code = code_of_all(codes)
+    promises = _promises(words, about["costs"], limits, shown)
+    certain = [row["certain"] for row in promises]
     return {
+        "certain": all(certain),
+        "some_certain": any(certain),
         "title": title,
-        "promises": _promises(words, about["costs"], limits, shown),
+        "imprint": imprint,
+        "issued": words.t.date(max(release.created for release in releases)) if releases else "",
+        "code": code,
+        "qr": qr_path(code),
+        "promises": promises,
         "attributes": _attributes(words, about, limits),
         "adversaries": adversaries,
         "elsewhere": len(adversaries) - len(shown),
         "fingerprint": fingerprint,
         "version": releases[0].versions.get("nabladp", "unknown") if releases else __version__,
         "limited": bool(releases),
-        "parts": [_part(release) for release in releases],
+        "parts": [_part(release, own) for release, own in zip(releases, codes, strict=False)],
         "ledger": ", ".join(sorted({str(release.ledger["ledger"]) for release in releases})),
         "schema": releases[0].schema.fingerprint() if releases else "",
     }
@@ -100,8 +114,10 @@ def _row(belief: Belief, figure: Mapping[str, Any], lines: Sequence[Line], t: La
     }
 
 
-def _part(release: Release) -> dict[str, Any]:
+def _part(release: Release, code: str) -> dict[str, Any]:
     return {
+        "code": code,
+        "qr": qr_path(code),
         "name": release.name.rpartition("/")[2],
         "mechanism": release.mechanism,
         "rows": release.n,
@@ -111,3 +127,42 @@ def _part(release: Release) -> dict[str, Any]:
         "digest": release.digest,
         "files": dict(release.hashes),
     }
+
+
+# ---- codes: what a certificate says of its hashes, as one line of text and as a QR code ------------------------------
+# Capital letters, digits, ":" and "-" only: a QR code holds these in half the room.
+
+MARK = "NABLADP:1"
+
+
+def release_code(release: Release) -> str:
+    """Which ledger entry booked a release, with its hash, and the SHA-256 of its record."""
+    booked = release.ledger
+    return f"{MARK}:{booked['ledger']}:{booked['entry']}:{booked['hash']}:{release.digest}".upper()
+
+
+def guarantee_code(fingerprint: str) -> str:
+    return f"{MARK}:GUARANTEE:{fingerprint}".upper()
+
+
+def code_of_all(codes: Sequence[str]) -> str:
+    """The code of page one: that of the only part, or the SHA-256 of the codes of all parts, a line each."""
+    if len(codes) == 1:
+        return codes[0]
+    return f"{MARK}:ALL:{len(codes)}:{hashlib.sha256(chr(10).join(codes).encode()).hexdigest()}".upper()
+
+
+def qr_path(text: str) -> tuple[int, str]:
+    """A text as a QR code: how many modules it is wide, and a path of SVG that fills the dark ones."""
+    import segno
+
+    matrix = segno.make(text, error="m", micro=False).matrix
+    runs = []
+    for y, row in enumerate(matrix):
+        x = 0
+        for dark, modules in groupby(row):
+            wide = len(list(modules))
+            if dark:
+                runs.append(f"M{x} {y}h{wide}v1h-{wide}z")
+            x += wide
+    return len(matrix), "".join(runs)

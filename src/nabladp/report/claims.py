@@ -14,6 +14,7 @@ from nabladp.errors import GuaranteeError, SourceError, quote
 from nabladp.privacy import Guarantee
 from nabladp.privacy.conversion import check_delta
 from nabladp.release.cost import DELTA
+from nabladp.release.imprint import Imprint
 from nabladp.report.sentences import PERSON
 
 MOST_BYTES = 1 << 27
@@ -84,6 +85,7 @@ class Certificate:
 
     claims: tuple[Claim, ...]
     title: str = "Privacy guarantee"
+    imprint: Imprint = field(default_factory=Imprint)
 
     def __post_init__(self) -> None:
         if not self.claims:
@@ -93,7 +95,8 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         listed = [claim.to_json() for claim in self.claims]
-        return {"kind": KIND, "format": FORMAT, "title": self.title, "claims": listed}
+        body = {"kind": KIND, "format": FORMAT, "title": self.title, "claims": listed}
+        return body | ({"report": self.imprint.to_json(embed=True)} if self.imprint != Imprint() else {})
 
     @property
     def text(self) -> str:
@@ -109,7 +112,8 @@ class Certificate:
                 raise GuaranteeError(
                     "This certificate was written in another format.", fix="Use the version that wrote it."
                 )
-            return cls(tuple(Claim.from_json(claim) for claim in data["claims"]), _text(data["title"]))
+            imprint = Imprint.from_json(data.get("report", {}))
+            return cls(tuple(Claim.from_json(claim) for claim in data["claims"]), _text(data["title"]), imprint)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, GuaranteeError):
                 raise

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nabladp import __version__
 from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
 from nabladp.release.cost import figure
 from nabladp.release.record import Release
-from nabladp.report.certificate import certificate
+from nabladp.report.certificate import certificate, release_code
 from nabladp.report.chapter import Limits, blocks_of, chapter, format_costs, of_schema, set_rows
 from nabladp.report.claims import Certificate
 from nabladp.report.language import Language, language
@@ -25,13 +26,13 @@ BLOCKS, VIEWS = 2_600_000, 1_200_000  # base64 characters: all data, and what al
 MOST_PLAN = 6_000  # characters of a plan that are shown
 
 
-def page(releases: Sequence[Release], title: str, stage: Stage, spoken: str | Language = "en") -> str:
+def page(releases: Sequence[Release], title: str, stage: Stage, spoken: str | None = None) -> str:
     """The report page's data for releases about the same people: their guarantees composed, each one's values.
 
     Parts may have different δ. The whole is stated at the smallest: its figures there are largest, and hold for all.
     """
     check_releases(releases)
-    t = language(spoken)
+    t = language(spoken or releases[0].imprint.language)
     deltas = sorted({release.delta for release in releases}, reverse=True)
     guarantee = Guarantee.compose(releases[0].schema, [release.guarantee for release in releases])
     lines = max(releases, key=lambda release: int(release.ledger["entry"])).limits
@@ -46,8 +47,8 @@ def page(releases: Sequence[Release], title: str, stage: Stage, spoken: str | La
         spoken=t,
     )
     about = {"mark": "", "name": "", "note": "", "sets": [], **chapter(words, of_schema(releases[0].schema), limits)}
-    about["certificate"] = certificate(title, words, about, limits, releases)
-    blocks = {name: pack(content) for name, content in blocks_of([about]).items()}
+    about["certificate"] = certificate(title, words, about, releases[0].imprint, limits, releases)
+    blocks: dict[str, Any] = {name: pack(content) for name, content in blocks_of([about]).items()}
     context = {
         "stamp": next((release.stamp for release in releases if release.stamp), None),
         "chapters": [about],
@@ -55,12 +56,19 @@ def page(releases: Sequence[Release], title: str, stage: Stage, spoken: str | La
         "parts": _parts(releases, blocks, stage, t),
         "schema_text": releases[0].schema.to_toml(),
     }
+    blocks["certificate"] = _codes(about["certificate"], releases, title, t)
     return _assemble(title, context, blocks, t)
 
 
-def claims_page(certified: Certificate, title: str, spoken: str | Language = "en") -> str:
+def _codes(certified: Mapping[str, Any], releases: Sequence[Release], title: str, t: Language) -> dict[str, Any]:
+    """What `nabladp verify` reads from a page: the certificate's codes, and how to write the same page again."""
+    codes = [release_code(release) for release in releases]
+    return {"codes": codes, "code": certified["code"], "version": __version__, "title": title, "language": t.code}
+
+
+def claims_page(certified: Certificate, title: str, spoken: str | None = None) -> str:
     """The report page's data for guarantees without releases, a chapter each."""
-    t = language(spoken)
+    t = language(spoken or certified.imprint.language)
     chapters = []
     for number, claim in enumerate(certified.claims):
         words = Sentences(
@@ -79,7 +87,7 @@ def claims_page(certified: Certificate, title: str, spoken: str | Language = "en
         about |= {"sets": sets, "sets_head": head}
         about |= chapter(words, {name: {"note": note} for name, note in claim.attributes.items()})
         named = f"{title}: {claim.name}" if claim.name and claim.name != title else title
-        about["certificate"] = certificate(named, words, about, fingerprint=claim.fingerprint)
+        about["certificate"] = certificate(named, words, about, certified.imprint, fingerprint=claim.fingerprint)
         chapters.append(about)
     context = {"stamp": None, "chapters": chapters, "deltas": [], "parts": []}
     return _assemble(title, context, {**blocks_of(chapters), "record-0": certified.text}, t)

@@ -121,7 +121,7 @@
       const [rho, most] = [found.rho, found.at_most].map((value) => up(value ?? Infinity));
       if (!found.exact) return say("costliest_found", { count: size, rho, most });
       const cost = say("costliest_exact", { count: size, rho });
-      return found.sets > 1 ? `${cost} ${say(size === 1 ? "same_cost" : "same_sets", { sets: found.sets })}` : cost;
+      return found.among.length > size ? `${cost} ${say(size === 1 ? "same_cost" : "same_sets")}` : cost;
     }
 
     settings() {
