@@ -214,7 +214,7 @@ def test_nothing_on_a_printed_certificate_is_cut(open_page: Any, tmp_path: Path)
     made.ledger.close()
     watched = open_page(report(tmp_path / "out"))
     watched.page.emulate_media(media="print")
-    clipped = """() => [...document.querySelectorAll(".certificate, .certificate *")].filter((node) => {
+    clipped = """() => [...document.querySelectorAll(".certificate, .certificate *:not(svg, svg *)")].filter((node) => {
       const style = getComputedStyle(node);
       return style.overflow !== "visible" || style.textOverflow !== "clip" || node.scrollWidth > node.clientWidth + 1 &&
         style.display !== "inline";
