@@ -4,12 +4,15 @@
 ``first_paint_ms``  from opening the file until something can be read, median of several openings
 ``explorer_ms``     from a click on an attribute until all figures about the chosen set are laid out anew, 95th
                     percentile of random clicks; ``explorer_ms_max`` the slowest
+``wide_…``          the report alone, in a process of its own, from the folder of a Synthesis of 22 columns, one of them
+                    of 9,999 values: its time, its peak memory, the size of its page
+``print_marks_lost`` marks and labels of every kind of view that are not in its PDF, or outside the printable box, on
+                    A4 and Letter
 """
 
 from __future__ import annotations
 
 import random
-import shutil
 import statistics
 import tempfile
 import time
@@ -17,6 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench._printing import marks_lost
+from bench._view_kinds import every_kind, page_of
+from bench._wide import wide_report
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Rho
@@ -24,10 +30,11 @@ from nabladp.release import Release
 from nabladp.release.cost import error_json
 from nabladp.release.record import versions
 from nabladp.report import report
+from nabladp.report.rendering import PAPERS, find_browser
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable
 
-SECONDS = {"full": 90, "quick": 45}
+SECONDS = {"full": 300, "quick": 60}
 ATTRIBUTES, TABLES, ROWS = 200, 5_000, 1_000  # tables in each of two parts
 CLICKS = """async (numbers) => {
   const boxes = [...document.querySelectorAll(".choices input")];
@@ -62,6 +69,23 @@ def run(quick: bool) -> dict[str, Any]:
         "tables": 2 * TABLES,
         "seconds_to_write": round(written - made, 2),
         "seconds_to_release": round(made - start, 2),
+        **wide_report(quick),
+        **_printed(),
+    }
+
+
+def _printed() -> dict[str, int]:
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
+        page = Path(folder) / "views.html"
+        page.write_text(page_of(every_kind()), encoding="utf-8")
+        browser = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
+        found = [marks_lost(browser.new_page(), page, paper) for paper in PAPERS]
+        browser.close()
+    return {
+        "print_marks": sum(one["marks"] + one["labels"] for one in found),
+        "print_marks_lost": sum(one["lost"] for one in found),
     }
 
 
@@ -100,10 +124,9 @@ def _release(name: str, mechanism: NoisyMarginals, schema: Schema, table: CodedT
 def _measured(page: Path, openings: int, clicks: int) -> dict[str, float]:
     from playwright.sync_api import sync_playwright
 
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     paints, ready = [], []
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
         for _ in range(openings):
             context = browser.new_context()
             opened = context.new_page()

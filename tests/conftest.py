@@ -28,6 +28,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a runner in the backgro
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = {
+    "pdftotext": ("pdftotext",),  # of poppler, as the next
+    "pdftocairo": ("pdftocairo",),
     "chromium": ("chromium", "chromium-browser", "google-chrome"),
     "java": ("java",),
     "postgres": ("postgres",),

@@ -100,7 +100,15 @@ KEYS = {
         "not_finished",
         "rows",
     },
-    "report": {"bytes", "first_paint_ms", "explorer_ms"},
+    "report": {
+        "bytes",
+        "first_paint_ms",
+        "explorer_ms",
+        "wide_seconds",
+        "wide_mb",
+        "wide_bytes",
+        "print_marks_lost",
+    },
     "sql": {
         "error_over_best_peer_max",
         "error_over_best_peer",

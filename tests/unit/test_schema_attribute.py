@@ -197,3 +197,13 @@ def test_other_labels_that_do_not_clash_with_integers(other):
 def test_an_attribute_needs_a_name(name):
     with pytest.raises(SchemaError, match="has no name"):
         Attribute(name, "boolean")
+
+
+@pytest.mark.parametrize(
+    "name", ["two\nlines", "a\ttab", "\x1b[31mred", "\u202eback", "\u2067isolated", "line\u2028end"]
+)
+def test_names_with_control_or_direction_characters_are_refused(name: str) -> None:
+    with pytest.raises(SchemaError, match="control characters") as caught:
+        Attribute(name, "boolean")
+    assert "Rename the column" in caught.value.fix and name not in str(caught.value)
+    assert Attribute("naïve 日本 🙂 שלום", "boolean").name == "naïve 日本 🙂 שלום"

@@ -46,6 +46,7 @@ def report(
         Path | None, typer.Option(help="Also write the certificate, with its annexes, as PDF.")
     ] = None,
     png: Annotated[Path | None, typer.Option(help="Also write a picture of each chart into this folder.")] = None,
+    paper: Annotated[str, typer.Option(help="The paper of PDFs: A4 or Letter.")] = "A4",
     title: Annotated[
         str | None, typer.Option(help="Its title (default: the stored one, or the name of the folder).")
     ] = None,
@@ -58,9 +59,9 @@ def report(
     with answering(json):
         from nabladp.report import write
 
-        with working("writing the report"):
-            page = write(folder, to, title, language=language)
-        written = {"report": str(page), **_render_files(page, pdf, certificate, png)}
+        with working("reading the release") as tell:
+            page = write(folder, to, title, stage=tell, language=language)
+        written = {"report": str(page), **_render_files(page, pdf, certificate, png, paper)}
         if json:
             print_json(written)
             return
@@ -70,7 +71,9 @@ def report(
             say(f"Wrote {len(written['png']):,} pictures into {png}.")
 
 
-def _render_files(page: Path, pdf: Path | None, certificate: Path | None, png: Path | None) -> dict[str, Any]:
+def _render_files(
+    page: Path, pdf: Path | None, certificate: Path | None, png: Path | None, paper: str
+) -> dict[str, Any]:
     from nabladp.report import rendering
 
     files: dict[str, Any] = {"pdf": None, "certificate": None, "png": []}
@@ -81,7 +84,7 @@ def _render_files(page: Path, pdf: Path | None, certificate: Path | None, png: P
         for key, path in (("pdf", pdf), ("certificate", certificate)):
             if path is not None:
                 tell(f"drawing the {key}", 0, 0)
-                rendering.write_pdf(page, path, certificate=key == "certificate")
+                rendering.write_pdf(page, path, certificate=key == "certificate", paper=paper)
                 files[key] = str(path)
         if png is not None:
             tell("drawing charts", 0, 0)

@@ -42,7 +42,9 @@ def _labels(schema: Schema, names: Sequence[str], axis: int, shape: tuple[int, .
 
 def schema_axes(schema: Schema, names: Sequence[str]) -> list[Column]:
     """The view columns of all combinations of some attributes, as people read them: titles, units and labels."""
-    return cell_axes([schema[name].heading for name in names], [schema[name].code_labels for name in names])
+    chosen = [schema[name] for name in names]
+    ordered = [own.ordered_size if own.is_ordered else 0 for own in chosen]
+    return cell_axes([own.heading for own in chosen], [own.code_labels for own in chosen], ordered)
 
 
 _POSITIONS = 1 << 24  # inside a bin: as many as single precision tells apart

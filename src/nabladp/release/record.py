@@ -178,6 +178,7 @@ class Release(Displayed):
     versions: Mapping[str, str] = field(default_factory=dict)
     limits: Sequence[Mapping[str, Any]] = ()  # every limit as the ledger stood once this was reserved
     imprint: Imprint = field(default_factory=Imprint)
+    folder: Path | None = None  # from which it was loaded
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self.digest == other.digest
@@ -253,14 +254,18 @@ class Release(Displayed):
             import pyarrow.parquet as pq
 
             path = None if folder is None else folder / f"{name}.parquet"
-            return None if path is None or not path.exists() else pq.read_table(path, columns=list(columns))
+            if path is None or not path.exists():
+                return None
+            known = set(pq.read_schema(path).names)  # older versions wrote fewer columns
+            chosen = [name for name in columns if name in known]
+            return pq.read_table(path, columns=chosen, use_threads=False, pre_buffer=False)  # takes less memory
 
         return ReleaseContext(self.schema, self.n, self.parameters, self.expected_error, read_table)
 
     def views(self) -> list[View]:
         """The views of the release that a report shows; values of the record are never changed, only arranged."""
         try:
-            return self.output.views(self.context())
+            return self.output.views(self.context(self.folder))
         except NablaDPError:
             raise
         except _UNREADABLE as error:  # parameters and expected error of a stored record are checked for shape alone
@@ -297,7 +302,7 @@ class Release(Displayed):
             release = cls._of(data, record.parent)
             # As written: a table that was drawn, or packed by another version, need not come out the same again, and a
             # logo may be missing where a record travels alone.
-            vars(release).update(hashes=data["files"], text=text)
+            vars(release).update(hashes=data["files"], text=text, folder=record.parent)
             return release
         except SourceError:
             raise

@@ -18,11 +18,13 @@ from nabladp.report.claims import Certificate
 from nabladp.report.language import Language, language
 from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble, pack
 from nabladp.report.sentences import PRIOR, Sentences
+from nabladp.views.condense import condense
 from nabladp.views.view import format_figure
 
 SCRIPTS = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
 STYLES = ("style.css", VIEW_STYLE)
 BLOCKS, VIEWS = 2_600_000, 1_200_000  # base64 characters: all data, and what all views may have of it (page below 3 MB)
+MOST_PACKED = 10  # times: a record shrinks less than that
 MOST_PLAN = 6_000  # characters of a plan that are shown
 
 
@@ -111,14 +113,15 @@ def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t:
     views_of = []
     for number, release in enumerate(releases):
         stage("writing the report: release", number, len(releases))
-        views_of.append([view.to_json() for view in release.views()])
+        views_of.append([condense(view).to_json() for view in release.views()])
     views_of = fit(views_of)
     blocks |= {f"views-{number}": pack(views) for number, views in enumerate(views_of)}
     parts = []
     for number, release in enumerate(releases):
-        record = pack(release.text)
-        embedded = len(record) + sum(map(len, blocks.values())) <= BLOCKS
-        if embedded:
+        room = BLOCKS - sum(map(len, blocks.values()))
+        record = pack(release.text) if len(release.text) <= MOST_PACKED * room else None
+        embedded = record is not None and len(record) <= room
+        if record is not None and embedded:
             blocks[f"record-{number}"] = record
         parts.append(_part(number, release, embedded, t))
     return parts

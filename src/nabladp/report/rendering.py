@@ -23,7 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabladp.errors import MissingPart, ReleaseError
+from nabladp.errors import MissingPart, ReleaseError, quote
 from nabladp.report.language import Language, language
 
 if TYPE_CHECKING:
@@ -134,14 +134,21 @@ def find_browser() -> str:
     )
 
 
-def write_pdf(page: Path, to: Path, *, certificate: bool = False) -> None:
-    """Render the whole report, or its one-page certificate, as a PDF through the browser."""
-    first = "await nabladp.ready;"
+PAPERS = {"A4": (210 / 25.4, 297 / 25.4), "Letter": (8.5, 11.0)}  # in inches
+
+
+def write_pdf(page: Path, to: Path, *, certificate: bool = False, paper: str = "A4") -> None:
+    """Render a whole page of ours, or a report's certificate, as a PDF through the browser; on A4 or Letter."""
+    if paper not in PAPERS:
+        raise ReleaseError(f"There is no paper {quote(paper)}.", fix=f"Choose one of {', '.join(PAPERS)}.")
+    width, height = PAPERS[paper]
+    first = "await (nabladp.ready ?? nabladp.released);"
     if not certificate:
-        first += "document.documentElement.classList.add('print-all'); nabladp.openViews();"
+        first += "document.documentElement.classList.add('print-all'); nabladp.toPaper();"
     with _open_browser(page) as browser:
         browser.evaluate(f"(async () => {{ {first} }})()")
-        answer = browser.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+        sheet = {"paperWidth": width, "paperHeight": height, "preferCSSPageSize": True}
+        answer = browser.ask("Page.printToPDF", printBackground=True, **sheet)
     _write(to, base64.b64decode(answer["data"]))
 
 

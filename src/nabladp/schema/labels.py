@@ -7,19 +7,16 @@ release without a new ledger.
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 from nabladp.errors import quote
-from nabladp.schema.rules import NULL_LABEL, Declaration, number_label, refusal
+from nabladp.schema.rules import NULL_LABEL, Declaration, is_control, number_label, refusal
 
 MOST_CHARACTERS = {"title": 200, "unit": 60, "description": 5_000, "label": 300}
 WORDS = ("title", "unit", "description")
 READ_ONLY = ("note", *WORDS, "labels")  # by people; no part of the fingerprint
-_INVISIBLE = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate pairs, line and paragraph separators
-_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they turn the rest of a line around
 _EXAMPLE = 'Write labels = { 1 = "Male", 2 = "Female" }.'
 
 
@@ -116,16 +113,12 @@ def _words(name: str, what: str, given: Any, limit: str) -> str:
     if len(text) > most:
         raise refusal(name, f"{shown} has {len(text):,} characters", f"Shorten it to {most:,}.")
     allowed = "\n\t" if limit == "description" else ""
-    if any(_is_control(sign) and sign not in allowed for sign in text):
+    if any(is_control(sign) and sign not in allowed for sign in text):
         raise refusal(name, f"{shown} holds control characters", "Remove line breaks and characters that do not print.")
     return text
 
 
 def clean_words(text: str, most: int) -> str:
     """A text from elsewhere as :func:`check_words` takes it: one line, no control characters, not too long."""
-    clean = " ".join("".join(" " if _is_control(sign) else sign for sign in text).split())
+    clean = " ".join("".join(" " if is_control(sign) else sign for sign in text).split())
     return clean if len(clean) <= most else clean[: most - 1].rstrip() + "…"
-
-
-def _is_control(sign: str) -> bool:
-    return sign in _TURNING or unicodedata.category(sign) in _INVISIBLE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -126,11 +127,25 @@ def _is_marked(value: Any) -> bool:
     return any(isinstance(part, str) and part.startswith(MARKER) for part in _parts(value))
 
 
+_INVISIBLE = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of surrogate pairs, line and paragraph separators
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # they turn the rest of a line around
+
+
+def is_control(sign: str) -> bool:
+    """Whether a character does not print, or turns the direction of a text."""
+    return sign in _TURNING or unicodedata.category(sign) in _INVISIBLE
+
+
 def check(attribute: Declaration) -> dict[str, Any]:
     """Check an attribute's declaration: refuse what contradicts itself; return the fields in their normal form."""
     name = attribute.name
     if not isinstance(name, str) or not name.strip():
         raise refusal(name, "it has no name", 'Write name = "…", as the column is called in the table.')
+    if any(is_control(sign) for sign in name):
+        rule = "its name holds control characters, or characters that turn the direction of a text"
+        raise refusal(
+            name, rule, "Rename the column; a query can: source = \"SELECT old AS new, … FROM 'people.csv'\"."
+        )
     if not isinstance(attribute.kind, str) or attribute.kind not in KINDS:
         given = attribute.kind
         named = given is not None and not (isinstance(given, str) and given == "")

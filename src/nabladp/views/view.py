@@ -8,9 +8,12 @@ and intervals of large tables are not repeated for every cell. drawing.js reads 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
 
@@ -43,9 +46,11 @@ def label_column(name: str, labels: Iterable[str], index: int = 0) -> Column:
     return Column(name, "text", {"place": index, "labels": list(labels)})
 
 
-def axis_column(name: str, labels: Iterable[str], every: int) -> Column:
-    """A view column of an axis: the label changes every so many rows, and begins again after the last one."""
-    return Column(name, "text", {"axis": list(labels), "every": every})
+def axis_column(name: str, labels: Iterable[str], every: int, ordered: int = 0) -> Column:
+    """A view column of an axis: the label changes every so many rows, and begins again after the last one. The first
+    ``ordered`` labels stand in order."""
+    source = {"axis": list(labels), "every": every}
+    return Column(name, "text", source | ({"ordered": ordered} if ordered else {}))
 
 
 def offset_column(name: str, format: str, of: int, plus: float) -> Column:
@@ -112,11 +117,41 @@ class View:
 # ---- tables of all combinations -------------------------------------------------------------------------------------
 
 
-def cell_axes(names: Sequence[str], labels: Sequence[Sequence[str]]) -> list[Column]:
-    """The view columns of a table of all combinations: one axis per name, the last one fastest."""
+class Cells(Sequence[Any]):
+    """Rows of a view as columns of numbers, which become lists when they are looked at; one column alone is its values.
+
+    Millions of cells take no more room than their arrays.
+    """
+
+    def __init__(self, *columns: NDArray[Any]) -> None:
+        self.columns = tuple(np.asarray(column).ravel() for column in columns)
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __getitem__(self, at: Any) -> Any:
+        return list(self._rows(at)) if isinstance(at, slice) else next(self._rows(slice(at, at + 1 or None)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._rows(slice(None))
+
+    def _rows(self, at: slice) -> Iterator[Any]:
+        lists = [_numbers(column[at]) for column in self.columns]
+        return iter(lists[0]) if len(lists) == 1 else (list(row) for row in zip(*lists, strict=True))
+
+
+def _numbers(column: NDArray[Any]) -> list[Any]:
+    return [round_digits(v) for v in column.tolist()] if column.dtype.kind == "f" else column.tolist()
+
+
+def cell_axes(
+    names: Sequence[str], labels: Sequence[Sequence[str]], ordered: Sequence[int] | None = None
+) -> list[Column]:
+    """The view columns of a table of all combinations: one axis per name, the last one fastest. ``ordered`` says how
+    many labels of each, from the first, stand in order."""
     sizes = [len(own) for own in labels]
     strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    return [axis_column(*axis) for axis in zip(names, labels, strides, strict=True)]
+    return [axis_column(*axis) for axis in zip(names, labels, strides, ordered or [0] * len(sizes), strict=True)]
 
 
 def marginal_kind(sizes: Sequence[int], *, dots: bool = False) -> str:

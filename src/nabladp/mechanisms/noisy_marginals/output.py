@@ -24,6 +24,7 @@ from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
 from nabladp.views.view import (
+    Cells,
     Series,
     View,
     count_of,
@@ -311,8 +312,8 @@ def _cells(table: NoisyMarginal, schema: Schema) -> pa.Table:
 def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> View:
     names, many, width = table.attributes, len(table.attributes), table.half_width()
     level, scale = format_percent(LEVEL), format_figure(table.scale)
-    counts = table.counts.ravel().tolist()
-    negative = any(count < 0 for count in counts)
+    counts = table.counts.ravel()
+    negative = bool((counts < 0).any())
     return View(
         title=schema.title(names),
         kind=marginal_kind(schema.sizes(names)),
@@ -322,7 +323,7 @@ def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> Vie
             offset_column("low", "count", many, -width),
             offset_column("high", "count", many, width),
         ],
-        rows=counts,
+        rows=Cells(counts),
         summary=f"{count_of(len(counts), 'cell')}, noise scale {scale}, ±{width:,} with {level}",
         facts=[
             ("noise", f"discrete {table.noise.capitalize()}, scale {scale}"),

@@ -32,6 +32,7 @@ from nabladp.mechanisms.synthesis.view import (
     compare_drawn,
     measured_view,
     quality_view,
+    read_answers,
 )
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import NoiseSource
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
 MOST_BYTES = 1 << 30  # of a saved model
+MOST_READ = 50_000_000  # values of a published synthetic table that views count
 
 
 @dataclass(frozen=True)
@@ -253,15 +255,28 @@ class SyntheticModel(Output):
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of a Synthesis release: answers, measurements beside the model, and the first synthetic rows, where at
         hand."""
-        models = self.model.marginals([answer.attributes for answer in self.answers])
-        fitted = self.model.marginals([own.attributes for own in self.measured])
-        views = [quality_view(self.quality, self.answers)]
-        views += [answer_view(self.schema, own, model) for own, model in zip(self.answers, models, strict=True)]
-        views += [
-            measured_view(self.schema, own, model, self.codes, self.n)
-            for own, model in zip(self.measured, fitted, strict=True)
-        ]
+        answers, codes = self._answers_at_hand(context), self._codes_at_hand(context)
+        of = {answer.attributes: answer for answer in answers}
+        views = [quality_view(self.quality, answers)]
+        views += [answer_view(self.schema, own, codes, self.n) for own in answers]
+        views += [measured_view(self.schema, own, of.get(own.attributes), codes, self.n) for own in self.measured]
         return views if self.codes is None else [*views, synthetic_preview(self.synthetic)]
+
+    def _answers_at_hand(self, context: ReleaseContext) -> tuple[Answer, ...]:
+        """Synthesis's answers, as they were published where that can be read: a wide model takes minutes for them."""
+        if "answers" in vars(self):
+            return self.answers
+
+        def read(name: str) -> NDArray[Any] | None:
+            table = context.read_table("values", [name])
+            return None if table is None or not table.num_columns else np.asarray(table.column(0))
+
+        return read_answers(read, self.schema, self.sets) or self.answers
+
+    def _codes_at_hand(self, context: ReleaseContext) -> Mapping[str, NDArray[Any]] | None:
+        if self.codes is not None or self.rows * len(self.columns) > MOST_READ:
+            return self.codes
+        return self._published_codes(context) or None
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         """Synthesis's answers and, from memory or from the published file, the synthetic rows beside the true
@@ -328,7 +343,7 @@ class SyntheticModel(Output):
             raise damaged("workload")
         if not sizes or len(weights) != len(sets) or not all(0 < weight < math.inf for weight in weights):
             raise MechanismError("The weights are not those of the workload.", fix="Read them from a release.")
-        return cls(
+        output = cls(
             schema=schema,
             n=int(data["n"]),
             sets=sets,
@@ -341,6 +356,9 @@ class SyntheticModel(Output):
             rows=int(data["rows"]),
             apart=RowDistances.from_json(data.get("rows_from_answers"), len(sets)),
         )
+        if "predicted_error_drawn" in quality:  # as it was published; versions up to 0.4 did not state all of it
+            vars(output)["quality"] = {"rows_from_answers": None, "sampled_from_answers": None, **quality}
+        return output
 
     def save(self, path: str | Path) -> None:
         """Save the fitted synthetic model as a file of its own. It holds published numbers only."""

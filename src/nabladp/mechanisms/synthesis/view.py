@@ -5,7 +5,7 @@ with the truth.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged
 from nabladp.mechanisms.output_tables import marginal_cells, schema_axes
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema
 from nabladp.tables import CodedTable, alike
 from nabladp.views.compared import Compared
+from nabladp.views.condense import condense
 from nabladp.views.view import (
     LEVEL,
+    Cells,
     Series,
     View,
     count_of,
@@ -74,11 +77,36 @@ class Answer:
         )
 
 
+def read_answers(
+    read: Callable[[str], NDArray[Any] | None], schema: Schema, sets: Sequence[Names]
+) -> tuple[Answer, ...]:
+    """Answers as they were published; ``read`` finds a column of a table that has all cells of the sets, one set after
+    the other. None at all where there is no such table."""
+    ends = np.cumsum([schema.cells(names) for names in sets])
+    errors = []
+    for name in ERROR_COLUMNS:  # the same in all cells of a set
+        column = read(name)
+        if column is None:
+            return ()
+        if len(column) != ends[-1]:
+            raise damaged("values")
+        errors.append(column[ends - 1].tolist())
+    count, high = (np.asarray(read(name), dtype=np.float64) for name in COUNT_COLUMNS)
+    answers = []
+    for names, end, error, drawn in zip(sets, ends.tolist(), *errors, strict=True):
+        own, shape = slice(end - schema.cells(names), end), schema.sizes(names)
+        deviation = (high[own] - count[own]) / _DEVIATIONS
+        answers.append(Answer(names, count[own].reshape(shape), deviation.reshape(shape), error, drawn))
+    return tuple(answers)
+
+
 # ---- views for the report and the comparison -------------------------------------------------------------------------
 
+COUNT_COLUMNS, ERROR_COLUMNS = ("count", "high"), ("predicted_error", "predicted_error_drawn")
 MOST_COMPARED = 40  # marginals of the drawn rows beside the truth: those where they are worst
 _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _CHANCE = format_percent(LEVEL)
+_AND_ROWS = {True: ", and the synthetic rows scaled to as many people", False: ""}
 Codes = Mapping[str, NDArray[Any]]
 
 
@@ -119,14 +147,14 @@ def _distance_facts(quality: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("distance of the rows from the answers", f"{now} on average, {before} as sampled")]
 
 
-def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
-    """The view of a marginal of the workload, beside that of the model that the synthetic table follows."""
+def answer_view(schema: Schema, answer: Answer, codes: Codes | None, n: int) -> View:
+    """The view of a marginal of the workload, beside that of the synthetic rows where they are at hand."""
     low, high = answer.interval()
     deviation = float(np.sqrt((answer.deviation**2).mean()))
     return _cells_view(
         schema,
         answer.attributes,
-        {"answer": answer.counts, "low": low, "high": high, "model": model},
+        {"answer": answer.counts, "low": low, "high": high, **_synthetic_rows(schema, codes, answer.attributes, n)},
         title=schema.title(answer.attributes),
         summary=f"{count_of(answer.counts.size, 'cell')}, predicted error {format_percent(answer.error)}",
         facts=[
@@ -135,17 +163,19 @@ def answer_view(schema: Schema, answer: Answer, model: Floats) -> View:
             ("deviation of a count", f"{format_figure(deviation)}, root mean square"),
             ("interval", f"about {_CHANCE} each"),
         ],
-        caption="Counts from model and measurements together, and from the model alone",
+        caption="Counts from model and measurements together" + _AND_ROWS[codes is not None],
     )
 
 
-def measured_view(schema: Schema, measured: Noisy, model: Floats, codes: Codes | None, n: int) -> View:
-    """The view of a measured marginal beside the model's and, where at hand, the synthetic rows'."""
+def measured_view(schema: Schema, measured: Noisy, answer: Answer | None, codes: Codes | None, n: int) -> View:
+    """The view of a measured marginal, beside the answer where it is part of the workload, and the synthetic rows where
+    they are at hand."""
     names, scale = measured.attributes, format_figure(measured.scale)
     counts, width = measured.counts.astype(np.float64), math.ceil(_DEVIATIONS * measured.scale)
-    columns = {"noisy": counts, "low": counts - width, "high": counts + width, "model": model}
-    if codes is not None:
-        columns["synthetic rows"] = _scaled_counts(schema, codes, names, n)
+    columns = {"noisy": counts, "low": counts - width, "high": counts + width}
+    if answer is not None:
+        columns["answer"] = answer.counts
+    columns |= _synthetic_rows(schema, codes, names, n)
     return _cells_view(
         schema,
         names,
@@ -157,16 +187,17 @@ def measured_view(schema: Schema, measured: Noisy, model: Floats, codes: Codes |
             ("interval of each count", f"± {width:,} with probability of about {_CHANCE}"),
             ("measured in", f"round {measured.round}"),
         ],
-        caption="Noisy counts and the model"
-        + ("" if codes is None else ", and the synthetic rows scaled to as many people"),
+        caption="Noisy counts" + (", and the answer" if answer is not None else "") + _AND_ROWS[codes is not None],
     )
 
 
-def _scaled_counts(schema: Schema, codes: Codes, names: Sequence[str], n: int) -> Floats:
-    """The synthetic rows in each cell, scaled to n."""
+def _synthetic_rows(schema: Schema, codes: Codes | None, names: Sequence[str], n: int) -> dict[str, Floats]:
+    """A view's column of the synthetic rows in each cell, scaled to n."""
+    if codes is None:
+        return {}
     cells = np.ravel_multi_index([np.asarray(codes[name], dtype=np.int64) for name in names], schema.sizes(names))
     counts: Floats = np.bincount(cells, minlength=schema.cells(names)).astype(np.float64)
-    return counts * (n / max(len(cells), 1))
+    return {"synthetic rows": counts * (n / max(len(cells), 1))}
 
 
 def _cells_view(
@@ -181,19 +212,18 @@ def _cells_view(
 ) -> View:
     """The view of all cells of some attributes: the first column with its interval, and those after "low" and "high"
     beside it."""
-    flat = [np.asarray(column, dtype=np.float64).ravel().tolist() for column in columns.values()]
     kind = marginal_kind(schema.sizes(names), dots=True)
     first, *others = (word for word in columns if word not in ("low", "high"))
     at = {word: len(names) + i for i, word in enumerate(columns)}
     beside = [] if kind == "heat" else [Series(word, at[word]) for word in others]
-    return View(
+    view = View(
         title=title,
         kind=kind,
         columns=[
             *schema_axes(schema, names),
             *(value_column(word, "count", i) for i, word in enumerate(columns)),
         ],
-        rows=[[round_digits(value) for value in row] for row in zip(*flat, strict=True)],
+        rows=Cells(*(np.asarray(column, dtype=np.float64) for column in columns.values())),
         summary=summary,
         facts=facts,
         names=range(len(names)),
@@ -201,6 +231,7 @@ def _cells_view(
         caption=caption,
         ordered=len(names) == 1 and schema[names[0]].is_ordered,
     )
+    return condense(view)  # at once: what it is made of may be large
 
 
 # ---- beside the truth -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
   const A_PAGE = 30; // rows of bars or dots drawn at once
   const COLUMNS_FROM = 16; // ordered values from which bars stand side by side
   const COLUMNS_A_PAGE = 200;
+  const [PAPER, PRINTED] = [640, 300]; // pixels across A4 and Letter between their margins; rows of a view on paper
 
   /** A drawing that the reader can walk through: `drawing` is {node, count, tell, mark, at, step}. */
   function framed(drawing) {
@@ -93,23 +94,29 @@
     }).observe(figure);
   }
 
+  const columnsOf = (view) => view.columns.map((column, number) => ({ ...column, read: reader(view, number) }));
+
   function table(container, view) {
     nabladp.renderTable(container, {
       label: view.title,
       count: view.rows.length,
-      columns: view.columns.map((column, number) => ({ ...column, read: reader(view, number) })),
+      columns: columnsOf(view),
     });
   }
 
-  function renderView(container, view) {
+  /** What stands above every view; false where there is nothing to show below it. */
+  function beginning(container, view) {
     container.append(facts(view));
-    if (view.left_out) {
-      container.append(quiet(text("left_out", { count: view.left_out })));
-    } else if (!view.rows.length) {
-      container.append(quiet(text("nothing_listed")));
-    } else if (view.kind === "table" || !view.series.length) {
+    if (view.left_out) container.append(quiet(text("left_out", { count: view.left_out })));
+    else if (!view.rows.length) container.append(quiet(text("nothing_listed")));
+    return view.rows.length > 0;
+  }
+  const isTable = (view) => view.kind === "table" || !view.series.length;
+
+  nabladp.renderView = (container, view) => {
+    if (beginning(container, view) && isTable(view)) {
       table(container, view);
-    } else {
+    } else if (view.rows.length) {
       chart(container, view);
       const fold = html("details", { class: "view-table" }, html("summary", {}, text("as_table")));
       const body = html("div");
@@ -120,7 +127,27 @@
       container.append(fold);
     }
     for (const note of view.notes || []) container.append(quiet(note));
+  };
+
+  // ---- on paper: nothing to turn, as wide as a page, in pieces that are no higher than one -------------------------
+
+  function pieces(view, last) {
+    if (view.kind === "heat") return charting.heatPieces(view, PAPER);
+    const each = sideBySide(view) ? COLUMNS_A_PAGE : A_PAGE;
+    return Array.from({ length: Math.ceil(last / each) }, (_, i) => {
+      const rows = { first: i * each, last: Math.min((i + 1) * each, last) };
+      return draw(view, rows, PAPER);
+    });
   }
 
-  nabladp.renderView = renderView;
+  nabladp.printView = (container, view) => {
+    const count = view.rows.length;
+    const last = view.kind === "heat" ? count : Math.min(count, PRINTED);
+    if (beginning(container, view)) {
+      if (isTable(view)) container.append(...nabladp.printedTables(columnsOf(view), view.names, last, PAPER));
+      else container.append(...pieces(view, last).map(({ node }) => html("figure", { class: "chart-figure" }, node)));
+      if (last < count) container.append(quiet(text("printed_part", { last, total: count })));
+    }
+    for (const note of view.notes || []) container.append(quiet(note));
+  };
 })();

@@ -101,6 +101,26 @@
     return made;
   }
 
+  /** A name beside a mark: in two smaller lines if one is too short, and cut only then; whole in its title. */
+  function named(node, x, y, text, room, attributes) {
+    if (textWidth(text) <= room) return label(node, x, y, text, { class: "chart-text", ...attributes });
+    const words = text.split(" ");
+    let first = words.shift();
+    while (words.length && textWidth(`${first} ${words[0]}`, 10.5) <= room) first += ` ${words.shift()}`;
+    const lines = words.length ? [first, words.join(" ")] : [first];
+    const made = svg("text", { class: "chart-text chart-small", ...attributes });
+    lines.forEach((line, i) => {
+      const part = svg("tspan", { x, y: lines.length > 1 ? y - 6 + 11 * i : y });
+      part.textContent = cut(line, room, 10.5);
+      made.append(part);
+    });
+    const title = svg("title");
+    title.textContent = text;
+    made.append(title);
+    node.append(made);
+    return made;
+  }
+
   /** A text in as many lines as it needs; returns how much room they take. */
   function paragraph(node, x, y, text, room) {
     const lines = [""];
@@ -152,6 +172,6 @@
   }
 
   const reading = { reader, naming, telling, shown };
-  const drawing = { html, svg, textWidth, cut, ticks, picture, label, paragraph, grow, stepInList };
+  const drawing = { html, svg, textWidth, cut, ticks, picture, label, named, paragraph, grow, stepInList };
   nabladp.charting = { ...reading, ...drawing };
 })();

@@ -262,8 +262,9 @@
       made.hidden = false;
       made.addEventListener("click", () => {
         root.classList.toggle("print-all", all);
-        if (all) nabladp.openViews();
+        if (all) nabladp.toPaper();
         window.print();
+        nabladp.fromPaper();
         root.classList.remove("print-all");
       });
     }

@@ -2,9 +2,10 @@
 (() => {
   "use strict";
   const { charting } = (window.nabladp ||= {});
-  const { svg, reader, telling, shown, textWidth, cut, picture, label, paragraph, grow } = charting;
+  const { svg, reader, telling, shown, textWidth, cut, picture, label, named, paragraph, grow } = charting;
   const STEPS = 9;
   const [LEAST, MOST, HEIGHT] = [14, 72, 24]; // widths and height of a square
+  const TALLEST = 26; // rows of squares on a page of paper
   const LONGEST = 120; // of a name that stands upright
   const SIZE = 12.5;
 
@@ -46,14 +47,43 @@
     return { low, high, step };
   }
 
-  charting.heat = (view, width) => {
-    const { down, across, cells, axes } = grid(view);
+  /** A rectangle of the grid: the names from `top` to `bottom` and from `left` to `right`, and the squares there. */
+  function cutOut({ down, across, cells, axes }, { top, bottom, left, right }) {
+    const inside = new Map();
+    for (const [place, row] of cells) {
+      const [i, j] = [Math.floor(place / across.length), place % across.length];
+      if (i >= top && i < bottom && j >= left && j < right) inside.set((i - top) * (right - left) + j - left, row);
+    }
+    return { down: down.slice(top, bottom), across: across.slice(left, right), cells: inside, axes };
+  }
+
+  /** The drawings of a heat map on paper, none wider or higher than a page. */
+  charting.heatPieces = (view, width) => {
+    const { down, across } = grid(view);
+    const room = width - nameRoom(down, width);
+    const [tall, wide] = [evenly(down.length, TALLEST), evenly(across.length, Math.floor(room / LEAST))];
+    const found = [];
+    for (let top = 0; top < down.length; top += tall) {
+      for (let left = 0; left < across.length; left += wide) {
+        const ends = { bottom: Math.min(top + tall, down.length), right: Math.min(left + wide, across.length) };
+        found.push(charting.heat(view, width, { top, left, ...ends }));
+      }
+    }
+    return found;
+  };
+  /** The size of pieces, about equal, that are no longer than the most. */
+  const evenly = (count, most) => Math.ceil(count / Math.ceil(count / most));
+  const nameRoom = (texts, width) => Math.min(Math.max(...texts.map((text) => textWidth(text, SIZE))) + 8, 0.36 * width);
+
+  charting.heat = (view, width, piece) => {
+    const all = grid(view);
+    const { down, across, cells, axes } = piece ? cutOut(all, piece) : all;
     const series = view.series[0];
     const read = reader(view, series.value);
     const format = view.columns[series.value].format;
     const { low, high, step } = stepping(view, read);
     const ramp = view.signed ? "signed" : "heat";
-    const left = Math.min(Math.max(...down.map((text) => textWidth(text, SIZE))) + 8, 0.36 * width);
+    const left = nameRoom(all.down, width);
     const square = Math.max(LEAST, Math.min(MOST, (width - left) / across.length));
     const slanted = across.some((text) => textWidth(text, SIZE) > square - 4);
     const head = slanted ? Math.min(Math.max(...across.map((text) => textWidth(text, SIZE))), LONGEST) + 36 : 44;
@@ -77,7 +107,7 @@
       label(node, x, head - 8, cut(text, slanted ? LONGEST : square - 4, SIZE), { class: "chart-text", ...turn });
     });
     down.forEach((text, i) =>
-      label(node, left - 8, head + (i + 0.5) * HEIGHT + 4, cut(text, left - 8, SIZE), { class: "chart-text", "text-anchor": "end" }),
+      named(node, left - 8, head + (i + 0.5) * HEIGHT + 4, text, left - 8, { "text-anchor": "end" }),
     );
     const written = square >= 36;
     for (const [place, row] of cells) {

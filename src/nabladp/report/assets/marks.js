@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const { charting } = (window.nabladp ||= {});
-  const { svg, reader, naming, telling, shown, textWidth, cut, ticks, picture, label, paragraph, grow, stepInList } = charting;
+  const { svg, reader, naming, telling, shown, textWidth, cut, ticks, picture, label, named, paragraph, grow, stepInList } = charting;
   const ROW = 24;
   const GAP = 8;
   const SHAPES = 3;
@@ -95,8 +95,7 @@
     if (view.line) node.append(svg("line", { class: "chart-line", x1: x(view.line.at), x2: x(view.line.at), y1: top, y2: bottom }));
     texts.forEach((text, i) => {
       const y = top + i * ROW + ROW / 2;
-      const shownText = label(node, left - GAP, y + 4, cut(text, left - GAP), { class: "chart-text", "text-anchor": "end" });
-      if (shownText.textContent !== text) shownText.append(titled(text));
+      named(node, left - GAP, y + 4, text, left - GAP, { "text-anchor": "end" });
       if (figures.length) label(node, width, y + 4, figures[i], { class: "chart-quiet", "text-anchor": "end" });
     });
     grow(node, bottom + 28 + paragraph(node, 0, bottom + 38, view.caption, width));
@@ -117,12 +116,6 @@
       },
     };
   }
-  function titled(text) {
-    const node = svg("title");
-    node.textContent = text;
-    return node;
-  }
-
   function readers(view, series) {
     return [series.value, series.low, series.high].map((place) => (place === null ? () => NaN : reader(view, place)));
   }

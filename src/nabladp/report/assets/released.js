@@ -3,7 +3,7 @@
   "use strict";
   const nabladp = (window.nabladp ||= {});
   const A_PAGE = 20;
-  const MOST_PRINTED = 60;
+  const MOST_PRINTED = 100; // views on paper
 
   function make(tag, properties = {}, ...children) {
     const element = Object.assign(document.createElement(tag), properties);
@@ -86,13 +86,40 @@
     return box?.width ? { x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height } : null;
   };
 
-  /** Opens and draws the views in sight, so that paper shows them too. */
-  nabladp.openViews = () => {
-    [...document.querySelectorAll("details.view")].slice(0, MOST_PRINTED).forEach((details) => {
-      details.open = true;
-      drawn(details);
+  // ---- on paper: every view, open, as wide as the paper; whatever is on the screen stays as it is -------------------
+
+  function printed(views) {
+    const page = make("div", { className: "printed" });
+    for (const view of views) {
+      const head = make("h4", {}, name(view.title));
+      if (view.summary) head.append(make("small", { className: "quiet", textContent: ` ${view.summary}` }));
+      const body = make("div", { className: "printed-view" }, head);
+      nabladp.printView(body, view);
+      page.append(body);
+    }
+    return page;
+  }
+
+  /** Adds what the paper shows in place of the screen's views. */
+  nabladp.toPaper = () => {
+    if (document.querySelector(".printed")) return;
+    let room = MOST_PRINTED;
+    document.querySelectorAll(".views").forEach((place, part) => {
+      const views = (parts[part] ?? []).slice(0, room);
+      room -= views.length;
+      const page = printed(views);
+      const hidden = (parts[part] ?? []).length - views.length;
+      if (hidden) page.append(make("p", { className: "quiet", textContent: nabladp.text("printed_views", { count: hidden }) }));
+      place.append(page);
     });
   };
+  nabladp.fromPaper = () => document.querySelectorAll(".printed").forEach((page) => page.remove());
+
+  // A page with a certificate prints just that, unless the whole is asked for.
+  const wholePage = () => document.documentElement.classList.contains("print-all") || !document.querySelector(".certificate");
+  window.addEventListener("beforeprint", () => wholePage() && nabladp.toPaper());
+  window.addEventListener("afterprint", () => nabladp.fromPaper());
+
   nabladp.make = make;
   nabladp.name = name;
   nabladp.released = start();

@@ -45,6 +45,49 @@
     };
   };
 
+  // ---- on paper, where nothing can be turned or sorted ---------------------------------------------------------------
+
+  const [PADDING, WIDEST] = [14, 240]; // pixels beside and of a column
+
+  function widthOf(column, last) {
+    const { shown, textWidth } = nabladp.charting;
+    let widest = textWidth(column.name, 13);
+    for (let row = 0; row < last; row++) widest = Math.max(widest, textWidth(shown(column.read(row), column.format), 13));
+    return Math.min(widest, WIDEST) + PADDING;
+  }
+
+  /** Columns in groups that are no wider than the paper; those that name a row begin every group. */
+  function columnGroups(columns, names, last, width) {
+    const widths = columns.map((column) => widthOf(column, last));
+    const start = columns.map((_, i) => i).filter((i) => names.includes(i));
+    const used = (group) => group.reduce((sum, i) => sum + widths[i], 0);
+    const groups = [[...start]];
+    columns.forEach((_, i) => {
+      if (start.includes(i)) return;
+      if (groups.at(-1).length > start.length && used(groups.at(-1)) + widths[i] > width) groups.push([...start]);
+      groups.at(-1).push(i);
+    });
+    return groups.map((group) => group.map((i) => columns[i]));
+  }
+
+  /** The first rows of a table; one that is wider than the paper in several tables. */
+  nabladp.printedTables = (columns, names, last, width) => {
+    const { shown } = nabladp.charting;
+    const kind = (column) => (column.format === "text" ? "" : "num");
+    return columnGroups(columns, names, last, width).map((group) => {
+      const [head, body] = [element("thead"), element("tbody")];
+      head.append(element("tr"));
+      head.firstChild.append(...group.map((column) => element("th", { scope: "col", class: kind(column) }, column.name)));
+      for (let row = 0; row < last; row++) {
+        body.append(element("tr"));
+        body.lastChild.append(...group.map((column) => element("td", { class: kind(column) }, shown(column.read(row), column.format))));
+      }
+      const grid = element("table", { class: "values" });
+      grid.append(head, body);
+      return grid;
+    });
+  };
+
   /** `table` is {label, count, columns}; a column has a name, a format, and `read(row)`. */
   nabladp.renderTable = (container, table) => {
     const id = `table-${++made}`;
