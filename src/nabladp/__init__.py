@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nabladp.errors import NablaDPError as NablaDPError
     from nabladp.mechanisms.catalogue import *  # noqa: F403
     from nabladp.noise import NoiseSource as NoiseSource
+    from nabladp.person import Person as Person
     from nabladp.privacy import CDP as CDP
     from nabladp.privacy import Approx as Approx
     from nabladp.privacy import Budget as Budget
@@ -55,6 +56,7 @@ HOME = {
     "Approx": "nabladp.privacy",
     "NoiseSource": "nabladp.noise",
     "open_table": "nabladp.tables",
+    "Person": "nabladp.person",
     "Marginals": "nabladp.workloads",
     "Conjunctions": "nabladp.workloads",
     "Parities": "nabladp.workloads",

@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from many_rows import SCHEMA as VISITS
+from many_rows import SETS, counted, visits
+from many_rows import wanted as rows_used
 from spark_cluster import Cluster, cluster, spark  # noqa: F401
 from spark_kernels import Broken, ColumnSums, Places, Slow, Wrong
 
@@ -23,6 +26,7 @@ from nabladp.errors import DataError, MechanismError, MissingPart, NablaDPError,
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
+from nabladp.person import Person
 from nabladp.privacy import CDP, Budget, Ledger
 from nabladp.release import Session
 from nabladp.schema import Attribute, Schema
@@ -459,3 +463,34 @@ def test_a_fault_that_is_ours_stays_what_it_was() -> None:
     error = error_of(fault_of(DataError("The column.", fix="Mend it.", column="a")))
     assert isinstance(error, DataError) and isinstance(error, NablaDPError)
     assert (error.message, error.fix, error.fields) == ("The column.", "Mend it.", {"column": "a"})
+
+
+# People with many rows
+
+
+def test_at_most_so_many_rows_of_a_person_are_used(spark: Any, tmp_path: Path) -> None:  # noqa: F811
+    """The same as on one machine, with a person's rows in several partitions, and in a fixed order."""
+    frame, person = visits(), Person("patient", 2, "visit")
+    made = spark.createDataFrame(frame).repartition(5)
+    texts = made.selectExpr("concat(' ', patient, ' ') as patient", "cast(visit as string) as visit", "a", "b")
+    used = frame.loc[rows_used(frame, person)]
+    for source in (made, texts):
+        table = open_table(source, VISITS, person=person)
+        assert table.n == len(used)
+        assert [array.ravel().tolist() for array in table.marginals(SETS)] == counted(used)
+        table.check_row_order()
+        half = np.arange(0, table.n, 2)
+        parts = [PartOfRows(table, half, inside).marginals(SETS) for inside in (True, False)]
+        assert [(one + other).ravel().tolist() for one, other in zip(*parts, strict=True)] == counted(used)
+    assert check_table(table) == []
+    with pytest.raises(DataError, match="have no order"):
+        open_table(made, VISITS, person=Person("patient", 2))
+    for change, what in (
+        ("case when a = 1 then null else patient end as patient, visit", "names people, is empty"),
+        ("patient, case when a = 1 then '' else cast(visit as string) end as visit", "does not order the rows"),
+        ("patient, a as visit", "does not order the rows"),
+    ):
+        broken = made.selectExpr(*change.split(", "), "a", "b")
+        for rows in (None, len(used)):
+            with pytest.raises(DataError, match=what):
+                open_table(broken, VISITS, rows, person=person).marginals(SETS)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from plans import plan_text, saved_plan
 
+from nabladp.person import Person
 from nabladp.privacy import CDP, Guarantee
 from nabladp.release import Plan
 from nabladp.release.other_budgets import FACTORS, PLANNED, TOGETHER, Outlook, outlook, scale_budgets
@@ -157,7 +158,7 @@ def test_whoever_waits_is_told(plan: Plan) -> None:
 
 
 def test_rows_per_person_count(plan: Plan) -> None:
-    several = Plan(**{**vars(plan), "rows_per_person": 3})
+    several = Plan(**{**vars(plan), "person": Person(rows=3)})
     one, three = (outlook(p, [("region",)]).parts[0].steps[PLANNED] for p in (plan, several))
     assert one is not None and three is not None
     assert int(three.totals[0][0] or 0) >= 9 * int(one.totals[0][0] or 0)

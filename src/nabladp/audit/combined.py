@@ -200,6 +200,7 @@ def audit(
     pairs: Pairs | None = None,
     features: Features | None = None,
     guarantee: Guarantee | None = None,
+    rows_per_person: int = 1,
     noise: NoiseSource | None = None,
     progress: Tell | None = None,
 ) -> Audit:
@@ -207,7 +208,8 @@ def audit(
 
     Takes about ``seconds``. The exact audit is certain on its instance, and so is ``tape``, of what some runs draw
     (:func:`tape_audit`). ``law`` compares runs with the exact law; its verdict and those of the statistical audit hold
-    together with confidence 1 − ``beta``. The other options are those of :func:`statistical_audit`.
+    together with confidence 1 − ``beta``. Where ``rows_per_person`` is above 1, two rows change at once in the exact
+    audit, at the cost of a person with two. The other options are those of :func:`statistical_audit`.
     """
     check_options(beta, runs, seconds)
     beta, seconds = float(beta), float(seconds)
@@ -221,7 +223,8 @@ def audit(
     result, why, part = None, "not asked for", next(parts)
     if exact:
         limits = deadline.part(_SMALLEST), part
-        result, why = _run_exact_audit(mechanism, schema, also, guarantee, limits, progress, left_out)
+        moving = min(2, int(rows_per_person))
+        result, why = _run_exact_audit(mechanism, schema, also, guarantee, moving, limits, progress, left_out)
     drawn, tape_note, part = None, "not asked for", next(parts)
     if tape and part.is_over and runs is None:
         tape_note = _note_late(left_out, "the comparison of draws")
@@ -309,6 +312,7 @@ def _run_exact_audit(
     schema: Schema,
     also: Iterable[str],
     guarantee: Guarantee | None,
+    moving: int,
     limits: tuple[Deadline, Deadline],
     progress: Tell | None,
     left_out: list[str],
@@ -322,12 +326,12 @@ def _run_exact_audit(
     reasons: list[NablaDPError | None] = []
     for whole in (False, True):
         reason: NablaDPError | None = None
-        for most, n in _INSTANCES:
+        for most, n in (instance for instance in _INSTANCES if instance[1] >= moving):
             try:
                 deadline = limits[best is not None]
                 deadline.check("The exact audit")
                 small, derive = tiny_schema(mechanism, schema, most, also=also, whole=whole)
-                result = compare_laws(mechanism, small, n, derive, guarantee, deadline, progress)
+                result = compare_laws(mechanism, small, n, derive, guarantee, deadline, progress, moving)
             except NablaDPError as error:
                 late = late or isinstance(error, OutOfTime)
                 if reason is None or (isinstance(error, AuditError) and not isinstance(reason, AuditError)):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.audit.deadline import FOREVER, Deadline, WatchedTable
 from nabladp.audit.results import above, check_asked
+from nabladp.checks import is_whole
 from nabladp.errors import AuditError
 from nabladp.mechanisms import Auditable, Branch, Law
 from nabladp.privacy.guarantee import Guarantee
@@ -244,6 +245,7 @@ def exact_audit(
     *,
     derive: Derive | None = None,
     guarantee: Guarantee | None = None,
+    rows_per_person: int = 1,
     seconds: float = math.inf,
     progress: Tell | None = None,
 ) -> ExactAudit:
@@ -251,14 +253,19 @@ def exact_audit(
     schema.
 
     Derived columns need a function of the record's codes each, in ``derive``. ``guarantee`` replaces the mechanism's
-    own claim. What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in all.
+    own claim. With ``rows_per_person`` that many rows change at once, and the claim is the guarantee's ``for_rows``.
+    What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in all.
     """
     check_asked(mechanism, schema, guarantee, 0 if n is None else n)
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise AuditError(
             "The time of an audit is a number of seconds above zero.", fix="Leave it out for as long as it takes."
         )
-    return compare_laws(mechanism, schema, n, derive or {}, guarantee, Deadline.after(seconds), progress)
+    if not is_whole(rows_per_person, 1, n):
+        raise AuditError("A person of the audit has from one row to all of them.", fix="Give a smaller number.")
+    return compare_laws(
+        mechanism, schema, n, derive or {}, guarantee, Deadline.after(seconds), progress, rows_per_person
+    )
 
 
 def compare_laws(
@@ -269,10 +276,11 @@ def compare_laws(
     guarantee: Guarantee | None,
     deadline: Deadline,
     progress: Tell | None,
+    moving: int = 1,
 ) -> ExactAudit:
-    """The exact audit until a deadline, after which :class:`OutOfTime` is raised: all pairs are compared, or none
-    counts."""
-    claim = guarantee if guarantee is not None else mechanism.guarantee(schema, n)
+    """The exact audit, in which ``moving`` rows of a person change at once, until a deadline, after which
+    :class:`OutOfTime` is raised: all pairs are compared, or none counts."""
+    claim = (guarantee if guarantee is not None else mechanism.guarantee(schema, n)).for_rows(moving)
     universe = Universe.of(schema)
     records = _records(schema, derive)
     if n < 1 or math.comb(len(records) + n - 1, n) > MOST_TABLES:
@@ -281,7 +289,9 @@ def compare_laws(
     worst: dict[frozenset[str], tuple[float, float]] = {}
     laws: dict[tuple[Record, ...], tuple[tuple[int, ...], float]] = {}
     compared = 0
-    total = math.comb(len(records) + n - 2, n - 1) * len(records) * (len(records) - 1)
+    own = list(itertools.combinations_with_replacement(records, moving))  # of a person, in any order
+    changed = [[row for row in itertools.product(records, repeat=moving) if row != one] for one in own]
+    total = math.comb(len(records) + n - moving - 1, n - moving) * sum(map(len, changed))
 
     def show() -> None:
         deadline.check("The exact audit")
@@ -296,14 +306,15 @@ def compare_laws(
             laws[key] = divergences.learn(result), result.largest_order
         return laws[key]
 
-    for rest in itertools.combinations_with_replacement(records, n - 1):
-        for one, other in itertools.permutations(records, 2):
+    for rest in itertools.combinations_with_replacement(records, n - moving):
+        for one, other in ((one, other) for one, others in zip(own, changed, strict=True) for other in others):
             differing = frozenset(
                 name
-                for name, a, b in zip(schema.names, one, other, strict=True)
+                for before, after in zip(one, other, strict=True)
+                for name, a, b in zip(schema.names, before, after, strict=True)
                 if a != b and name in universe.position
             )
-            (here, order), (there, _) = law((*rest, one)), law((*rest, other))
+            (here, order), (there, _) = law((*rest, *one)), law((*rest, *other))
             if compared % _PAIRS_AT_ONCE == 0:
                 show()
             result = divergences.between(here, there, order)

@@ -73,7 +73,8 @@ def _run_audits(loaded: Any, sets: list[str] | None, seconds: float, beta: float
                 tell(f"auditing {name}: {what}", done, total)
 
             left = max(part.left, _INSTANT)
-            result = audit_mechanism(mechanism, loaded.schema, sets=wanted, seconds=left, beta=beta, progress=report)
+            options = {"rows_per_person": loaded.rows_per_person, "beta": beta, "progress": report}
+            result = audit_mechanism(mechanism, loaded.schema, sets=wanted, seconds=left, **options)
         audits.append((name, result))
     return audits
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.errors import DataError, ReleaseError
+from nabladp.person import Person
 from nabladp.release.record import DIGESTS, RECORD, Release
 from nabladp.tables import Table, open_table
 from nabladp.views import Compared
@@ -41,8 +42,13 @@ def compare(folder: str | Path, source: Any) -> list[Comparison]:
     if not records:
         raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
     releases = {record.parent: Release.load(record) for record in records}
-    tables = {release.schema.fingerprint(): open_table(source, release.schema) for release in releases.values()}
-    return [compare_release(own, tables[own.schema.fingerprint()], path) for path, own in releases.items()]
+    tables = {_rows_of(own): open_table(source, own.schema, person=own.person) for own in releases.values()}
+    return [compare_release(own, tables[_rows_of(own)], path) for path, own in releases.items()]
+
+
+def _rows_of(release: Release) -> tuple[str, Person]:
+    """What decides which rows a release was made from, and how they were read."""
+    return release.schema.fingerprint(), release.person
 
 
 def compare_release(release: Release, table: Table, folder: Path | None = None) -> Comparison:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file, refuse_other_file
 from nabladp.displayed import Stage
-from nabladp.errors import NablaDPError, PlanError, SourceError, quote, quote_path, suggestion
+from nabladp.errors import DataError, NablaDPError, PlanError, SourceError, quote, quote_path, suggestion
 from nabladp.mechanisms import Mechanism, mechanism_class
 from nabladp.mechanisms.mechanism import MOST_ROWS
 from nabladp.noise import NoiseSource
+from nabladp.person import Person
 from nabladp.privacy import Budget, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending, no_ledger
@@ -30,14 +31,15 @@ from nabladp.release.publish import Announce, Published, ignore_progress
 from nabladp.release.record import Release
 from nabladp.release.session import Session
 from nabladp.schema import Schema
-from nabladp.tables import Finding, Table, check_spark, open_table
+from nabladp.tables import Finding, Table, check_person_columns, check_spark, open_table
 
 if TYPE_CHECKING:
     from nabladp.release.queries import QueryCost
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "": ("table", "budget", "release", "adversary", "report"),
+    "": ("table", "person", "budget", "release", "adversary", "report"),
     "table": ("source", "schema", "rows", "rows_per_person"),
+    "person": ("id", "rows", "row_id"),
     "budget": ("ledger", "per_attribute", "attributes", "sets", "person"),
     "adversary": ("name", "attributes"),
     "report": ("delta", "folder", *TEXTS, "language", "logo"),
@@ -54,7 +56,7 @@ class Plan:
     source: str | Mapping[str, Any] = field(repr=False)  # an address may hold a password
     schema: Schema
     rows: int | None
-    rows_per_person: int
+    person: Person
     budget: Budget
     ledger: str = field(repr=False)  # as may this one
     releases: tuple[tuple[str, Mechanism], ...]
@@ -104,7 +106,7 @@ class Plan:
             source=_source(folder, table),
             schema=schema,
             rows=_count(table, "rows", "the public number of rows"),
-            rows_per_person=_count(table, "rows_per_person", "how many rows one person has at most") or 1,
+            person=_person(data, table, schema),
             budget=limits,
             ledger=ledger if "://" in ledger else str(folder / ledger),
             releases=_releases(data, schema),
@@ -113,6 +115,11 @@ class Plan:
             out=folder / (_text(report, "report", "folder", out) if "folder" in report else out),
             imprint=Imprint.of(report, folder),
         )
+
+    @property
+    def rows_per_person(self) -> int:
+        """The most rows of one person that are used."""
+        return self.person.rows
 
     def cost(self) -> Cost:
         """The dry run of a plan: spends nothing, reads nothing of the table, creates no ledger."""
@@ -154,11 +161,12 @@ class Plan:
     def create_ledger(self, *, test: bool = False) -> Ledger:
         """Create this plan's ledger, with its schema and budget; refused where there is one, or beyond the budget."""
         self._check_affordable(self.rows)
-        return Ledger.create(self.ledger, self.schema, self.budget, test=test)
+        return Ledger.create(self.ledger, self.schema, self.budget, person=self.person, test=test)
 
     def _standing(self) -> list[Spending]:
         """The plan's limits with what is spent, from its ledger, which must be of this schema and budget."""
         with Ledger.read(self.ledger) as ledger:
+            ledger.check_person(self.person)
             standing = ledger.spent()
             known = extend_universe(ledger.universe, Universe.of(self.schema))
         check_same_budget([line.limit for line in standing], self.budget.limits(known))
@@ -192,7 +200,7 @@ class Plan:
 
     def open_table(self) -> Table:
         """The plan's table, of which nothing is read yet."""
-        return open_table(self.source, self.schema, rows=self.rows, folder=self.folder)
+        return open_table(self.source, self.schema, rows=self.rows, folder=self.folder, person=self.person)
 
     def _session(self, table: Table, noise: NoiseSource | None, new_ledger: bool) -> Session:
         return Session(
@@ -203,7 +211,7 @@ class Plan:
             noise=noise,
             delta=self.delta,
             adversaries=self.adversaries,
-            rows_per_person=self.rows_per_person,
+            person=self.person,
             new_ledger=new_ledger,
             imprint=self.imprint,
         )
@@ -253,6 +261,24 @@ class Plan:
         """Put this plan's budget in force in its ledger, on record."""
         with open_existing(self.ledger, self.schema) as ledger:
             return ledger.change_budget(self.budget, reason)
+
+
+def _person(data: Mapping[str, Any], table: Mapping[str, Any], schema: Schema) -> Person:
+    """What a person is in a plan: [person], or else the owner's promise in [table]."""
+    promised = _count(table, "rows_per_person", "how many rows one person has at most")
+    if "person" not in data:
+        return Person(rows=promised or 1)
+    given = _part(data, "person")
+    if promised is not None:
+        raise PlanError("'rows_per_person' of [table] is a promise that [person] replaces.", fix="Remove it.")
+    if not isinstance(given.get("id"), str) or "rows" not in given:
+        raise PlanError("[person] needs 'id' and 'rows'.", fix='Write, for instance, id = "patient" and rows = 5.')
+    try:
+        person = Person(**given)
+    except DataError as error:
+        raise PlanError(f"[person]: {error.message}", fix=error.fix) from None
+    check_person_columns(schema, person)
+    return person
 
 
 def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mechanism], ...]:

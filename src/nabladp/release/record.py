@@ -22,6 +22,7 @@ from nabladp.displayed import Displayed
 from nabladp.errors import NablaDPError, ReleaseError, SourceError, quote_path
 from nabladp.mechanisms import Output, mechanism_class
 from nabladp.mechanisms.mechanism import ReleaseContext
+from nabladp.person import Person
 from nabladp.privacy import Guarantee
 from nabladp.privacy.guarantee import MOST_ROWS
 from nabladp.release.cost import DELTA, figures
@@ -53,6 +54,7 @@ def check_record(data: Any) -> None:
     _need("stamp" in data and (data["stamp"] is None or isinstance(data["stamp"], str)), "stamp")
     _need(is_whole(data.get("n"), 1, MOST_PEOPLE), "n")
     _need(is_whole(data.get("rows_per_person"), 1, MOST_ROWS), "rows_per_person")
+    _check_person(data)
     for key in ("parameters", "values", "figures", "ledger", "versions"):
         _need(isinstance(data.get(key), Mapping), key)
     _need(_all_texts(data["versions"]), "versions")
@@ -62,6 +64,17 @@ def check_record(data: Any) -> None:
     report = data.get("report", {})
     _need(isinstance(report, Mapping) and _all_texts(report), "report")
     _check_error(data.get("expected_error"))
+
+
+def _check_person(data: Mapping[str, Any]) -> None:
+    """A record names the column of people where it bounds their rows; otherwise their number is a promise."""
+    if "person" in data:
+        _need(isinstance(data["person"], Mapping) and data["person"].get("rows") == data["rows_per_person"], "person")
+        _need(Person.from_json(data["person"]).id is not None, "person")
+
+
+def read_person(data: Mapping[str, Any]) -> Person:
+    return Person.from_json(data["person"]) if "person" in data else Person(rows=data["rows_per_person"])
 
 
 def read_adversaries(data: Mapping[str, Any], guarantee: Guarantee) -> dict[str, tuple[str, ...]]:
@@ -174,11 +187,16 @@ class Release(Displayed):
     stamp: str | None = None
     adversaries: Mapping[str, Sequence[str]] = field(default_factory=dict)
     delta: float = DELTA
-    rows_per_person: int = 1
+    person: Person = field(default_factory=Person)
     versions: Mapping[str, str] = field(default_factory=dict)
     limits: Sequence[Mapping[str, Any]] = ()  # every limit as the ledger stood once this was reserved
     imprint: Imprint = field(default_factory=Imprint)
     folder: Path | None = None  # from which it was loaded
+
+    @property
+    def rows_per_person(self) -> int:
+        """The most rows of one person that were used."""
+        return self.person.rows
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self.digest == other.digest
@@ -234,6 +252,7 @@ class Release(Displayed):
             "parameters": dict(self.parameters),
             "n": self.n,
             "rows_per_person": self.rows_per_person,
+            **({} if self.person.id is None else {"person": self.person.to_json()}),
             "figures": figures(self.guarantee, self.adversaries, self.delta),
             "expected_error": self.expected_error,
             "values": self.output.to_json(),
@@ -337,7 +356,7 @@ class Release(Displayed):
             stamp=data["stamp"],
             adversaries=read_adversaries(data, guarantee),
             delta=data["figures"]["delta"],
-            rows_per_person=data["rows_per_person"],
+            person=read_person(data),
             versions=data["versions"],
             limits=data.get("limits", ()),
             imprint=Imprint.from_json(data.get("report", {}), folder),

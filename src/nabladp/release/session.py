@@ -15,6 +15,7 @@ from nabladp.displayed import Stage
 from nabladp.errors import BudgetError, DataError, LedgerError, MechanismError, ReleaseError, quote
 from nabladp.mechanisms import Mechanism
 from nabladp.noise import NoiseSource
+from nabladp.person import Person
 from nabladp.privacy import Budget, Guarantee, Ledger, Universe
 from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
@@ -42,8 +43,9 @@ class Session:
     ``table`` is anything :func:`open_table` takes; ``ledger`` a path, an address or an open :class:`Ledger`. The order
     of a release is fixed: reserve (durable), read, run, write, bind, rename, report. Nothing is read before the
     reservation except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every
-    release. Where one person may have several rows, ``rows_per_person`` says at most how many, and every release costs
-    that much more.
+    release. Where people have several rows, ``person`` names their column and says how many rows of each are used (see
+    :class:`~nabladp.person.Person`), and every release costs that much more. ``rows_per_person`` is a promise instead:
+    that nobody has more rows in this table.
     ``new_ledger`` creates the ledger, which must not exist yet; without it, it must. ``imprint`` says who publishes, to
     what end and in which language, for report and certificate.
     """
@@ -59,7 +61,8 @@ class Session:
         delta: float = DELTA,
         adversaries: Mapping[str, Sequence[str]] | None = None,
         rows: int | None = None,
-        rows_per_person: int = 1,
+        rows_per_person: int | None = None,
+        person: Person | None = None,
         new_ledger: bool = False,
         imprint: Imprint | None = None,
     ) -> None:
@@ -71,17 +74,17 @@ class Session:
         self.noise = noise or NoiseSource()
         check_delta(delta)
         self.delta = delta
-        Guarantee.none(schema).for_rows(rows_per_person)  # refuses what is no number of rows
-        self.rows_per_person = rows_per_person
+        self.person = _person(table, person, rows_per_person, schema)
+        self.rows_per_person = self.person.rows
         self.imprint = Imprint() if imprint is None else expect(imprint, Imprint, "'imprint'", "Give an Imprint.")
         self.adversaries = _adversaries({} if adversaries is None else adversaries)
         Guarantee.none(schema).universe.sources([name for chosen in self.adversaries.values() for name in chosen])
-        self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows=rows)
+        self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows, person=self.person)
         if rows is not None:
             self.table.check_rows(rows)
         if self.table.schema.fingerprint() != schema.fingerprint():
             raise DataError("The table was opened with another schema.", fix="Open it with the session's schema.")
-        self.ledger = _ledger(ledger, schema, budget, test=self.noise.is_seeded, new=new_ledger)
+        self.ledger = _ledger(ledger, schema, budget, self.person, test=self.noise.is_seeded, new=new_ledger)
 
     def __repr__(self) -> str:
         return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
@@ -97,7 +100,7 @@ class Session:
             delta=self.delta,
             adversaries=self.adversaries,
             rows=rows,
-            rows_per_person=self.rows_per_person,
+            person=self.person,
             imprint=self.imprint,
         )
 
@@ -234,6 +237,7 @@ class Session:
                     (guarantee, name, {"mechanism": type(mechanism).__name__, **details})
                     for (name, _, mechanism), guarantee in zip(parts, promises, strict=True)
                 ],
+                person=self.person,
                 seeded=self.noise.is_seeded,
             )
         attempt = Attempt(self.ledger, entries, self.noise, pending)
@@ -309,7 +313,7 @@ class Session:
             stamp=self.noise.stamp,
             adversaries=self.adversaries,
             delta=self.delta,
-            rows_per_person=self.rows_per_person,
+            person=self.person,
             versions=versions(),
             limits=limits,
             imprint=self.imprint,
@@ -353,16 +357,34 @@ def _check_releases(given: Any) -> list[tuple[str, Mechanism]]:
     return [(name, _mechanism(mechanism)) for name, mechanism in pairs]
 
 
-def _ledger(ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, *, test: bool, new: bool) -> Ledger:
+def _person(table: Any, person: Person | None, rows_per_person: int | None, schema: Schema) -> Person:
+    """What a person is: as given, or as the table was opened with; otherwise the owner's promise."""
+    if rows_per_person is not None:
+        Guarantee.none(schema).for_rows(rows_per_person)  # refuses what is no number of rows
+        if person is not None:
+            raise DataError("Both 'person' and 'rows_per_person' are given.", fix="Remove 'rows_per_person'.")
+        person = Person(rows=rows_per_person)
+    given = person if person is None else expect(person, Person, "'person'", 'Write person=Person("patient", rows=5).')
+    opened = table.person if isinstance(table, Table) else None
+    if isinstance(table, Table) and given is not None and given != opened and (opened or given.id) is not None:
+        raise DataError(
+            "The table was opened for other people.", fix="Open it with the session's person: open_table(…, person=…)."
+        )
+    return given or opened or Person()
+
+
+def _ledger(
+    ledger: Ledger | str | Path, schema: Schema, budget: Budget | None, person: Person, *, test: bool, new: bool
+) -> Ledger:
     """The session's ledger; created only where that is asked for: a mistyped path must not bring a fresh budget."""
     if isinstance(ledger, Ledger):
-        ledger.check_agrees(Universe.of(schema), budget, test=test)
+        ledger.check_agrees(Universe.of(schema), budget, test=test, person=person)
         return ledger
     if not new:
-        return Ledger.open(ledger, schema, budget, test=test)
+        return Ledger.open(ledger, schema, budget, person=person, test=test)
     if budget is None:
         raise BudgetError("A new ledger needs a budget.", fix="Give one, e.g. Budget(per_attribute=CDP(0.5)).")
-    return Ledger.create(ledger, schema, budget, test=test)
+    return Ledger.create(ledger, schema, budget, person=person, test=test)
 
 
 def _bytes_needed(errors: Sequence[Any]) -> int:

@@ -41,7 +41,9 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
         "fits": cost.fits,
         "any_rows": cost.any_rows,
         "rows": plan.rows,
-        "words": Sentences(cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries),
+        "words": Sentences(
+            cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries, bounded=plan.person.id is not None
+        ),
         "sets": [_set_row(cost, *row) for row in sets],
         "limits": [_limit_row(line) for line in facts["limits"]],
         "parts": [{"name": part.name, "mechanism": part.mechanism} for part in prospect.parts],

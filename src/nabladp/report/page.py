@@ -47,6 +47,7 @@ def page(releases: Sequence[Release], title: str, stage: Stage, spoken: str | No
         {name: tuple(chosen) for release in releases for name, chosen in release.adversaries.items()},
         limits.person,
         spoken=t,
+        bounded=all(release.person.id is not None for release in releases),
     )
     about = {"mark": "", "name": "", "note": "", "sets": [], **chapter(words, of_schema(releases[0].schema), limits)}
     about["certificate"] = certificate(title, words, about, releases[0].imprint, limits, releases)

@@ -83,6 +83,7 @@ class Sentences:
         protects: tuple[str, str] = PERSON,
         extra: Mapping[str, str] | None = None,
         released: bool = True,
+        bounded: bool = False,
         spoken: str | Language = "en",
     ) -> None:
         self.t = t = language(spoken)
@@ -91,6 +92,7 @@ class Sentences:
         self.one, self.many = t(f"words.one_{kind}", name=protects[0]), t(f"words.many_{kind}", name=protects[1])
         self.guarantee, self.delta = guarantee, delta
         self.rows, self.rows_per_person = sorted(set(rows)), rows_per_person
+        self.bounded = bounded  # no more rows of each person were used, however many there are
         self.adversaries, self.person_limit = adversaries, person_limit
         universe = guarantee.universe
         self.protected = universe.protected
@@ -112,6 +114,9 @@ class Sentences:
         if not self.protected:
             return self._say("nobody")
         counts = self.t.listed([self.t.number(n) for n in self.rows])
+        if self.bounded:
+            used = self._say("rows_in_use", counts=counts) if counts and self.rows_per_person > 1 else ""
+            return self._say(self._human("bounded_rows"), count=self.rows_per_person, used=used)
         if self.rows_per_person == 1:
             who = self._say("each_row", counts=counts) if counts else self._say(self._human("everyone"))
             return self._say(self._human("whatever"), who=who)
@@ -191,7 +196,7 @@ class Sentences:
             rows.append((say("public_head"), say("public", names=names, count=len(self.public))))
         rows += [(say(human("groups_head")), self._groups())]
         rows += [(say("others_head"), self._others()), *self.extra.items()]
-        facts = say("facts_released" if self.released else "facts")
+        facts = say("facts" if not self.released else "facts_used" if self.bounded else "facts_released")
         return [*rows, (say("general_head"), say(human("general"))), (say("facts_head"), facts)]
 
     def _membership(self) -> str:
@@ -212,7 +217,8 @@ class Sentences:
             return self._say("groups_none")
         rows = self.rows_per_person
         pair = self._pair()
-        scope = self._say("scope_rows", count=rows) if rows > 1 else self._say("scope")
+        several = "scope_rows_used" if self.bounded else "scope_rows"
+        scope = self._say(several, count=rows) if rows > 1 else self._say("scope")
         return self._say(self._human("groups"), scope=scope, figure=self.figure(pair))
 
     def _pair(self) -> Belief:

@@ -7,7 +7,7 @@ from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
 from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
-from nabladp.tables.opening import check_table, open_table, values_outside
+from nabladp.tables.opening import check_person_columns, check_table, open_table, values_outside
 from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table
 
@@ -22,6 +22,7 @@ __all__ = [
     "Progress",
     "Table",
     "alike",
+    "check_person_columns",
     "check_spark",
     "check_table",
     "column_types",

@@ -75,6 +75,10 @@ class CodedRows(Counts):
         return total.sum
 
 
+def no_rows() -> DataError:
+    return DataError("The table has no rows.", fix="Give a table with at least one row.")
+
+
 def wrong_number_of_rows() -> DataError:
     return DataError(
         "The table does not have the number of rows it was said to have.",

@@ -14,17 +14,23 @@ import pyarrow as pa
 
 from nabladp.checks import expect, is_whole
 from nabladp.errors import DataError
+from nabladp.person import Person
 from nabladp.schema import Schema
 from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values, value_texts
-from nabladp.tables.sources import open_source
+from nabladp.tables.lazy import Files
+from nabladp.tables.people import StoredQuery, UsedRows
+from nabladp.tables.sources import ScanSource, Source, open_source
 from nabladp.tables.spark import SparkFrame
+from nabladp.tables.spark.people import UsedSparkRows
 from nabladp.tables.spark.table import SparkTable
 from nabladp.tables.table import Table, other_number_of_rows
 
 # ---- opening ---------------------------------------------------------------------------------------------------------
 
 
-def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "") -> Table:
+def open_table(
+    source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "", person: Person | None = None
+) -> Table:
     """Open a table: a CSV, JSON, Parquet, Feather, Arrow or Excel file, a glob of them, a DuckDB query or relation, a
     pandas, polars or Arrow table, a polars LazyFrame, an Arrow dataset, or a Spark DataFrame (or the ``source`` of a
     plan that names a Spark reader).
@@ -33,13 +39,20 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
     records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is
     counted. ``folder`` is where relative paths inside a query start. Each row of a query must be made from one person's
     data alone, and who is in it must not depend on a protected attribute: no such filter, window, limit or sample.
+
+    ``person`` bounds the rows of each person: at most so many are used, and ``rows`` then counts those. The order of
+    their rows decides which; several files, a query and Spark have none, and need a ``row_id``.
     """
     expect(schema, Schema, "The schema of a table", 'Load it with Schema.load("schema.toml").')
     if rows is not None and not is_whole(rows, 1):
         raise DataError("The number of rows must be a whole number above zero.", fix="Leave it out to have it counted.")
-    opened = open_source(source, frozenset(schema.names), str(folder))
+    bounds = person if person is not None and person.id is not None else None
+    names = schema.names if bounds is None else _with_person(schema, bounds)
+    opened = open_source(source, frozenset(names), str(folder))
     for what, columns, is_text in opened.headers():
-        _check_columns(what, columns, is_text, schema)
+        _check_columns(what, columns, is_text, names, schema)
+    if bounds is not None:
+        return _open_bounded(opened, schema, rows, bounds)
     if rows is not None and (known := opened.known_count()) not in (None, rows):
         raise other_number_of_rows(rows, known)
     if isinstance(opened, SparkFrame):
@@ -47,19 +60,60 @@ def open_table(source: Any, schema: Schema, rows: int | None = None, *, folder: 
     return Table(opened, schema, rows)
 
 
-def _check_columns(what: str, columns: Sequence[str], is_text: bool, schema: Schema) -> None:
+def check_person_columns(schema: Schema, person: Person) -> None:
+    """Refuse people who are named, or whose rows are ordered, by an attribute: which rows are used may depend on no
+    protected one."""
+    for name in person.columns:
+        if name in schema and (name == person.id or not schema[name].public):
+            word = "names people" if name == person.id else "orders their rows"
+            raise DataError(
+                f"The column {name!r}, which {word}, is an attribute as well.",
+                fix="Remove it from the schema: no mechanism reads it."
+                if name == person.id
+                else "Give a column that says nothing about a person, such as a running number, or declare it public.",
+                column=name,
+            )
+
+
+def _with_person(schema: Schema, person: Person) -> tuple[str, ...]:
+    """All columns that are read."""
+    check_person_columns(schema, person)
+    return tuple(dict.fromkeys((*schema.names, *person.columns)))
+
+
+def _open_bounded(opened: Source, schema: Schema, rows: int | None, person: Person) -> Table:
+    if person.row_id is None and (isinstance(opened, SparkFrame) or not _in_order(opened)):
+        raise DataError(
+            "The rows of several files, of a query and on Spark have no order, so that a person's first rows are "
+            "not defined.",
+            fix="Give person a 'row_id', a column that orders them, such as a running number.",
+        )
+    if isinstance(opened, SparkFrame):
+        return SparkTable(UsedSparkRows.of(opened, schema.names, person), schema, rows, person)
+    if not opened.keeps_order:
+        opened = StoredQuery(opened, _with_person(schema, person))
+    return Table(UsedRows(opened, person), schema, rows, person)
+
+
+def _in_order(opened: Source) -> bool:
+    several = isinstance(opened, Files) or (isinstance(opened, ScanSource) and len(opened.scans) > 1)
+    return opened.keeps_order and not several
+
+
+def _check_columns(what: str, columns: Sequence[str], is_text: bool, names: Sequence[str], schema: Schema) -> None:
     times = Counter(columns)
-    for name in schema.names:
+    for name in names:
         if times[name] > 1:
             raise DataError(f"{what} has the column {name!r} twice.", fix="Rename or remove one.", column=name)
-    missing = [name for name in schema.names if name not in times]
+    missing = [name for name in names if name not in times]
     if not missing:
         return
-    if is_text and len(missing) == len(schema):  # perhaps no header at all: then its first line is a person
+    if is_text and len(missing) == len(names):  # perhaps no header at all: then its first line is a person
         fix = "Put the column names into the first line, as the schema writes them."
         raise DataError(f"{what} names no column of the schema in its first line.", fix=fix, columns=missing)
     near = difflib.get_close_matches(missing[0], times, n=1)
-    fix = f"Did you mean {near[0]!r}?" if near else "Correct its name in the schema, or remove it there."
+    where = "in the schema, or remove it there" if missing[0] in schema else "where a person is declared"
+    fix = f"Did you mean {near[0]!r}?" if near else f"Correct its name {where}."
     more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
     raise DataError(f"{what} has no column {missing[0]!r}{more}.", fix=fix, column=missing[0], columns=missing)
 

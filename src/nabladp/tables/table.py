@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
 from nabladp.errors import DataError
+from nabladp.person import Person
 from nabladp.schema import Schema
-from nabladp.tables.counts import CodedRows, Progress, wrong_number_of_rows
+from nabladp.tables.counts import CodedRows, Progress, no_rows, wrong_number_of_rows
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
 from nabladp.tables.encode import Codes, Encoder
 from nabladp.tables.kernels import CACHED_CELLS, Kernel, Marginals
@@ -30,8 +31,9 @@ class Table(CodedRows):
     makes nothing fail.
     """
 
-    def __init__(self, source: Source, schema: Schema, rows: int | None = None) -> None:
+    def __init__(self, source: Source, schema: Schema, rows: int | None = None, person: Person | None = None) -> None:
         self.schema = schema
+        self.person = person  # whose rows the source bounds; None: it hands out all
         self._source = source
         self._declared_rows = rows
         self._codes: dict[str, Codes] = {}  # of the columns that are kept, whole
@@ -51,7 +53,7 @@ class Table(CodedRows):
         exists."""
         rows = self._source.count() if self._declared_rows is None else self._declared_rows
         if rows < 1:
-            raise DataError("The table has no rows.", fix="Give a table with at least one row.")
+            raise no_rows()
         return rows
 
     def check_rows(self, rows: int) -> None:

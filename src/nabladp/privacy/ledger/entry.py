@@ -17,7 +17,7 @@ FIRST = "0" * 64  # stands for the hash before the first entry
 TEST = "TEST — NOT PRIVATE"
 SPENDING = ("reserve", "external")  # the kinds that cost something; their names are unique
 ENDING = ("bind", "failed", "void")  # the kinds that refer to a reservation
-KINDS = ("open", "format", "schema", "budget", *SPENDING, *ENDING)
+KINDS = ("open", "format", "schema", "person", "budget", *SPENDING, *ENDING)
 
 
 @dataclass(frozen=True)

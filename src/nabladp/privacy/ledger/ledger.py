@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from nabladp.checks import expect
 from nabladp.errors import LedgerError
+from nabladp.person import Person
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.ledger.entry import FORMAT, Draft, NoLedger, check_format, no_ledger, now
 from nabladp.privacy.ledger.history import Follower
@@ -42,11 +43,13 @@ class Ledger(Book):
         attributes: Attributes,
         budget: Budget,
         *,
+        person: Person | None = None,
         test: bool = False,
         patience: float = PATIENCE,
     ) -> Ledger:
         """Create a new ledger for these attributes (a schema) and this budget; refused where there is one already.
 
+        All releases of a ledger must agree on what a ``person`` is (default: one row). The first may still decide it.
         Only a ``test`` ledger takes seeded releases, and every entry of it says so. On PostgreSQL the user who creates
         it owns the tables.
         """
@@ -63,6 +66,7 @@ class Ledger(Book):
             "format": FORMAT,
             "test": test,
             "universe": universe.to_json(),
+            "person": (person or Person()).unit,
             **budget_payload(budget, limits),
         }
 
@@ -89,17 +93,19 @@ class Ledger(Book):
         attributes: Attributes | None = None,
         budget: Budget | None = None,
         *,
+        person: Person | None = None,
         test: bool = False,
         patience: float = PATIENCE,
     ) -> Ledger:
-        """Open an existing ledger; never creates one. Schema and budget, where given, must be the recorded ones."""
+        """Open an existing ledger; never creates one. Schema, budget and person, where given, must be the recorded
+        ones."""
         universe = None if attributes is None else Universe.of(attributes)
         store = _store(where, patience=patience)
         if not test:
             store.check_durable()
         ledger = cls(store, _identity(store))
         try:
-            ledger.check_agrees(universe, budget, test=test)
+            ledger.check_agrees(universe, budget, test=test, person=person)
         except Exception:
             ledger.close()
             raise
@@ -173,9 +179,11 @@ class Ledger(Book):
         members = {"grantor": tuple(grantors), "curator": tuple(curators), "auditor": tuple(auditors)}
         return role_statements(members, schema)
 
-    def check_agrees(self, universe: Universe | None, budget: Budget | None, *, test: bool) -> None:
-        """Refuse to open a ledger with another schema, another budget, or a private use of a test ledger and the
-        reverse."""
+    def check_agrees(
+        self, universe: Universe | None, budget: Budget | None, *, test: bool, person: Person | None = None
+    ) -> None:
+        """Refuse to open a ledger with another schema, another budget, people of another kind, or a private use of a
+        test ledger and the reverse."""
         state = self._state()
         if state.test != test:
             kind, other = ("test", "private") if state.test else ("private", "test")
@@ -185,6 +193,8 @@ class Ledger(Book):
                 if test
                 else "Give it a seed (--test-seed), or use another ledger for what is private.",
             )
+        if person is not None:
+            self.check_person(person)
         known = state.universe if universe is None else extend_universe(state.universe, universe)
         self._given = known
         if budget is not None and budget != state.budget:

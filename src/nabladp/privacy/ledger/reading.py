@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nabladp.displayed import Displayed
 from nabladp.errors import LedgerError
+from nabladp.person import Person
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Figure, Guarantee
 from nabladp.privacy.ledger.entry import Entry, Row, broken_ledger
 from nabladp.privacy.ledger.history import Follower, Problem, problems
 from nabladp.privacy.ledger.limits import Spending
+from nabladp.privacy.ledger.people import has_spent, other_person
 from nabladp.privacy.ledger.state import State, standing_guarantees
 from nabladp.privacy.universe import Universe
 
@@ -72,6 +74,18 @@ class LedgerView(Displayed):
         if budget is None:
             raise broken_ledger(self.label)
         return budget
+
+    @property
+    def person(self) -> Person | None:
+        """What one person is in the ledger; None where the version that wrote it did not put that on record."""
+        return self._state().person
+
+    def check_person(self, person: Person) -> None:
+        """Refuse people of another kind than those on whom something was spent."""
+        known = self.person
+        settled = known is not None and known.agrees(person)
+        if not settled and (known is not None or person.id is not None) and has_spent(self.entries()):
+            raise other_person(known, person)
 
     def spent(self) -> list[Spending]:
         """Every limit of the ledger with what is spent and left."""

@@ -96,7 +96,7 @@ def _lawful(schema: str, entries: str) -> str:
         f"IF NOT (CASE WHEN NEW.kind IN ('open', 'format') THEN {owner} "
         f"WHEN NEW.kind IN ('budget', 'external', 'void') THEN {holds('grantor')} "
         f"WHEN NEW.kind IN ('reserve', 'bind', 'failed') THEN {holds('curator')} "
-        f"WHEN NEW.kind = 'schema' THEN {holds('grantor')} OR {holds('curator')} ELSE false END) "
+        f"WHEN NEW.kind IN ('schema', 'person') THEN {holds('grantor')} OR {holds('curator')} ELSE false END) "
         "THEN RAISE insufficient_privilege USING MESSAGE = 'this role may not write an entry of this kind'; END IF; "
         f"SELECT e.kind INTO referred FROM {entries} AS e WHERE e.seq = NEW.ref AND e.name = NEW.name; "
         "IF NOT (CASE WHEN NEW.kind IN ('bind', 'failed') THEN referred IS NOT DISTINCT FROM 'reserve' "

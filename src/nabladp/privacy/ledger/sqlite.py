@@ -20,7 +20,7 @@ _ONLY_GROWS = "the ledger only grows"
 _LAWFUL = (
     "CASE "
     "WHEN NEW.seq = 1 OR NEW.kind = 'open' THEN NEW.seq = 1 AND NEW.kind = 'open' AND NEW.ref IS NULL "
-    "WHEN NEW.kind IN ('format', 'schema', 'budget', 'reserve', 'external') THEN NEW.ref IS NULL "
+    "WHEN NEW.kind IN ('format', 'schema', 'person', 'budget', 'reserve', 'external') THEN NEW.ref IS NULL "
     "WHEN NEW.kind IN ('bind', 'failed', 'void') THEN EXISTS (SELECT 1 FROM entries AS referred "
     "WHERE referred.seq = NEW.ref AND referred.name = NEW.name AND (referred.kind = 'reserve' "
     "OR (referred.kind = 'failed' AND NEW.kind = 'void'))) "

@@ -5,9 +5,10 @@ breaks a rule stops every use, whoever put it there. A writer takes the totals o
 
 | kind       | allowed when                                                   | changes                              |
 |------------|----------------------------------------------------------------|--------------------------------------|
-| `open`     | it is the first entry, and only then                           | sets attributes and budget           |
+| `open`     | it is the first entry, and only then                           | sets attributes, budget and person   |
 | `format`   | the format rises, to one that we know                          | the format                           |
 | `schema`   | only derived columns are added, each with its sources          | the attributes                       |
+| `person`   | nothing was ever spent; or it was not on record, without an ID | what one person is                   |
 | `budget`   | every limit is what the stated budget gives                    | the budget; totals of new sets       |
 | `reserve`  | the name is new, no limit breaks, no seed on a private ledger  | adds its cost                        |
 | `external` | the name is new; it has happened, so limits may break          | adds its cost                        |
@@ -26,6 +27,7 @@ from fractions import Fraction
 from typing import Any
 
 from nabladp.errors import LedgerError, NablaDPError
+from nabladp.person import Person
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.ledger.entry import FIRST, FORMAT, Entry, Row, canonical, check_name, check_text
@@ -42,6 +44,7 @@ from nabladp.privacy.ledger.limits import (
     keys_of,
     spending,
 )
+from nabladp.privacy.ledger.people import has_spent, other_person, stated_person
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Approx, limit_units
 
@@ -76,6 +79,7 @@ class State:
     format: int = 0
     test: bool = False
     universe: Universe = field(default_factory=lambda: Universe(()))
+    person: Person | None = None  # None: a ledger of a version that did not put it on record
     budget: Budget | None = None
     limits: tuple[Limit, ...] = ()
     totals: Totals = field(default_factory=lambda: Totals(1, 1, {}))
@@ -92,6 +96,7 @@ class State:
         return {
             **{name: getattr(self, name) for name in ("ledger", "seq", "hash", "format", "test")},
             "universe": self.universe.to_json(),
+            "person": None if self.person is None else self.person.unit,
             "budget": None if self.budget is None else self.budget.to_json(),
             "limits": [limit.to_json() for limit in self.limits],
             "totals": self.totals.to_json(),
@@ -101,7 +106,8 @@ class State:
     def from_json(cls, data: Mapping[str, Any]) -> State:
         plain = {name: data[name] for name in ("ledger", "seq", "hash", "format", "test")}
         universe = Universe.from_json(data["universe"])
-        state = cls(**plain, totals=Totals.from_json(data["totals"]))
+        person = None if data["person"] is None else Person.from_json(data["person"])
+        state = cls(**plain, person=person, totals=Totals.from_json(data["totals"]))
         return state.under(*stated_limits(data, universe), universe)
 
     @property
@@ -206,7 +212,8 @@ def _open(state: State, entry: Entry, past: Past) -> State:
         raise LedgerError("The opening states no format or kind that we know.", fix=_FIX)
     _refers_to_nothing(entry)
     universe = Universe.from_json(payload["universe"])
-    opened = replace(state, format=payload["format"], test=payload["test"], totals=Totals(1, 1, {}))
+    person = stated_person(payload) if "person" in payload else None
+    opened = replace(state, format=payload["format"], test=payload["test"], person=person, totals=Totals(1, 1, {}))
     return opened.under(*stated_limits(payload, universe), universe)
 
 
@@ -229,6 +236,17 @@ def _schema(state: State, entry: Entry, past: Past) -> State:
         raise LedgerError("A schema entry adds at least one derived column.", fix=_FIX)
     totals = Totals(state.totals.budget, entry.seq, state.totals.spent)
     return replace(state, universe=new, totals=totals, costs={})  # positions, and with them the keys, stay
+
+
+def _person(state: State, entry: Entry, past: Past) -> State:
+    """The books after a person entry. What was spent was spent on people of one kind, and cannot become another's."""
+    _refers_to_nothing(entry)
+    person = stated_person(entry.payload)
+    if state.person == person:
+        raise LedgerError("A person entry changes what a person is.", fix=_FIX)
+    if (state.person is not None or person.id is not None) and has_spent(past.entries()):
+        raise other_person(state.person, person)
+    return replace(state, person=person)
 
 
 def _budget(state: State, entry: Entry, past: Past) -> State:
@@ -293,6 +311,7 @@ _RULES: Mapping[str, Callable[[State, Entry, Past], State]] = {
     "open": _open,
     "format": _format,
     "schema": _schema,
+    "person": _person,
     "budget": _budget,
     "reserve": _reserve,
     "external": _external,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nabladp.checks import expect, members
 from nabladp.errors import LedgerError, SourceError
+from nabladp.person import Person
 from nabladp.privacy.budget import Budget, Limit
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.ledger.entry import SPENDING, TEST, Draft, Entry, Row, canonical, check_name, check_text, now
@@ -57,6 +58,12 @@ class Pen(Past):
         wider = extend_universe(self.state.universe, universe)
         if wider.derived.keys() != self.state.universe.derived.keys():
             self.add(Draft("schema", "schema", {"universe": wider.to_json()}))
+
+    def learn_person(self, person: Person) -> None:
+        """Refuse people of another kind; record what a person is where the ledger does not say yet."""
+        known = self.state.person
+        if known is None or not known.agrees(person):
+            self.add(Draft("person", "person", {"person": person.unit}))
 
     def write_down(self) -> dict[int, Entry]:
         self.transaction.append(list(self._rows.values()))
@@ -132,10 +139,11 @@ class Book(LedgerView):
         self,
         requests: Iterable[tuple[Guarantee, str, Mapping[str, Any]]],
         *,
+        person: Person | None = None,
         seeded: bool = False,
         ticket: str | None = None,
     ) -> list[Entry]:
-        """Book the costs of a whole plan, all or nothing."""
+        """Book the costs of a whole plan, all or nothing. What a ``person`` is must be what the ledger says."""
         listed = _tuples(requests, 3, "A request is a guarantee, a name and details.")
         requested = [(_guarantee(cost), check_name(name), _json_details(details)) for cost, name, details in listed]
         own = None if ticket is None else check_name(ticket, "ticket")
@@ -143,6 +151,8 @@ class Book(LedgerView):
         def work(pen: Pen) -> Sequence[Entry | int]:
             if own is not None and (before := _find_booked(pen, requested, own, seeded)):
                 return before
+            if person is not None:
+                pen.learn_person(person)
             for guarantee, *_ in requested:
                 pen.learn(guarantee.universe)
             pen.check_names([name for _, name, _ in requested])

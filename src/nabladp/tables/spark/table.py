@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.errors import NablaDPError
+from nabladp.person import Person
 from nabladp.schema import Schema
 from nabladp.tables.counts import Progress, wrong_number_of_rows
 from nabladp.tables.duck import Batches
@@ -132,8 +133,10 @@ class SparkTable(Table):
 
     one_process = False
 
-    def __init__(self, source: SparkFrame, schema: Schema, rows: int | None = None) -> None:
-        super().__init__(source, schema, rows)
+    def __init__(
+        self, source: SparkFrame, schema: Schema, rows: int | None = None, person: Person | None = None
+    ) -> None:
+        super().__init__(source, schema, rows, person)
         self._frame = source
         self._spark = source.frame.sparkSession
         self._keeper = Keeper(source, schema)
@@ -153,6 +156,7 @@ class SparkTable(Table):
         kernel = Kernel.of(kernel)
         names = self.schema.names if kernel.attributes is None else tuple(kernel.attributes)
         by_row_index = kernel.by_row_index
+        self._frame.check_people()
         n, nothing = self.n, self._no_rows(names)
         shape = integer_result(kernel.at(nothing, 0)).shape
         cells = math.prod(shape)
@@ -234,6 +238,7 @@ class SparkTable(Table):
 
     def findings(self) -> list[Finding]:
         """The rules of the schema that rows break, found on Spark where the rows are."""
+        self._frame.check_people()
         with closing(Shipping()) as ship:
             found = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema))
             totals = found.groupBy("fault").sum("rows").toDF("fault", "rows")

@@ -1,0 +1,95 @@
+"""People with many rows on Spark: at most so many of each are used, as :mod:`nabladp.tables.people` says.
+
+People are dealt out by their ID, and each one's rows sorted by their row IDs, which differ. So which rows are used, and
+in which order they come, depends on nothing else: on no partition that they were in, and on nothing that they say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from nabladp.person import Person
+from nabladp.tables.people import WHOLE, no_id, no_row_id
+from nabladp.tables.spark.jobs import act
+from nabladp.tables.spark.reading import SparkFrame
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_KEYS = ("person", "number", "text")  # whose a row is, and where it comes among that person's rows
+
+
+@dataclass(frozen=True)
+class UsedSparkRows(SparkFrame):
+    """The rows of a Spark data frame that are used: of ``keys``, one row for each of its rows, at most ``person.rows``
+    for each person."""
+
+    keys: DataFrame
+    person: Person
+
+    @classmethod
+    def of(cls, source: SparkFrame, names: tuple[str, ...], person: Person) -> UsedSparkRows:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        chosen = source.columns((*names, *person.columns))
+        rows = chosen.toDF(*(f"c{i}" for i in range(len(chosen.columns))))
+        who, order = rows[f"c{len(names)}"], rows[f"c{len(names) + 1}"]
+        keyed = rows.select(*(f"c{i}" for i in range(len(names))), _text(who).alias("person"), *_order(order))
+        parts = int(source.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        dealt = keyed.repartition(parts, "person")  # [dealt-by-id]
+        rank = f.row_number().over(Window.partitionBy("person").orderBy("number", "text"))
+        used = dealt.withColumn("rank", rank).where(f"rank <= {person.rows}")  # [first-rows]
+        return cls(used.select(*(f"c{i}" for i in range(len(names)))).toDF(*names), keyed.select(*_KEYS), person)
+
+    def count(self) -> int:
+        return self._used
+
+    def check_people(self) -> None:
+        self._used  # noqa: B018  (refuses IDs that do not name people)
+
+    def check_row_order(self) -> None:
+        """Rows are sorted by person and row ID inside each of a fixed number of partitions."""
+
+    @cached_property
+    def _used(self) -> int:
+        """The number of rows that are used. Refuses rows of nobody, and two rows of a person that have one row ID."""
+        from pyspark.sql import functions as f
+
+        rows = self.keys.groupBy(*_KEYS).count()
+        people = rows.groupBy("person").agg(f.sum("count").alias("rows"), f.max("count").alias("alike"))
+        lacking = (f.col("number").isNull() & f.col("text").isNull()).cast("int")
+        orders = self.keys.agg(f.max(lacking).alias("unordered")).crossJoin(
+            people.agg(
+                f.sum(f.least("rows", f.lit(self.person.rows))).alias("used"),
+                f.max("alike").alias("alike"),
+                f.max(f.col("person").isNull().cast("int")).alias("nobody"),
+            )
+        )
+        (row,) = act(self.frame.sparkSession, "counting rows", orders.collect)
+        if row["nobody"]:
+            raise no_id(self.person)
+        if row["unordered"] or (row["alike"] or 0) > 1:
+            raise no_row_id(self.person)
+        return int(row["used"] or 0)
+
+
+def _text(column: Column) -> Column:
+    """IDs as text without the spaces around it; an empty one is none."""
+    from pyspark.sql import functions as f
+
+    text = f.trim(column.cast("string"))
+    return f.when(f.length(text) > 0, text)
+
+
+def _order(column: Column) -> tuple[Column, Column]:
+    """A row ID as a whole number, or as the last one and a text."""
+    from pyspark.sql import functions as f
+
+    text = _text(column)
+    whole = text.rlike(WHOLE)
+    last = f.when(text.isNotNull(), f.lit((1 << 63) - 1))
+    number = f.coalesce(f.when(whole, text).cast("long"), last)  # no other text is ever cast, which would fail
+    return number.alias("number"), f.when(~whole, text).alias("text")

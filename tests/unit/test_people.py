@@ -1,0 +1,211 @@
+"""What a person is: in a plan, in a session, on the ledger, in the record; and that no ID gets anywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from earlier_formats import write_file
+from many_rows import SCHEMA, counted, visits, wanted
+from typer.testing import CliRunner
+
+from nabladp.cli.app import app
+from nabladp.errors import DataError, LedgerError, NablaDPError, PlanError
+from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+from nabladp.noise import NoiseSource
+from nabladp.person import Person
+from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Rho
+from nabladp.release import Plan, Release, Session
+from nabladp.release.comparison import compare
+from nabladp.tables import open_table
+
+PLAN = """\
+[table]
+source = "visits.csv"
+schema = "schema.toml"
+[person]
+id = "patient"
+rows = 2
+row_id = "visit"
+[budget]
+ledger = "ledger.db"
+per_attribute = { cdp = 5 }
+[[release]]
+mechanism = "NoisyMarginals"
+k = 1
+budget = { cdp = 0.5 }
+[[release]]
+mechanism = "Statistics"
+sql = "SELECT b, COUNT(*), AVG(a) FROM visits GROUP BY b"
+budget = { cdp = 0.5 }
+"""
+MARGINALS = NoisyMarginals(CDP(0.1), k=1)
+BUDGET = Budget(per_attribute=CDP(5))
+BASE = 4_000_037  # of the IDs, to find them by
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    made = visits(600)
+    return made.assign(patient=made["patient"] * 1_000 + BASE)
+
+
+@pytest.fixture
+def plan(frame: pd.DataFrame, tmp_path: Path) -> Path:
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    SCHEMA.save(tmp_path / "schema.toml")
+    (tmp_path / "plan.toml").write_text(PLAN)
+    return tmp_path / "plan.toml"
+
+
+def session(folder: Path, frame: Any, **options: Any) -> Session:
+    ledger = folder / "own.db"
+    return Session(frame, SCHEMA, BUDGET, ledger, new_ledger=not ledger.exists(), **options)
+
+
+def test_a_plan_uses_at_most_so_many_rows_of_a_person(plan: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    loaded = Plan.load(plan)
+    person = Person("patient", 2, "visit")
+    assert loaded.person == person
+    releases = loaded.run(tmp_path / "out", new_ledger=True)
+    used = frame.loc[wanted(frame, person)]
+    once = NoisyMarginals(CDP(0.5), k=1).guarantee(SCHEMA, len(used))
+    assert [release.n for release in releases] == [len(used)] * 2
+    assert releases[0].guarantee.rho("a") == pytest.approx(4 * once.rho("a"))
+    assert loaded.cost().guarantee.rho("a") == sum(release.guarantee.rho("a") for release in releases)
+    stored = Release.load(tmp_path / "out" / "01-NoisyMarginals")
+    assert stored.person == person and json.loads(stored.text)["person"] == person.to_json()
+    for comparison in compare(tmp_path / "out", tmp_path / "visits.csv"):  # the same rows are counted again
+        assert comparison.tables
+    (one, *_) = compare(tmp_path / "out" / "01-NoisyMarginals", frame)[0].tables
+    assert sorted(map(int, one.to_json()["truth"])) == sorted(counted(used)[1]) if "truth" in one.to_json() else True
+
+
+def test_no_id_reaches_any_output(plan: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    runner = CliRunner()
+    done = runner.invoke(app, ["release", str(plan), "--new-ledger", "--to", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    ids = [str(own) for own in frame["patient"].unique()]
+    texts = [
+        done.output,
+        runner.invoke(app, ["cost", str(plan)]).output,
+        runner.invoke(app, ["check", str(plan)]).output,
+    ]
+    texts += [path.read_bytes().decode("latin-1") for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    texts.append((tmp_path / "ledger.db").read_bytes().decode("latin-1"))
+    assert not [own for own in ids for text in texts if own in text]
+    rows = len(frame)
+    assert "at most 2 rows of each person are used" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert not [text for text in texts[:3] if f"{rows:,}" in text]  # nor how many rows there are in all
+
+
+def test_a_plan_says_what_is_wrong_with_its_person(plan: Path) -> None:
+    for old, new, what in (
+        ('id = "patient"\n', "", "needs 'id' and 'rows'"),
+        ("rows = 2\n", "", "needs 'id' and 'rows'"),
+        ("rows = 2\n", "rows = 0\n", "whole number"),
+        ("rows = 2\n", 'rows = "2"\n', "whole number"),
+        ('row_id = "visit"', 'row_id = "a"', "is an attribute as well"),
+        ('id = "patient"', 'id = "b"', "is an attribute as well"),
+        ('row_id = "visit"', 'order = "visit"', "no entry 'order'"),
+        ("[person]", "rows_per_person = 2\n[person]", "is a promise"),
+    ):
+        assert old in PLAN
+        plan.write_text(PLAN.replace(old, new))
+        with pytest.raises(NablaDPError, match=what) as caught:
+            Plan.load(plan)
+        assert isinstance(caught.value, (PlanError, DataError))
+    plan.write_text(PLAN.replace('row_id = "visit"\n', "").replace("visits.csv", "visit*.csv"))
+    assert Plan.load(plan).open_table().n  # one file has an order
+    plan.write_text(PLAN.replace('row_id = "visit"\n', "").replace("visits.csv", "select * from 'visits.csv'"))
+    with pytest.raises(DataError, match="have no order"):
+        Plan.load(plan).open_table()
+
+
+def test_all_releases_of_a_ledger_agree_on_what_a_person_is(frame: pd.DataFrame, tmp_path: Path) -> None:
+    first = session(tmp_path, frame, person=Person("patient", 2, "visit"))
+    assert first.ledger.person == Person("patient", 2)
+    first.release(MARGINALS)
+    session(tmp_path, frame, person=Person("patient", 2)).release(MARGINALS)  # rows in another order: still a person's
+    for other in ({}, {"rows_per_person": 2}, {"person": Person("patient", 3)}, {"person": Person("visit", 2)}):
+        with pytest.raises(LedgerError, match="not for"):
+            session(tmp_path, frame, **other)
+    with Ledger.open(tmp_path / "own.db", SCHEMA) as ledger, pytest.raises(LedgerError, match="not for"):
+        ledger.reserve_all([(Guarantee.none(SCHEMA), "late", {})], person=Person("visit", 2))
+    assert not first.ledger.verify()
+    other = first.with_table(visits(60))
+    assert other.person == first.person
+    with pytest.raises(DataError, match="opened for other people"):
+        first.with_table(open_table(frame, SCHEMA))
+    with pytest.raises(DataError, match="Both"):
+        session(tmp_path, frame, person=Person("patient", 2), rows_per_person=2)
+
+
+def test_the_first_release_may_still_say_what_a_person_is(frame: pd.DataFrame, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "own.db", SCHEMA, BUDGET).close()
+    made = session(tmp_path, frame, person=Person("patient", 2))
+    made.release(MARGINALS)
+    kinds = [entry.kind for entry in made.ledger.entries()]
+    assert kinds == ["open", "person", "reserve", "bind"] and not made.ledger.verify()
+    made.ledger.void(made.ledger.reserve(Guarantee.none(SCHEMA), "none"), "a test")
+    with pytest.raises(LedgerError, match="not for one row per person"):
+        session(tmp_path, frame)
+    from nabladp.privacy.ledger.state import apply  # the rule itself, whoever wrote the entry
+
+    state = made.ledger._state()
+    entry = next(e for e in made.ledger.entries() if e.kind == "person")
+    payload = {**entry.payload, "person": Person("visit", 9).unit}
+    forged = type(entry)(99, "person", "person", None, entry.time, payload, {}, "", "")
+
+    class Everything:
+        def entries(self) -> Any:
+            return made.ledger.entries()
+
+    with pytest.raises(LedgerError, match="not for"):
+        apply(state, forged, Everything())  # type: ignore[arg-type]
+    with pytest.raises(NablaDPError):
+        apply(state, type(entry)(99, "person", "person", None, entry.time, {**payload, "person": {}}, {}, "", ""), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_ledgers_of_earlier_versions_take_promises_only(format: int, tmp_path: Path) -> None:
+    """What a person was is not on record there: who promised a number of rows may go on, but no ID begins halfway."""
+    path = tmp_path / "old.db"
+    write_file(path, format)
+    Ledger.migrate(path)
+    with Ledger.read(path) as old:
+        assert old.person is None and not old.verify()
+        universe, test = old.universe, old.test
+    with Ledger.open(path, test=test) as ledger:
+        with pytest.raises(LedgerError, match="not on record"):
+            ledger.check_person(Person("patient", 5))
+        nothing = Guarantee.touch(universe, universe.roots[:1], Rho(1e-9))
+        with pytest.raises(LedgerError, match="not on record"):
+            ledger.reserve_all([(nothing, "by id", {})], person=Person("patient", 5), seeded=test)
+        ledger.reserve_all([(nothing, "promised", {})], person=Person(rows=5), seeded=test)
+        assert ledger.person == Person(rows=5)
+        with pytest.raises(LedgerError, match="at most 5 rows per person"):
+            ledger.reserve_all([(nothing, "other", {})], person=Person(rows=4), seeded=test)
+        assert not ledger.verify()
+
+
+def test_a_row_of_nobody_is_refused_before_anything_is_spent(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame.loc[5, "patient"] = None
+    made = session(tmp_path, frame, person=Person("patient", 2))
+    with pytest.raises(DataError, match="names people"):
+        made.release(MARGINALS)
+    assert made.ledger.head.seq == 1
+
+
+def test_every_mechanism_runs_on_people_with_many_rows(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """Its counts are those of the rows used, and nothing of it knows."""
+    person = Person("patient", 2, "visit")
+    used = frame.loc[wanted(frame, person)].drop(columns=["patient", "visit"])
+    for mechanism in (MARGINALS,):
+        noise = [NoiseSource.seeded(4), NoiseSource.seeded(4)]
+        bounded = mechanism.run(open_table(frame, SCHEMA, person=person), noise[0])
+        plain = mechanism.run(open_table(used, SCHEMA), noise[1])
+        assert bounded.to_json() == plain.to_json()
