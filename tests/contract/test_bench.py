@@ -26,6 +26,7 @@ KEYS = {
     "fuzz": {"inputs", "inputs_min", "kinds", "foreign", "hung", "over_1gb", "leaks"},
     "guarantee": {"microseconds", "ratio_vs_scan"},
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
+    "many_rows": {"time_ratio_vs_plain", "rss_ratio_10x", "counts_equal"},
     "scale": {"time_ratio_10x", "rss_ratio_10x", "spark_over_duckdb", "driver_bytes_per_row", "counts_equal"},
     "table1": {
         "marginals_avg_d",
