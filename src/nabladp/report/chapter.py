@@ -32,12 +32,16 @@ class Limits:
 
     @classmethod
     def of(cls, lines: Sequence[Line], protected: Sequence[str]) -> Limits:
+        everything = [line for line in lines if line["limit"] == "person" and set(line["attributes"]) == set(protected)]
+        if set(protected) == {"person"}:  # the only attribute, whose own limit has the same name and comes first
+            everything = everything[1:]
+        person = everything[-1] if everything else None
         single: dict[str, list[Line]] = {}
-        person, sets = None, []
+        sets = []
         for line in lines:
-            if line["limit"] == "person" and set(line["attributes"]) == set(protected) != {"person"}:
-                person = line
-            elif len(line["attributes"]) == 1:
+            if line is person:
+                continue
+            if len(line["attributes"]) == 1:
                 single.setdefault(line["attributes"][0], []).append(line)
             else:
                 sets.append(line)

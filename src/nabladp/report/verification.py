@@ -15,7 +15,7 @@ from nabladp import __version__
 from nabladp.checks import as_path, read_file
 from nabladp.errors import NablaDPError, ReleaseError, quote_path
 from nabladp.privacy import Ledger
-from nabladp.release.record import RECORD, Release
+from nabladp.release.record import DIGESTS, RECORD, Release
 from nabladp.report.certificate import MARK, code_of_all, guarantee_code, release_code
 from nabladp.report.claims import Certificate
 
@@ -120,7 +120,20 @@ def _read_releases(folder: Path, found: _Findings) -> list[Release]:
             f"{label}: missing beside it: {', '.join(missing)}.",
         )
         releases.append(release)
+    listed = _listed_folders(folder)
+    gone = [repr(name) for name in listed if not (folder / name / RECORD).is_file()]
+    if gone:
+        found.problems.append(f"{DIGESTS} also lists {', '.join(gone)}, which is missing.")
     return sorted(releases, key=lambda release: int(release.ledger["entry"]))
+
+
+def _listed_folders(folder: Path) -> list[str]:
+    """The subfolders of all releases that were published together, as their list of digests names them."""
+    try:
+        lines = read_file(folder / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n")
+        return [line.split(" ", 2)[2] for line in lines]
+    except (OSError, ValueError, IndexError):  # a record that travels alone has none
+        return []
 
 
 def _verify_page(page: Path, folder: Path, releases: Sequence[Release], found: _Findings) -> None:
