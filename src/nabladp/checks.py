@@ -18,7 +18,7 @@ from numbers import Integral, Rational, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nabladp.errors import NablaDPError, ReleaseError, SourceError, WrongType, quote, quote_path
+from nabladp.errors import NablaDPError, ReleaseError, SourceError, WrongType, quote, quote_path, suggestion
 
 T = TypeVar("T")
 Error = type[NablaDPError]
@@ -177,6 +177,15 @@ def refuse_other_file(path: Path, wanted: str) -> None:
         raise SourceError(f"{name} is a table, not a {wanted}.", fix=f"{fix} `nabladp init TABLE` drafts a schema.")
     if path.suffix.lower() in (".db", ".sqlite"):
         raise SourceError(f"{name} is a database, not a {wanted}.", fix=f"Give the path of a {wanted}.toml.")
+
+
+def near_file(path: Path, otherwise: str) -> str:
+    """What to do about a file that is not there: a name in the same folder that may have been meant."""
+    try:
+        names = [entry.name for entry in islice(path.parent.iterdir(), 10_000)]
+    except (OSError, ValueError):
+        return otherwise
+    return suggestion(path.name, [name for name in names if not name.startswith(".")], otherwise)
 
 
 def _encodes(text: str) -> bool:

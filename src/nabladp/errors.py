@@ -82,7 +82,7 @@ class UnknownAttribute(NablaDPError, KeyError):
         near = nearest(name, known)
         fix = suggestion(name, known, f"Known attributes: {_listing(known)}.")
         if len(several := split_names(name, known)) > 1:
-            fix = f"Name the attributes one by one: {', '.join(map(repr, several))}."
+            fix = "Name the attributes one by one: " + ", ".join(f'"{part}"' for part in several) + "."
         attribute = name if isinstance(name, str) else quote(name)
         return cls(f"There is no attribute {quote(name)}.", fix=fix, attribute=attribute, nearest=near)
 

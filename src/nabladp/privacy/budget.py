@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from nabladp import checks
-from nabladp.errors import BudgetError, UnknownAttribute, quote, split_names, suggestion
+from nabladp.errors import BudgetError, UnknownAttribute, quote, suggestion
 from nabladp.privacy.universe import Attributes, Universe
 from nabladp.privacy.values import BudgetValue, as_value, limit_units
 
@@ -177,10 +177,10 @@ def members(universe: Universe, key: SetName) -> tuple[str, ...]:
             f"The set {text!r} can be read in two ways, because an attribute's name holds a '+'.",
             fix="Rename that attribute without '+'.",
         )
-    several = split_names(text, known)
-    if len(several) > 1 and not known.issuperset(read):
+    several = [part.strip() for part in re.split("[,;+]", text)]
+    if not known.issuperset(read) and ("," in text or ";" in text):
         raise BudgetError(
-            f"The set {text!r} is not a list of attributes joined by '+'.", fix=f'Write "{"+".join(several)}".'
+            f"The set {quote(text)} does not join its attributes by '+'.", fix=f'Write "{"+".join(several)}".'
         )
     return read
 

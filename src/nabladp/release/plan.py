@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabladp.checks import as_path, expect, is_whole, parse_toml, read_file, refuse_other_file
+from nabladp.checks import as_path, expect, is_whole, near_file, parse_toml, read_file, refuse_other_file
 from nabladp.displayed import Stage
 from nabladp.errors import DataError, NablaDPError, PlanError, SourceError, quote, quote_path, suggestion
 from nabladp.mechanisms import Mechanism, mechanism_class
@@ -76,7 +76,7 @@ class Plan:
             raise
         except OSError:
             raise SourceError(
-                f"There is no readable plan {quote_path(path)}.", fix="Give the path of a plan.toml."
+                f"There is no readable plan {quote_path(path)}.", fix=near_file(where, "Give the path of a plan.toml.")
             ) from None
         except UnicodeDecodeError:
             raise PlanError(f"{name} is not UTF-8 text.", fix="Save it as UTF-8.") from None

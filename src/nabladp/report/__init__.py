@@ -119,7 +119,8 @@ def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
     except OSError:
         raise ReleaseError(f"{quote_path(folder)} cannot be listed.", fix="Check that it is still there.") from None
     if not records:
-        raise ReleaseError(f"There is no release in {str(folder)!r}.", fix=_suggest_folder(folder))
+        where = f"in {str(folder)!r}" if str(folder) == str(source) else f"beside {quote_path(source)}"
+        raise ReleaseError(f"There is no release {where}.", fix=_suggest_folder(folder))
     return sorted((Release.load(record) for record in records), key=ledger_order)
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nabladp.arrays import Integers
+from nabladp.checks import near_file
 from nabladp.errors import SourceError, quote_path
 from nabladp.schema import Attribute
 from nabladp.tables import duck
@@ -192,9 +193,6 @@ def _compression(path: Path) -> str:
 
 def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-# Reading scans
 
 
 def count(scans: Sequence[Scan]) -> int:
@@ -376,7 +374,8 @@ def _scans(source: str | Path, expected: frozenset[str], folder: str) -> tuple[A
                 f"No file matches {quote_path(text)}.", fix="Check the pattern and the folder.", path=text
             )
         return tuple(open_lazy_file(Path(name)) or scan_file(Path(name), expected) for name in paths)
-    raise SourceError(f"There is no file {quote_path(text)}.", fix="Check the path.", path=text)
+    fix = near_file(Path(text), "Check the path.")
+    raise SourceError(f"There is no file {quote_path(text)}.", fix=fix, path=text)
 
 
 def _matches(pattern: str) -> list[str]:

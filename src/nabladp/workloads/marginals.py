@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -45,9 +46,14 @@ def _check_sets(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
             raise MechanismError("A marginal needs at least one attribute.", fix="Remove the empty set.")
         schema.sizes(chosen)  # refuses unknown names
         if len(set(chosen)) != len(chosen):
-            raise MechanismError(f"{'+'.join(chosen)} names an attribute twice.", fix="Name each attribute once.")
-    if len({frozenset(chosen) for chosen in marginals}) != len(marginals):
-        raise MechanismError("A marginal is asked for twice.", fix="Ask once, and raise its weight instead.")
+            raise MechanismError(
+                f"The marginal {'+'.join(chosen)} names an attribute twice.", fix="Name each attribute once."
+            )
+    name, times = Counter("+".join(sorted(chosen)) for chosen in marginals).most_common(1)[0]
+    if times > 1:
+        raise MechanismError(
+            f"The marginal {name} is asked for twice.", fix="Ask once. To have less noise in it, raise its weight."
+        )
     return marginals
 
 
@@ -68,7 +74,8 @@ def _all_of_size(schema: Schema, k: int, over: Sequence[str] | None) -> Sets:
     schema.sizes(names)
     if not 1 <= k <= len(names):
         raise MechanismError(
-            f"There are no {quote(k)}-way combinations of {len(names)} attributes.", fix=f"k is 1 to {len(names)}."
+            f"There are no {quote(k)}-way combinations of {len(names)} attributes.",
+            fix=f"Give a k from 1 to {len(names)}.",
         )
     if (count := math.comb(len(names), k)) > MOST_SETS:
         raise DomainTooLarge(

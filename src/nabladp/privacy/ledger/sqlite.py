@@ -141,7 +141,7 @@ class SQLite(Database):
         if name == "SQLITE_NOTADB":
             return LedgerError(
                 f"{self.label!r} is not a ledger: it is not a SQLite file.",
-                fix="Give the path of a ledger or a new file.",
+                fix="Give the path of a ledger; a plan names its own in [budget].",
             )
         if name.startswith("SQLITE_CORRUPT"):
             return LedgerError(f"The ledger {self.label!r} is damaged.", fix="Restore it from a backup.")

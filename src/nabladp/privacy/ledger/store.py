@@ -384,7 +384,8 @@ class Store:
             return True
         if tables & TABLES or (tables and not self.database.shared):
             raise LedgerError(
-                f"{self.label!r} is a database of something else.", fix="Give the path of a ledger or a new file."
+                f"{self.label!r} is a database of something else.",
+                fix="Give the path of a ledger; a plan names its own in [budget].",
             )
         return False
 
