@@ -18,17 +18,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench._synthesis_alone import against_opendp, many_rows, peaks
+from bench._synthesis_alone import against_opendp, many_rows, peaks, repair_seconds
 from bench._synthesis_classifier import classifiers
 from bench._synthesis_data import MODEL_MB, TABLES, THREE_WAY_COLUMNS, Attributes, Data, table_of
 from nabladp.mechanisms.synthesis.mechanism import Synthesis
+from nabladp.mechanisms.synthesis.repair import Tables, Target, repair
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Rho
 
 SECONDS = {"full": 14_400, "quick": 900}
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 OURS, PERSON = "ours", "ours, person"
-BASELINES = ("AIM", "AIM + pooling", "Gaussian", "Gaussian + model", "single")
+AIM = "AIM + pooling"  # the one that ours is compared with
+BASELINES = ("AIM", AIM, "Gaussian", "Gaussian + model", "single")
 PEER_SECONDS = {"full": 900, "quick": 300}
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,12 +53,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Found:
-    """``error`` of the answers and of the table that is drawn; ``person``: ρ of a person over the ρ that was given."""
+    """``error`` of the answers, of the rows as they are handed out, and of a baseline's rows repaired in our way;
+    ``person``: ρ of a person over the ρ that was given."""
 
     error: float
     drawn: float | None
     person: float
     seconds: float
+    repaired: float | None = None
 
 
 Results = dict[Cell, Found]
@@ -72,6 +76,7 @@ def run(quick: bool) -> dict[str, object]:
         **quiet,
         **classifiers(seeds),
         **many_rows(1_000_000 if quick else 10_000_000),
+        **repair_seconds(1_000_000 if quick else 10_000_000),
         "errors": listed(found),
         "three_way_columns": {name: len(chosen) for name, chosen in THREE_WAY_COLUMNS.items()},
         "seeds": len(seeds),
@@ -99,14 +104,16 @@ def measure(cell: Cell) -> Found:
     if data is None:
         raise RuntimeError("its file has gone")
     start = time.process_time()
-    drawn = None
+    drawn = repaired = None
     if cell.method in (OURS, PERSON):
         answers, codes, person = ours(data, cell)
         drawn = baselines.error(data, cell.k, Data("", "", data.schema, codes).counts(cell.k))
     else:
         estimate = baselines.BASELINES[cell.method](data, cell.rho, cell.k, cell.seed, int(MODEL_MB * 1e6))
         answers, person = dict(estimate.marginals), estimate.person
-    return Found(baselines.error(data, cell.k, answers), drawn, person, time.process_time() - start)
+        if cell.method == AIM:
+            drawn, repaired = rows_of(data, cell, estimate)
+    return Found(baselines.error(data, cell.k, answers), drawn, person, time.process_time() - start, repaired)
 
 
 def ours(data: Data, cell: Cell) -> tuple[dict[Attributes, Any], dict[str, Any], float]:
@@ -116,6 +123,17 @@ def ours(data: Data, cell: Cell) -> tuple[dict[Attributes, Any], dict[str, Any],
     found = mechanism.run(data.table, NoiseSource.seeded(cell.seed))
     person = mechanism.guarantee(data.schema, data.n).per_person().rho / cell.rho
     return {answer.attributes: answer.counts for answer in found.answers}, dict(found.codes or {}), float(person)
+
+
+def rows_of(data: Data, cell: Cell, estimate: Any) -> tuple[float, float]:
+    """The errors of rows sampled from a baseline's model, and of the same repaired towards its answers in our way."""
+    from bench._synthesis_baselines import error
+
+    codes = estimate.model.draw(data.n, NoiseSource.seeded(cell.seed))
+    tables = Tables(data.sizes, [Target(names, counts, 1.0) for names, counts in estimate.marginals.items()])
+    both = (codes, repair(codes, tables).codes)
+    sampled, repaired = (error(data, cell.k, Data("", "", data.schema, own).counts(cell.k)) for own in both)
+    return sampled, repaired
 
 
 # All cells
@@ -173,9 +191,11 @@ def means(found: Results, what: str) -> Errors:
 def compared(found: Results) -> dict[str, object]:
     errors, person = means(found, "error"), means(found, "person")
     best = {place: by[OURS] / min(by[name] for name in BASELINES) for place, by in errors.items()}
-    alike = {place: by[PERSON] / by["AIM + pooling"] for place, by in errors.items()}
+    alike = {place: by[PERSON] / by[AIM] for place, by in errors.items()}
     worst = max(best, key=best.__getitem__)
+    rows = rows_compared(errors, means(found, "drawn"), means(found, "repaired"))
     return {
+        **rows,
         "gain_vs_aim_pool_mixed": gain(errors, mixed),
         "gain_vs_aim_pool_binary": gain(errors, binary),
         "gain_by_width": {
@@ -193,10 +213,24 @@ def compared(found: Results) -> dict[str, object]:
     }
 
 
-def gain(errors: Errors, chosen: Callable[[str], bool]) -> float | None:
+def rows_compared(errors: Errors, drawn: Errors, repaired: Errors) -> dict[str, object]:
+    """Our rows beside our answers, and beside AIM's rows as it samples them and as we would repair them; AIM is the one
+    with our pooling, at the same ρ of an attribute."""
+    over = {place: by[OURS] / errors[place][OURS] for place, by in drawn.items() if place[2] <= 1}
+    worst = max(over, key=over.__getitem__)
+    gains = {
+        f"rows_gain_vs_aim{suffix}_{kind}": gain(drawn, chosen, theirs)
+        for suffix, theirs in (("", drawn), ("_repaired", repaired))
+        for kind, chosen in (("mixed", mixed), ("binary", binary))
+    }
+    return {"rows_over_answers_max": round(over[worst], 3), "rows_over_answers_where": told(worst), **gains}
+
+
+def gain(errors: Errors, chosen: Callable[[str], bool], theirs: Errors | None = None) -> float | None:
     """Geometric mean of AIM's error with our pooling over ours, for ε0 up to 1; ρ of an attribute is the same, ρ of a
     person is not (see ``person_over_attribute_rho``)."""
-    some = [by["AIM + pooling"] / by[OURS] for (table, _, e), by in errors.items() if chosen(table) and e <= 1]
+    others = errors if theirs is None else theirs
+    some = [others[p][AIM] / by[OURS] for p, by in errors.items() if chosen(p[0]) and p[2] <= 1]
     return round(statistics.geometric_mean(some), 3) if some else None
 
 

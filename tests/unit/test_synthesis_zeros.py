@@ -7,8 +7,9 @@ import pytest
 
 from nabladp import CDP, Synthesis
 from nabladp.errors import DomainTooLarge, MechanismError, UnknownAttribute
-from nabladp.mechanisms.synthesis.inference import Measurement, fit
-from nabladp.mechanisms.synthesis.workload import forbidden
+from nabladp.mechanisms.mechanism import ReleaseContext
+from nabladp.mechanisms.synthesis.inference import Measurement, Zeros, fit
+from nabladp.mechanisms.synthesis.workload import contradicted, forbidden
 from nabladp.noise import NoiseSource
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable
@@ -172,3 +173,37 @@ def test_no_mass_and_no_row_where_nothing_can_be():
         assert not model.marginal(zero.attributes)[zero.forbidden].any()
         assert not zero.forbidden[tuple(codes[name] for name in zero.attributes)].any()
     assert fit(sizes, 1000.0, noisy).marginal(("age", "income"))[0, 0] > 1  # which they would have had
+
+
+def test_a_false_declaration_is_found_in_the_noisy_counts_and_a_true_one_is_not():
+    draws = np.random.default_rng(2)
+    codes = {
+        "age": draws.integers(0, 20, 4000),
+        "income": draws.integers(0, 4, 4000),
+        "job": draws.integers(0, 4, 4000),
+    }
+    codes["married"] = np.where(codes["age"] < 16, 0, draws.integers(0, 2, 4000))
+    true, false = {"age": {"below": 16}, "married": True}, {"job": "clerk", "income": {"from": 20}}
+    once = {"job": ["none", "clerk"], "married": True, "age": 17}  # of three columns, on which nothing was measured
+    for seed in range(3):
+        options = {"strategy": "all", "zeros": [true, false, once], "rows": 50}
+        output = Synthesis(CDP(0.7), **options).run(CodedTable(SCHEMA, codes), NoiseSource.seeded(seed))
+        (found,) = output.quality["contradicted_zeros"]
+        assert found["attributes"] == ["income", "job"]
+        met = int(((codes["job"] == 2) & (codes["income"] == 2)).sum())
+        assert abs(found["rows"] - met) < 4 * found["deviation"] < met
+        view = output.views(ReleaseContext(SCHEMA, 4000, {}, None))[0]
+        assert any("income + job contradict" in note for note in view.notes)
+
+
+def test_noise_alone_contradicts_nothing():
+    """A thousand releases of impossible cells that are empty: one cell, and many of which the largest is tested."""
+    noise = NoiseSource.seeded(6)
+    for forbidden_cells in (1, 300):
+        mask = np.zeros((20, 20), bool)
+        mask.ravel()[:forbidden_cells] = True
+        for _ in range(500):
+            noisy = Measurement(("a", "b"), noise.discrete_gaussian(5.0, (20, 20)).astype(float), 25.0)
+            assert not contradicted([Zeros(("a", "b"), mask)], [noisy])
+    noisy.values[0, 3] += 60  # one cell among many
+    assert contradicted([Zeros(("a", "b"), mask)], [noisy])

@@ -34,7 +34,7 @@ from nabladp.mechanisms.synthesis.view import (
     quality_view,
     read_answers,
 )
-from nabladp.mechanisms.synthesis.workload import Names
+from nabladp.mechanisms.synthesis.workload import Names, contradicted
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
@@ -244,6 +244,7 @@ class SyntheticModel(Output):
             "predicted_error_drawn": float(np.average(drawn, weights=weights)),
             "rows_from_answers": None if self.apart is None else float(np.average(self.apart.each, weights=weights)),
             "sampled_from_answers": None if self.apart is None else self.apart.sampled,
+            "contradicted_zeros": contradicted(self.model.zeros, self._noisy),
             "worst": [
                 {"attributes": list(self.sets[i]), "answer": float(pooled[i]), "drawn": float(drawn[i])}
                 for i in worst.tolist()

@@ -266,8 +266,12 @@ class Course:
         return results
 
     def _claim(self, worth: Mapping[Names, float]) -> Callable[[Names], float]:
-        """The worth of a marginal for entering the model first: large tables take the room of several others."""
-        return lambda names: -worth[names] / self.design.wanted.cells(names) ** strategy.ROOM
+        """The worth of a marginal for entering the model first: large tables take the room of several others.
+
+        Rounds have picked by weight already."""
+        wanted = self.design.wanted
+        weights = dict(zip(wanted.sets, wanted.weights, strict=True)) if self.design.accounts is None else {}
+        return lambda names: -worth[names] * weights.get(names, 1.0) / wanted.cells(names) ** strategy.ROOM
 
     def _fit(
         self, noisy: Sequence[Noisy], worth: Mapping[Names, float], warm: Model | None, *, last: bool = False

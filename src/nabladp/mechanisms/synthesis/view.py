@@ -126,15 +126,15 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
             value_column("drawn table", "share", 2),
         ],
         rows=[[" + ".join(own.attributes), round_digits(own.error), round_digits(own.drawn)] for own in worst],
-        summary=f"{answered} for answers, {drawn} drawn",
+        summary=f"{drawn} for synthetic rows, {answered} for answers",
         facts=[
-            ("predicted error of answers", f"{answered} on average (total variation)"),
-            ("… of the drawn table", drawn),
+            ("predicted error of synthetic rows", f"{drawn} on average (total variation)"),
+            ("… of answers", answered),
             *_distance_facts(quality),
             ("how it was made", f"{quality['strategy']}, {count_of(quality['rounds'], 'round')}: {quality['why']}"),
             ("measured", count_of(quality["measured"], "noisy marginal")),
         ],
-        notes=[] if quality["converged"] else ["The model's fit was stopped before it converged."],
+        notes=_notes(quality),
         series=[Series("answer", 1), Series("drawn table", 2)],
         caption="Predicted total variation distance from the true table",
     )
@@ -145,6 +145,17 @@ def _distance_facts(quality: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     now, before = (format_percent(quality[key]) for key in ("rows_from_answers", "sampled_from_answers"))
     return [("distance of the rows from the answers", f"{now} on average, {before} as sampled")]
+
+
+def _notes(quality: Mapping[str, Any]) -> list[str]:
+    notes = [] if quality["converged"] else ["The model's fit was stopped before it converged."]
+    for each in quality["contradicted_zeros"]:
+        rows, width = format_figure(max(each["rows"], 0.0)), format_figure(_DEVIATIONS * each["deviation"])
+        notes.append(
+            f"The zeros declared for {' + '.join(each['attributes'])} contradict the noisy counts, in which about "
+            f"{rows} rows (± {width}) meet them. Synthetic rows leave these people out: check the declaration."
+        )
+    return notes
 
 
 def answer_view(schema: Schema, answer: Answer, codes: Codes | None, n: int) -> View:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import DomainTooLarge, MechanismError
-from nabladp.mechanisms.synthesis.inference import Zeros
+from nabladp.mechanisms.synthesis.inference import Measurement, Zeros
 from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree, refuse_too_large
+from nabladp.mechanisms.synthesis.inference.measurement import sum_to
 from nabladp.mechanisms.synthesis.inference.potentials import Network
 from nabladp.privacy.budget import members
 from nabladp.privacy.units import exact
@@ -318,3 +319,28 @@ def _check_possible(schema: Schema, zeros: Sequence[Zeros]) -> None:
             fix="Declare fewer combinations impossible.",
             attributes=list(sizes),
         )
+
+
+_SURE = 4.5  # deviations of the noise: exceeded by chance once in 300,000 tests
+
+
+def contradicted(zeros: Iterable[Zeros], measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
+    """Declared zeros that the noisy counts contradict: how many rows meet them by these counts, and the deviation.
+
+    Reads released numbers only. All impossible cells of some columns are tested together, and the largest by itself.
+    """
+    results, taken = [], list(measurements)
+    for zero in zeros:
+        holding = [m for m in taken if set(m.attributes) >= set(zero.attributes)]
+        cells = int(zero.forbidden.sum())
+        if not holding or not cells:
+            continue
+        parts = [sum_to(m.values, m.attributes, zero.attributes)[zero.forbidden] for m in holding]
+        precision = np.array([zero.forbidden.size / (m.variance * m.values.size) for m in holding])
+        counts = precision @ np.stack(parts) / precision.sum()
+        one = 1 / math.sqrt(precision.sum())
+        rows, deviation = float(counts.sum()), one * math.sqrt(cells)
+        beyond = math.hypot(_SURE, math.sqrt(2 * math.log(cells)))  # for the largest of so many
+        if rows > _SURE * deviation or counts.max() > beyond * one:
+            results.append({"attributes": list(zero.attributes), "rows": rows, "deviation": deviation})
+    return results
