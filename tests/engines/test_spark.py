@@ -476,7 +476,7 @@ def test_at_most_so_many_rows_of_a_person_are_used(spark: Any, tmp_path: Path) -
     used = frame.loc[rows_used(frame, person)]
     for source in (made, texts):
         table = open_table(source, VISITS, person=person)
-        assert table.n == len(used)
+        assert table.n == len(used) and table.dropped(3) == (frame["patient"].value_counts() - 2).clip(0, 3).sum()
         assert [array.ravel().tolist() for array in table.marginals(SETS)] == counted(used)
         table.check_row_order()
         half = np.arange(0, table.n, 2)

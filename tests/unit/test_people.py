@@ -17,7 +17,7 @@ from nabladp.errors import DataError, LedgerError, NablaDPError, PlanError
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
 from nabladp.person import Person
-from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Rho
+from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.release import Plan, Release, Session
 from nabladp.release.comparison import compare
 from nabladp.tables import open_table
@@ -209,3 +209,54 @@ def test_every_mechanism_runs_on_people_with_many_rows(frame: pd.DataFrame, tmp_
         bounded = mechanism.run(open_table(frame, SCHEMA, person=person), noise[0])
         plain = mechanism.run(open_table(used, SCHEMA), noise[1])
         assert bounded.to_json() == plain.to_json()
+
+
+def excess(frame: pd.DataFrame, rows: int, most: int) -> int:
+    return int((frame["patient"].value_counts() - rows).clip(0, most).sum())
+
+
+@pytest.mark.parametrize("budget", [Rho(2.0), Pure(2.0)], ids=["rho", "pure"])
+def test_the_number_of_dropped_rows_has_noise_and_a_cost(budget: Any, frame: pd.DataFrame, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "own.db", SCHEMA, Budget(person=Rho(1e6)), test=True).close()
+    person = Person("patient", 2, "visit")
+    made = Session(frame, SCHEMA, None, tmp_path / "own.db", person=person, noise=NoiseSource.seeded(2))
+    drawn = [made.dropped_rows(budget, most=3) for _ in range(60)]
+    exact = excess(frame, 2, 3)
+    errors = [one.rows - exact for one in drawn]
+    assert 0 < sum(abs(error) > drawn[0].half_width for error in errors) + 1 < 12 and len(set(errors)) > 3
+    scale = 3 / 2 if budget.pure else 3 / (2 * 2.0) ** 0.5
+    assert drawn[0].scale == pytest.approx(scale) and drawn[0].used == len(wanted(frame, person))
+    spent = made.ledger.spent_on(["b"])
+    total = 60 * (2.0**2 / 2 if budget.pure else 2.0)
+    assert spent.rho == pytest.approx(total) == made.ledger.guarantee().per_person().rho
+    assert not made.ledger.verify() and made.ledger.bound(drawn[0].entry)
+    low, high = drawn[0].share_interval
+    assert low <= drawn[0].share <= high < 1
+
+
+def test_one_person_moves_the_number_of_dropped_rows_by_at_most_the_bound(frame: pd.DataFrame) -> None:
+    person = Person("patient", 2, "visit")
+    full = frame["patient"].value_counts().loc[lambda c: c >= 2].index[0]
+    base = frame.loc[wanted(frame, person)]  # nobody has more than two
+    for more, dropped in ((0, 0), (1, 1), (3, 3), (50, 3)):
+        added = pd.DataFrame({"patient": full, "visit": range(90_000, 90_000 + more), "a": 0, "b": "x"})
+        table = open_table(pd.concat([base, added]).astype(base.dtypes.to_dict()), SCHEMA, person=person)
+        assert (table.dropped(3), table.n) == (dropped, len(base))
+    assert open_table(frame, SCHEMA).dropped(3) == 0
+
+
+def test_dropped_rows_from_the_command_line(plan: Path, frame: pd.DataFrame) -> None:
+    runner = CliRunner()
+    assert runner.invoke(app, ["ledger", "create", str(plan)]).exit_code == 0
+    asked = ["dropped", str(plan), "--budget", "rho=5", "--most", "1"]
+    done = runner.invoke(app, asked)
+    assert done.exit_code == 0 and "rows are not used" in done.output, done.output
+    said = json.loads(runner.invoke(app, [*asked, "--json"]).output)
+    assert abs(said["rows"] - excess(frame, 2, 1)) < 8 and said["most"] == 1
+    for wrong in (["--budget", "a:rho=1"], ["--budget", "rho=1", "--most", "0"]):
+        assert runner.invoke(app, ["dropped", str(plan), "--most", "1", *wrong]).exit_code != 0
+    plan.write_text(
+        PLAN.replace('[person]\nid = "patient"\nrows = 2\nrow_id = "visit"\n', "").replace("ledger.db", "x.db")
+    )
+    assert runner.invoke(app, ["ledger", "create", str(plan)]).exit_code == 0
+    assert "people have no ID" in runner.invoke(app, asked).output

@@ -23,6 +23,7 @@ from nabladp.cli.answer import (
     say_tables,
     working,
 )
+from nabladp.cli.dropped import dropped
 from nabladp.cli.init import init
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.sql import sql
@@ -326,6 +327,7 @@ app.command()(verify)
 app.command()(compare)
 app.command()(audit_command.audit)
 app.command()(sql)
+app.command()(dropped)
 
 
 @app.command()

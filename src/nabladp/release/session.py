@@ -31,6 +31,7 @@ from nabladp.schema import Schema
 from nabladp.tables import Table, open_table
 
 if TYPE_CHECKING:
+    from nabladp.release.dropped import DroppedRows
     from nabladp.release.queries import Answers, QueryCost
 
 Part = tuple[str, str, Mechanism]  # name in the ledger, subfolder, mechanism
@@ -182,6 +183,13 @@ class Session:
         from nabladp.release import queries
 
         return queries.Answers(self.release(queries.statistics(query, budget, **options), name, to, stage))
+
+    def dropped_rows(self, budget: BudgetValue, most: int, name: str | None = None) -> DroppedRows:
+        """About how many rows are not used, counting at most ``most`` of each person: a noisy number that costs every
+        set of attributes ``budget``."""
+        from nabladp.release.dropped import dropped_rows
+
+        return dropped_rows(self, budget, most, name)
 
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None

@@ -78,6 +78,11 @@ class UsedRows:
         if start != marks.rows:
             raise wrong_number_of_rows()
 
+    def dropped(self, most: int) -> int:
+        """How many rows are not used, counting at most so many of each person. No public number: it needs noise."""
+        with closing(self.source.batches(self.person.columns, True)) as batches:
+            return mark_rows(batches, self.person, most).dropped
+
     @cached_property
     def _marks(self) -> Marks:
         with closing(self.source.batches(self.person.columns, True)) as batches:
@@ -86,11 +91,12 @@ class UsedRows:
 
 @dataclass(frozen=True)
 class Marks:
-    """Which of ``rows`` rows are used, a bit for each, and how many."""
+    """Which of ``rows`` rows are used, a bit for each, and how many; and how many others were asked to be counted."""
 
     bits: NDArray[np.uint8]
     rows: int
     used: int
+    dropped: int = 0
 
     def between(self, start: int, end: int) -> NDArray[np.bool_]:
         first = start // 8
@@ -98,22 +104,24 @@ class Marks:
         return bits[start - 8 * first : end - 8 * first].astype(np.bool_)
 
 
-def mark_rows(batches: Iterable[pa.RecordBatch], person: Person) -> Marks:
-    """Mark the rows that are used, from batches of nothing but the person's columns, in the order of the rows."""
+def mark_rows(batches: Iterable[pa.RecordBatch], person: Person, dropped: int = 0) -> Marks:
+    """Mark the rows that are used, from batches of nothing but the person's columns, in the order of the rows. Counts
+    at most ``dropped`` others of each person."""
     rows = 0
     with ExitStack() as stack:
         parts = _Parts(stack)
         for batch in batches:
             parts.add(_keys(batch, rows, person))
             rows += batch.num_rows
-        bits, used = np.zeros(-(-rows // 8), np.uint8), 0
+        bits, used, others = np.zeros(-(-rows // 8), np.uint8), 0, 0
         for part in parts.all():
-            used += _mark(part, person, bits)
-    return Marks(bits, rows, used)
+            marked, more = _mark(part, person, dropped, bits)
+            used, others = used + marked, others + more
+    return Marks(bits, rows, used, others)
 
 
-def _mark(part: pa.Table, person: Person, bits: NDArray[np.uint8]) -> int:
-    """Mark the used rows of some people, all of whose rows are here; returns their number."""
+def _mark(part: pa.Table, person: Person, dropped: int, bits: NDArray[np.uint8]) -> tuple[int, int]:
+    """Mark the used rows of some people, all of whose rows are here; returns their number, and that of others."""
     ids, index = (part.column(name).to_numpy() for name in ("id", "index"))
     if person.row_id is None:  # they stand in their own order
         columns = [ids, index, np.zeros(len(ids), np.int64), index]
@@ -121,10 +129,10 @@ def _mark(part: pa.Table, person: Person, bits: NDArray[np.uint8]) -> int:
         number, text = part.column("number").to_numpy(), _ranks(part.column("text"))
         order = np.lexsort((text, number)) if text.any() else np.argsort(number)
         columns = [column[order] for column in (ids, number, text, index)]
-    used = int(compile_loop(_mark_first)(*columns, person.rows, bits))
+    used, others = compile_loop(_mark_first)(*columns, person.rows, dropped, bits)
     if used < 0:
         raise no_row_id(person)
-    return used
+    return int(used), int(others)
 
 
 def _ranks(texts: pa.ChunkedArray) -> Integers:
@@ -344,25 +352,29 @@ def _hash_texts(offsets: Any, data: Any) -> Any:
     return hashes
 
 
-def _mark_first(ids: Any, number: Any, text: Any, index: Any, most: int, bits: Any) -> int:
-    """Mark the first rows of each ID, of rows in the order of their row IDs; -1 where two rows of an ID have the same
-    one."""  # [first-rows]
+def _mark_first(ids: Any, number: Any, text: Any, index: Any, most: int, dropped: int, bits: Any) -> tuple[int, int]:
+    """Mark the first rows of each ID, of rows in the order of their row IDs, and count so many others of each; -1 where
+    two rows of an ID have the same row ID."""  # [first-rows]
     size = 16
     while size < 2 * len(ids):
         size *= 2
     last = np.full(size, -1, np.int64)  # the last row of an ID so far; an empty slot has none
     counts = np.zeros(size, np.int32)
     used = 0
+    others = 0
     for i in range(len(ids)):
         slot = np.int64(ids[i] & np.uint64(size - 1))
         while last[slot] >= 0 and ids[last[slot]] != ids[i]:
             slot = (slot + 1) & (size - 1)
         before = last[slot]
         if before >= 0 and number[before] == number[i] and text[before] == text[i]:
-            return -1
+            return -1, 0
         last[slot] = i
         if counts[slot] < most:
             counts[slot] += 1
             used += 1
             bits[index[i] >> 3] |= np.uint8(1 << (index[i] & 7))
-    return used
+        elif counts[slot] < most + dropped:
+            counts[slot] += 1
+            others += 1
+    return used, others

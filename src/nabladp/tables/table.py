@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +62,10 @@ class Table(CodedRows):
         known = self.known_rows
         if known not in (None, rows):
             raise other_number_of_rows(rows, known)
+
+    def dropped(self, most: int) -> int:
+        """How many rows of people are not used, counting at most ``most`` of each. No public number."""
+        return self._source.dropped(most) if isinstance(self._source, DropsRows) else 0
 
     def check_row_order(self, names: Sequence[str] = ()) -> None:
         """Refuse a table whose rows may have another index in another pass over these columns (default: all).
@@ -160,6 +165,13 @@ class Table(CodedRows):
 
     def _can_keep(self, names: tuple[str, ...]) -> bool:
         return self.n * Encoder(self.schema, names).bytes_per_row() <= KEPT_BYTES
+
+
+@runtime_checkable
+class DropsRows(Protocol):
+    """A source that leaves out rows of people who have many."""
+
+    def dropped(self, most: int) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,15 @@ class UsedSparkRows(SparkFrame):
     def check_row_order(self) -> None:
         """Rows are sorted by person and row ID inside each of a fixed number of partitions."""
 
+    def dropped(self, most: int) -> int:
+        """How many rows are not used, counting at most so many of each person. No public number: it needs noise."""
+        from pyspark.sql import functions as f
+
+        more = f.greatest(f.col("count") - self.person.rows, f.lit(0))
+        total = self.keys.groupBy("person").count().agg(f.sum(f.least(more, f.lit(most))).alias("dropped"))
+        (row,) = act(self.frame.sparkSession, "counting rows", total.collect)
+        return int(row["dropped"] or 0)
+
     @cached_property
     def _used(self) -> int:
         """The number of rows that are used. Refuses rows of nobody, and two rows of a person that have one row ID."""
