@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from nabladp import CDP, NoiseSource, Synthesis
 from nabladp.errors import ReleaseError
+from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.mechanisms.synthesis import SyntheticModel, repair
 from nabladp.mechanisms.synthesis.derived_columns import Function
 from nabladp.mechanisms.synthesis.inference import Zeros
@@ -85,12 +87,15 @@ def test_rows_repeat_with_a_seed_and_stay_as_sampled_on_request() -> None:
 
 def test_the_record_keeps_the_distances_and_older_records_have_none() -> None:
     output = released()
-    record = output.to_json()
+    record = copy.deepcopy(output.to_json())
     again = SyntheticModel.from_json(record, SCHEMA)
     assert again.apart == output.apart and again.quality == output.quality
     record.pop("rows_from_answers")
+    for name in ("rows_from_answers", "sampled_from_answers", "contradicted_zeros"):
+        record["quality"].pop(name)
     older = SyntheticModel.from_json(record, SCHEMA)
     assert older.apart is None and older.quality["rows_from_answers"] is None
+    assert older.views(ReleaseContext(SCHEMA, ROWS, {}, None))
     assert older.sample(300, NoiseSource.seeded(2)).equals(output.sample(300, NoiseSource.seeded(2)))
     with pytest.raises(ReleaseError, match="rows_from_answers"):
         SyntheticModel.from_json(record | {"rows_from_answers": {"each": [2], "sampled": 0, "repaired": True}}, SCHEMA)

@@ -358,7 +358,9 @@ class SyntheticModel(Output):
             apart=RowDistances.from_json(data.get("rows_from_answers"), len(sets)),
         )
         if "predicted_error_drawn" in quality:  # as it was published; versions up to 0.4 did not state all of it
-            vars(output)["quality"] = {"rows_from_answers": None, "sampled_from_answers": None, **quality}
+            older = {"rows_from_answers": None, "sampled_from_answers": None}
+            found = contradicted(output.model.zeros, output._noisy)
+            vars(output)["quality"] = {**older, **quality, "contradicted_zeros": found}
         return output
 
     def save(self, path: str | Path) -> None:
