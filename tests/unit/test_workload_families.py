@@ -439,9 +439,9 @@ def test_what_makes_no_sense_is_refused_when_it_is_made(make: Callable[[], Any],
 @pytest.mark.parametrize(
     ("workload", "said"),
     [
-        (Marginals(6), "no 6-way combinations of 5 attributes. k is 1 to 5."),
+        (Marginals(6), "no 6-way combinations of 5 attributes. Give a k from 1 to 5."),
         (Conjunctions(6), "no 6-way"),
-        (Parities(2, over=("sex",)), "k is 1 to 1"),
+        (Parities(2, over=("sex",)), "Give a k from 1 to 1"),
         (Parities(1, over=()), "'over' is empty"),
         (Parities(1, over=("sex", "sex")), "names 'sex' twice"),
         (Marginals(1, over=("sex", "sex")), "twice"),
