@@ -1,5 +1,5 @@
-"""Take the pictures of docs/report.md from a real demo release, and that of docs/examples.md from the Census example:
-``python docs/make_report_pictures.py``.
+"""Take the pictures of docs/report.md and docs/ledger.md from a real demo release, those of docs/examples.md from the
+Census example: ``python docs/make_report_pictures.py``.
 
 Needs Chromium and playwright. The demo's noise is fresh each time, so its counts differ from picture to picture; the
 figures about privacy do not.
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.release.demo import OUT, run_demo
+from nabladp.report.site import write_site
 
 FOLDER = Path(__file__).parent
 CHOICE = "#explore?a=income&a=disability"
@@ -24,6 +25,7 @@ PICTURES: dict[str, dict[str, Any]] = {
     "report-phone": {"width": 360, "height": 1180, "address": CHOICE, "at": ".result"},
     "report-certificate": {"width": 688, "height": 830, "media": "print"},
 }
+SITE_PICTURES: dict[str, dict[str, Any]] = {"ledger-site": {"width": 1180, "height": 1240}}
 CENSUS = FOLDER.parent / "examples" / "census2020" / "certificate.py"
 CENSUS_PICTURES: dict[str, dict[str, Any]] = {
     "census-explorer": {
@@ -61,6 +63,9 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for name, how in PICTURES.items():
             take(browser, Path(place) / "demo" / OUT / "report.html", name, how)
+        site = write_site([Path(place) / "demo" / "ledger.db"], Path(place) / "site", [Path(place) / "demo" / OUT])
+        for name, how in SITE_PICTURES.items():
+            take(browser, site, name, how)
         runpy.run_path(str(CENSUS))["keep"](Path(place))
         for name, how in CENSUS_PICTURES.items():
             take(browser, Path(place) / "report.html", name, how)

@@ -26,6 +26,7 @@ from nabladp.cli.answer import (
 from nabladp.cli.dropped import dropped
 from nabladp.cli.init import init
 from nabladp.cli.ledger import ledger_app
+from nabladp.cli.site import site
 from nabladp.cli.sql import sql
 from nabladp.cli.verify import verify
 from nabladp.errors import SourceError
@@ -325,6 +326,7 @@ def release(
 app.command()(report)
 app.command()(verify)
 app.command()(compare)
+app.command()(site)
 app.command()(audit_command.audit)
 app.command()(sql)
 app.command()(dropped)

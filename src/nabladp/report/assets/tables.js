@@ -98,7 +98,8 @@
     const body = element("tbody");
     const heads = table.columns.map((column, number) => {
       const cell = element("th", { scope: "col", class: column.format === "text" ? "" : "num" });
-      const button = element("button", { type: "button", class: "sort" }, column.name);
+      const button = element("button", { type: "button", class: "sort" });
+      button.append(element("bdi", {}, column.name));
       button.addEventListener("click", () => sortBy(number));
       cell.append(button);
       return cell;
@@ -133,18 +134,19 @@
       arrange();
     }
 
-    function matching(wanted) {
+    /** Rows that hold every word, in any order and in any column. */
+    function matching(words) {
       const found = [];
       for (let number = 0; number < table.count; number++) {
-        const hit = table.columns.some((column) => shown(column.read(number), column.format).toLowerCase().includes(wanted));
-        if (hit) found.push(number);
+        const text = table.columns.map((column) => shown(column.read(number), column.format)).join("\n").toLowerCase();
+        if (words.every((word) => text.includes(word))) found.push(number);
       }
       return found;
     }
 
     function arrange() {
-      const wanted = search.value.trim().toLowerCase();
-      let rows = wanted ? matching(wanted) : Array.from({ length: table.count }, (_, i) => i);
+      const words = search.value.trim().toLowerCase().split(/\s+/);
+      let rows = words[0] ? matching(words) : Array.from({ length: table.count }, (_, i) => i);
       if (state.sorted !== null) {
         const { read } = table.columns[state.sorted];
         const sign = state.down ? -1 : 1;
@@ -157,16 +159,33 @@
 
     const search = element("input", { type: "search", id: `${id}-search`, autocomplete: "off" });
     const bar = element("div", { class: "table-search" });
-    bar.append(element("label", { for: `${id}-search` }, say("search_table")), search);
-    bar.hidden = table.count <= 8;
+    const sought = element("span", { class: "sought" });
+    sought.append(element("label", { for: `${id}-search` }, say("search_table")), search);
+    sought.hidden = table.count <= 8;
+    bar.append(sought);
     let waiting = 0;
     search.addEventListener("input", () => {
       clearTimeout(waiting);
       waiting = setTimeout(arrange, WAIT);
     });
+    const save = element("button", { type: "button", class: "button plain" }, say("as_csv"));
+    save.addEventListener("click", () => download(table, state.rows ?? Array.from({ length: table.count }, (_, i) => i)));
+    bar.append(save);
     container.append(bar, scroll);
     const pages = nabladp.pager(container, { count: table.count, show: page });
   };
+
+  /** The rows as they are found and sorted, with all digits, as a CSV file (RFC 4180). */
+  function download(table, rows) {
+    const cell = (value) => (/[",\r\n]/.test(String(value ?? "")) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
+    const line = (values) => `${values.map(cell).join(",")}\r\n`;
+    const lines = rows.map((row) => line(table.columns.map((column) => column.read(row))));
+    const file = new Blob([line(table.columns.map((column) => column.name)), ...lines], { type: "text/csv" });
+    const name = table.label.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 60) || "table";
+    const link = element("a", { href: URL.createObjectURL(file), download: `${name}.csv` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }
 
   /** Numbers by size, texts by letters, what is missing last either way. */
   function sorted(a, b, sign) {

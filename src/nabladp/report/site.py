@@ -1,0 +1,249 @@
+"""A static site of one ledger or several: every release with its date and cost, all of them together, what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nabladp.displayed import Stage
+from nabladp.errors import ReleaseError, quote_path
+from nabladp.privacy import Ledger
+from nabladp.privacy.ledger import Entry
+from nabladp.release.cost import DELTA, figure
+from nabladp.release.record import RECORD, Release
+from nabladp.report import FILE, report
+from nabladp.report.chapter import explorer
+from nabladp.report.language import Language, language
+from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
+
+MARKER, REPORTS = "site.json", "reports"
+SPENDING = ("reserve", "external")
+WIDTH, HEIGHT = 960, 220  # of the timeline
+LEFT, BOTTOM = 60, 26  # beside and below its curve
+
+
+@dataclass(frozen=True)
+class Booked:
+    """A release as the ledger booked it. ``state`` is published, external, unfinished, failed or voided."""
+
+    entry: Entry
+    state: str
+    digest: str | None
+
+    @property
+    def counts(self) -> bool:
+        return self.state != "voided"
+
+
+def write_site(
+    ledgers: Sequence[str | Path],
+    to: str | Path,
+    releases: Sequence[str | Path] = (),
+    *,
+    title: str = "",
+    delta: float = DELTA,
+    spoken: str = "en",
+    stage: Stage | None = None,
+) -> Path:
+    """Write the site of these ledgers into a folder, which must be new, empty or an older site. Reports are linked for
+    the published folders given. Returns the first page."""
+    t, goal = language(spoken), Path(os.path.abspath(to))
+    _refuse_other(goal)
+    if not ledgers:
+        raise ReleaseError("There is no ledger to show.", fix="Give the path of one, such as ledger.db.")
+    folders = _published(releases)
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{goal.name}-", dir=goal.parent) as draft, ExitStack() as open_books:
+        folder = Path(draft)
+        books = [open_books.enter_context(Ledger.read(where)) for where in ledgers]
+        told = []
+        for number, book in enumerate(books):
+            if stage is not None:
+                stage("writing the site: ledger", number, len(books))
+            name = "index.html" if len(books) == 1 else f"ledger-{number + 1}.html"
+            told.append(_write_ledger(book, folder, name, folders, title, delta, t))
+        if len(books) > 1:
+            context = {"title": title or t("site.ledgers"), "ledgers": told, "delta": delta}
+            _write(folder / "index.html", assemble("site_index.html.j2", context, {}, ("guarantee.js",), spoken=t))
+        _write(folder / MARKER, json.dumps({"kind": "nabladp site", "ledgers": told}, indent=1, ensure_ascii=False))
+        _replace(goal, folder)
+    return Path(to) / "index.html"
+
+
+def _refuse_other(goal: Path) -> None:
+    if goal.exists() and not (goal / MARKER).exists() and (not goal.is_dir() or any(goal.iterdir())):
+        raise ReleaseError(
+            f"{quote_path(goal)} exists and is not a site of ledgers.", fix="Choose another folder for --to."
+        )
+
+
+def _replace(goal: Path, folder: Path) -> None:
+    """Put the new site where the older one is."""
+    try:
+        shutil.rmtree(goal, ignore_errors=True)
+        shutil.copytree(folder, goal)
+    except OSError:
+        raise ReleaseError(f"Cannot write {goal.name!r}.", fix="Choose a folder that is writable.") from None
+
+
+def _published(places: Sequence[str | Path]) -> dict[str, Path]:
+    """The folder of every published record at or below these places, by the digest that a ledger binds."""
+    found: dict[str, Path] = {}
+    for place in map(Path, places):
+        if not place.exists():
+            raise ReleaseError(f"There is no folder {quote_path(place)}.", fix="Give folders of releases.")
+        for record in sorted(place.rglob(RECORD)):
+            with suppress(ReleaseError):  # not a release, or one that was changed: it gets no link
+                found[Release.load(record).digest] = record.parent
+    return found
+
+
+# ---- one ledger ------------------------------------------------------------------------------------------------------
+
+
+def _write_ledger(
+    book: Ledger, folder: Path, name: str, folders: dict[str, Path], title: str, delta: float, t: Language
+) -> dict[str, Any]:
+    booked, guarantee = _booked(book), book.guarantee()
+    person = guarantee.per_person().attributes
+    rows = [_row(one, delta, folder, folders, t) for one in reversed(booked)]
+    lines = [line.to_json() for line in book.spent()]
+    whole = figure(guarantee, person, delta)
+    context = {
+        "title": title or t("site.ledger", name=Path(book.label).name),
+        "stamp": "TEST — NOT PRIVATE" if book.test else None,
+        "rows": rows,
+        "limits": [_limit(line, t) for line in lines],
+        "whole": {key: t.cost(value) for key, value in whole.items()},
+        "protected": len(guarantee.universe.protected),
+        "delta": delta,
+        "timeline": _timeline(booked, t),
+        "ledger": book.id,
+        "head": book.head,
+        "several": name != "index.html",
+    }
+    blocks = {"guarantee": guarantee.to_json(), "explorer": explorer(guarantee, delta, [])}
+    scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
+    page = assemble("site.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE), t)
+    _write(folder / name, page)
+    facts = {"title": context["title"], "page": name, "ledger": book.id, "head": book.head.seq, "releases": rows}
+    return facts | {"rho": whole["rho"], "epsilon": whole["epsilon"], "cost": context["whole"]}
+
+
+def _booked(book: Ledger) -> list[Booked]:
+    """Every release of a ledger, in order, with what became of it."""
+    entries = list(book.entries())
+    ends = {entry.ref: entry for entry in entries if entry.ref is not None}
+    found = []
+    for entry in entries:
+        if entry.kind in SPENDING:
+            end = ends.get(entry.seq)
+            if end is not None and end.kind == "failed":
+                end = ends.get(end.seq, end)  # it may have been voided afterwards
+            found.append(Booked(entry, _state(entry, end), None if end is None else end.digest))
+    return found
+
+
+def _state(entry: Entry, end: Entry | None) -> str:
+    if end is None:
+        return "external" if entry.kind == "external" else "unfinished"
+    return {"bind": "published", "failed": "failed", "void": "voided"}[end.kind]
+
+
+def _row(booked: Booked, delta: float, folder: Path, folders: dict[str, Path], t: Language) -> dict[str, Any]:
+    entry, cost = booked.entry, _cost(booked.entry, delta)
+    source = folders.get(booked.digest or "")
+    return {
+        "entry": entry.seq,
+        "name": entry.name,
+        "date": t.date(entry.time),
+        "time": entry.time,
+        "what": str(entry.details.get("mechanism") or entry.payload.get("who") or ""),
+        "state": booked.state,
+        "rho": t.cost(cost["rho"]),
+        "epsilon": t.cost(cost["epsilon"]),
+        "attributes": len(_touched(entry)),
+        "digest": booked.digest,
+        "report": None if source is None else _add_report(source, entry, folder, t),
+    }
+
+
+def _cost(entry: Entry, delta: float) -> dict[str, float | None]:
+    spent = entry.guarantee
+    return {"rho": 0.0, "epsilon": 0.0} if spent is None else figure(spent, spent.per_person().attributes, delta)
+
+
+def _touched(entry: Entry) -> list[str]:
+    """The protected attributes that a release spent anything on."""
+    spent = entry.guarantee
+    return [] if spent is None else [name for name in spent.universe.protected if spent.rho([name]) > 0]
+
+
+def _add_report(source: Path, entry: Entry, folder: Path, t: Language) -> str:
+    """The report of a published release in the site: the one beside it, or a new one."""
+    (folder / REPORTS).mkdir(exist_ok=True)
+    goal = folder / REPORTS / f"entry-{entry.seq}.html"
+    own = source / FILE
+    if own.is_file():
+        shutil.copyfile(own, goal)
+    else:
+        _write(goal, report(source, language=t.code))
+    return f"{REPORTS}/{goal.name}"
+
+
+def _limit(line: dict[str, Any], t: Language) -> dict[str, Any]:
+    spent, allowed = line["spent"], line["allowed"]
+    share = 100.0 if spent is None else min(100.0, 100 * spent / allowed) if allowed else 100.0
+    return {
+        "name": line["limit"],
+        "measure": line["measure"],
+        "allowed": t.cost(allowed, up=False),
+        "spent": t.cost(spent),
+        "left": t.cost(line["left"], up=False),
+        "exceeded": line["exceeded"],
+        "share": round(share, 2),
+    }
+
+
+# ---- the timeline ----------------------------------------------------------------------------------------------------
+
+
+def _timeline(booked: Sequence[Booked], t: Language) -> dict[str, Any] | None:
+    """A curve of what all protected attributes together had cost after each release, as points of a picture."""
+    spent = [(one.entry, one.entry.guarantee) for one in booked if one.counts]
+    steps: list[tuple[float, float, Entry]] = []
+    rho = 0.0
+    for entry, cost in spent:
+        if cost is not None:
+            rho += cost.rho(cost.universe.protected)  # ρ of releases adds up
+            steps.append((_seconds(entry.time), rho, entry))
+    if not steps:
+        return None
+    finite = [rho for _, rho, _ in steps if rho < float("inf")]
+    first, last = steps[0][0], max(steps[-1][0], steps[0][0] + 1)
+    top = max([*finite, 1e-12])
+    points = []
+    for when, rho, entry in steps:
+        x = LEFT + (WIDTH - LEFT - 20) * (when - first) / (last - first)
+        y = (HEIGHT - BOTTOM) - (HEIGHT - BOTTOM - 16) * min(rho / top, 1.0)
+        points.append({"x": round(x, 1), "y": round(y, 1), "entry": entry.seq, "name": entry.name, "rho": t.cost(rho)})
+    path = f"M{points[0]['x']} {HEIGHT - BOTTOM}V{points[0]['y']}"
+    path += "".join(f"H{point['x']}V{point['y']}" for point in points[1:]) + f"H{WIDTH}"
+    ends = (t.date(steps[0][2].time), t.date(steps[-1][2].time))
+    return {"points": points, "path": path, "top": t.cost(top), "first": ends[0], "last": ends[1]}
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
