@@ -8,13 +8,14 @@ import re
 import pytest
 
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
-from nabladp.privacy import CDP, Budget, Guarantee, Pure, Rho
+from nabladp.privacy import CDP, Approx, Budget, Guarantee, Pure, Rho
 from nabladp.privacy.budget import Limit
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.privacy.units import UNIT
 from nabladp.release.cost import Cost, figure, figures, finite, format_cost
 from nabladp.release.other_budgets import request_cost
+from nabladp.release.verdict import typed_budgets
 from nabladp.schema import Attribute, Schema
 
 NAMES = ("a", "b", "c")
@@ -107,3 +108,23 @@ def test_a_large_figure_of_a_person_is_a_warning() -> None:
         assert warning.startswith("The figure for the whole person is large: ε = 7.") and fix in warning
         assert "A belief of 50% can rise to at most " in warning
     assert len(verdict(10**6, CDP(0.3))) == 1
+
+
+def test_every_budget_is_shown_in_every_measure() -> None:
+    named = [("pairs", NoisyMarginals(CDP(0.2), k=1, budgets={"a": Rho(0.5)}))]
+    budget = Budget(per_attribute=Pure(0.3), sets={"a+b": Approx(1, 1e-6)}, person=CDP(2))
+    shown = {own["name"]: own for own in typed_budgets(budget, named, 1e-6)}
+    assert list(shown) == ["limit: per_attribute", "limit: a+b", "limit: person", "pairs: budget", "pairs: a"]
+    assert shown["limit: per_attribute"] == {
+        "name": "limit: per_attribute",
+        "epsilon": 0.3,
+        "rho": 0.045,
+        "cdp": 0.3,
+        "pure": 0.3,
+    }
+    assert shown["limit: a+b"]["epsilon"] == pytest.approx(1, rel=1e-6) and shown["pairs: a"]["cdp"] == 1
+    two = Guarantee.touch(NAMES, "a", CDP(2)).figure("a")
+    assert (shown["limit: person"]["rho"], shown["limit: person"]["epsilon"]) == (
+        two.rho,
+        pytest.approx(two.epsilon(1e-6)),
+    )

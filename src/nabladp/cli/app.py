@@ -251,6 +251,7 @@ def cost(
             loaded = Plan.load(plan)
             priced, recorded = loaded.cost(), loaded.has_ledger()
             answer = priced.to_json() | priced.explain_sets(sets or [], worst, prior) | {"ledger_exists": recorded}
+            answer["budgets"] = loaded.typed_budgets()
         if page is not None:
             from nabladp.report.owner_pages import write_cost_page
 
@@ -260,7 +261,8 @@ def cost(
             print_json(answer)
         else:
             errors = show.error_tables(answer["expected_error"])
-            say_tables(show.privacy_table(answer), show.limits_plot(answer["limits"]), *errors)
+            budgets = show.budgets_table(answer["budgets"], answer["delta"])
+            say_tables(show.privacy_table(answer), budgets, show.limits_plot(answer["limits"]), *errors)
             for explained in answer.get("sets", []):
                 say_tables(show.explanation(explained))
             if "worst" in answer:

@@ -86,6 +86,16 @@ def limits_plot(lines: Sequence[Row]) -> Table:
     return table
 
 
+def budgets_table(budgets: Sequence[Row], delta: float) -> Table:
+    """The terminal table of the budgets that a plan states: each as ε, as ρ and as cdp."""
+    table = plain_table("Budgets in every measure", ["budget"], [f"ε at δ = {delta:g}", "ρ", "cdp"])
+    for own in budgets[: most(len(budgets))]:
+        epsilon = f"{format_cost(own['epsilon'])}{' (pure)' if own['pure'] is not None else ''}"
+        table.add_row(printable(own["name"]), epsilon, format_cost(own["rho"]), format_cost(own["cdp"]))
+    _more(table, len(budgets) - most(len(budgets)), "budgets")
+    return table
+
+
 def _bar(line: Row) -> str:
     """The bar of one limit in the terminal; full where something without a bound was booked, or asked for."""
     spent, left, requested = line["spent"], line["left"], line["requested"]

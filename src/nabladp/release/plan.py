@@ -30,6 +30,7 @@ from nabladp.release.other_budgets import naming_largest, request_cost
 from nabladp.release.publish import Announce, Published, ignore_progress
 from nabladp.release.record import Release
 from nabladp.release.session import Session
+from nabladp.release.verdict import typed_budgets
 from nabladp.schema import Schema
 from nabladp.tables import Finding, Table, check_person_columns, check_spark, open_table
 
@@ -127,6 +128,10 @@ class Plan:
         standing = self._standing() if self.has_ledger() else self._unspent()
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **options)
+
+    def typed_budgets(self) -> list[dict[str, Any]]:
+        """The limits and budgets of the plan, each as ε at the plan's δ, as ρ and as cdp."""
+        return typed_budgets(self.budget, self.releases, self.delta)
 
     def query_cost(self, query: Sequence[str], budget: BudgetValue, **options: Any) -> QueryCost:
         """The dry run of SQL queries about the plan's table."""

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nabladp.mechanisms import Mechanism
-from nabladp.privacy import Guarantee
+from nabladp.privacy import Budget, Guarantee, Pure
+from nabladp.privacy.conversion import epsilon_from_rho
 from nabladp.privacy.interpretation import posterior
+from nabladp.privacy.values import BudgetValue, as_value
 from nabladp.release.cost import as_python, budgets_of, scale_budgets
 
 WEAK_EPSILON = 5.0  # at which a belief of 50% can rise to more than 99%
@@ -72,3 +74,36 @@ def person_warnings(guarantee: Guarantee, delta: float, limited: bool) -> list[s
     belief = posterior(guarantee, guarantee.universe.protected, 0.5, delta).sentence
     fix = "Lower the budgets." if limited else "Limit it with person = { rho = … } in [budget], or lower the budgets."
     return [f"The figure for the whole person {figure}. {belief} {fix}"]
+
+
+# ---- every budget in every measure -----------------------------------------------------------------------------------
+
+
+def in_every_measure(value: BudgetValue, delta: float) -> dict[str, float | None]:
+    """A typed budget as ε at δ, as ρ and as cdp (ε0); and as pure ε, which only a pure one has."""
+    if isinstance(value, Pure):
+        pure = float(value.eps)
+        return {"epsilon": pure, "rho": pure**2 / 2, "cdp": pure, "pure": pure}
+    rho = float(value.amount())
+    return {"epsilon": epsilon_from_rho(rho, delta), "rho": rho, "cdp": math.sqrt(2 * rho), "pure": None}
+
+
+def typed_budgets(budget: Budget, named: Sequence[tuple[str, Mechanism]], delta: float) -> list[dict[str, Any]]:
+    """All budgets that a plan states, each in every measure: its limits, then those of its releases."""
+    stated = _flat("limit", budget.to_json())
+    for name, mechanism in named:
+        stated += _flat(name, budgets_of(mechanism.to_json()))
+    return [{"name": name, **in_every_measure(value, delta)} for name, value in stated]
+
+
+def _flat(owner: str, budgets: Mapping[str, Any]) -> list[tuple[str, BudgetValue]]:
+    """Budgets with their names; those of a table, such as ``budgets``, one by one."""
+    flat = []
+    for name, value in budgets.items():
+        if not isinstance(value, Mapping):
+            continue
+        if any(isinstance(each, Mapping) for each in value.values()):
+            flat += [(f"{owner}: {key}", as_value(each)) for key, each in value.items()]
+        else:
+            flat.append((f"{owner}: {name}", as_value(value)))
+    return flat
