@@ -32,14 +32,22 @@ from nabladp.release.record import Release
 from nabladp.release.session import Session
 from nabladp.release.verdict import typed_budgets
 from nabladp.schema import Schema
-from nabladp.tables import Finding, Table, check_person_columns, check_spark, open_table
+from nabladp.tables import (
+    Finding,
+    Table,
+    check_person_columns,
+    check_population,
+    check_sentence,
+    check_spark,
+    open_table,
+)
 
 if TYPE_CHECKING:
     from nabladp.release.queries import QueryCost
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "": ("table", "person", "budget", "release", "adversary", "report"),
-    "table": ("source", "schema", "rows", "rows_per_person"),
+    "table": ("source", "schema", "rows", "rows_per_person", "population"),
     "person": ("id", "rows", "row_id"),
     "budget": ("ledger", "per_attribute", "attributes", "sets", "person"),
     "adversary": ("name", "attributes"),
@@ -65,6 +73,7 @@ class Plan:
     delta: float
     out: Path
     imprint: Imprint = field(default_factory=Imprint)
+    population: str = ""
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -97,6 +106,9 @@ class Plan:
         table, budget = _part(data, "table"), _part(data, "budget")
         report = _part(data, "report") if "report" in data else {}
         ledger = _text(budget, "budget", "ledger", "ledger.db")
+        source, population = _source(folder, table), check_sentence(table.get("population", ""))
+        if isinstance(source, str) and _QUERY.match(source):
+            check_population(source, population)
         schema = Schema.load(folder / _text(table, "table", "schema", "schema.toml"))
         delta = report.get("delta", DELTA)
         check_delta(delta)
@@ -104,7 +116,7 @@ class Plan:
         limits.limits(schema)  # refuses unknown attributes
         return cls(
             folder=folder,
-            source=_source(folder, table),
+            source=source,
             schema=schema,
             rows=_count(table, "rows", "the public number of rows"),
             person=_person(data, table, schema),
@@ -115,6 +127,7 @@ class Plan:
             delta=delta,
             out=folder / (_text(report, "report", "folder", out) if "folder" in report else out),
             imprint=Imprint.of(report, folder),
+            population=population,
         )
 
     @property
@@ -205,7 +218,8 @@ class Plan:
 
     def open_table(self) -> Table:
         """The plan's table, of which nothing is read yet."""
-        return open_table(self.source, self.schema, rows=self.rows, folder=self.folder, person=self.person)
+        options: dict[str, Any] = {"person": self.person, "population": self.population}
+        return open_table(self.source, self.schema, rows=self.rows, folder=self.folder, **options)
 
     def _session(self, table: Table, noise: NoiseSource | None, new_ledger: bool) -> Session:
         return Session(

@@ -59,6 +59,7 @@ def check_record(data: Any) -> None:
         _need(isinstance(data.get(key), Mapping), key)
     _need(_all_texts(data["versions"]), "versions")
     _need(is_share(data["figures"].get("delta")), "delta")
+    _check_population(data.get("population"))
     _check_ledger(data["ledger"])
     _check_limits(data.get("limits", []))
     report = data.get("report", {})
@@ -98,6 +99,12 @@ def check_same_attributes(schema: Schema, guarantee: Guarantee) -> None:
         schema.public,
     )
     _need(same, "guarantee")
+
+
+def _check_population(given: Any) -> None:
+    if given is not None:
+        _need(isinstance(given, Mapping) and _all_texts(given) and given.keys() <= {"sentence", "query"}, "population")
+        _need("sentence" in given, "population")
 
 
 def _check_ledger(booked: Mapping[str, Any]) -> None:
@@ -189,6 +196,7 @@ class Release(Displayed):
     delta: float = DELTA
     person: Person = field(default_factory=Person)
     versions: Mapping[str, str] = field(default_factory=dict)
+    population: Mapping[str, str] = field(default_factory=dict)  # why it is public which rows are in, and the query
     limits: Sequence[Mapping[str, Any]] = ()  # every limit as the ledger stood once this was reserved
     imprint: Imprint = field(default_factory=Imprint)
     folder: Path | None = None  # from which it was loaded
@@ -261,6 +269,7 @@ class Release(Displayed):
             "schema": self.schema.to_json(),
             "ledger": dict(self.ledger),
             "versions": dict(self.versions),
+            **({"population": dict(self.population)} if self.population else {}),
             **({"limits": list(self.limits)} if self.limits else {}),  # records of 0.3 and before have none
             **({"report": self.imprint.to_json()} if self.imprint != Imprint() else {}),
         }
@@ -360,6 +369,7 @@ class Release(Displayed):
             versions=data["versions"],
             limits=data.get("limits", ()),
             imprint=Imprint.from_json(data.get("report", {}), folder),
+            population=data.get("population", {}),
         )
 
 

@@ -46,7 +46,8 @@ class Session:
     reservation except the number of rows, which is public. A seeded ``noise`` needs a test ledger and stamps every
     release. Where people have several rows, ``person`` names their column and says how many rows of each are used (see
     :class:`~nabladp.person.Person`), and every release costs that much more. ``rows_per_person`` is a promise instead:
-    that nobody has more rows in this table.
+    that nobody has more rows in this table. ``population`` is one sentence on why it is public which rows are in; a
+    query that selects rows needs it.
     ``new_ledger`` creates the ledger, which must not exist yet; without it, it must. ``imprint`` says who publishes, to
     what end and in which language, for report and certificate.
     """
@@ -64,6 +65,7 @@ class Session:
         rows: int | None = None,
         rows_per_person: int | None = None,
         person: Person | None = None,
+        population: str = "",
         new_ledger: bool = False,
         imprint: Imprint | None = None,
     ) -> None:
@@ -80,7 +82,9 @@ class Session:
         self.imprint = Imprint() if imprint is None else expect(imprint, Imprint, "'imprint'", "Give an Imprint.")
         self.adversaries = _adversaries({} if adversaries is None else adversaries)
         Guarantee.none(schema).universe.sources([name for chosen in self.adversaries.values() for name in chosen])
-        self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows, person=self.person)
+        options: dict[str, Any] = {"person": self.person, "population": population}
+        self.table: Table = table if isinstance(table, Table) else open_table(table, schema, rows, **options)
+        self.table.origin.check()
         if rows is not None:
             self.table.check_rows(rows)
         if self.table.schema.fingerprint() != schema.fingerprint():
@@ -90,7 +94,7 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
 
-    def with_table(self, table: Any, rows: int | None = None) -> Session:
+    def with_table(self, table: Any, rows: int | None = None, population: str = "") -> Session:
         """The session's schema, ledger and noise for another table: what is released from either adds up."""
         return Session(
             table,
@@ -103,6 +107,7 @@ class Session:
             rows=rows,
             person=self.person,
             imprint=self.imprint,
+            population=population,
         )
 
     # ---- before -------------------------------------------------------------------------------------------------
@@ -325,6 +330,7 @@ class Session:
             versions=versions(),
             limits=limits,
             imprint=self.imprint,
+            population=self.table.origin.to_json(),
         )
 
 

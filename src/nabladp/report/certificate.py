@@ -121,6 +121,7 @@ def _part(release: Release, code: str) -> dict[str, Any]:
         "name": release.name.rpartition("/")[2],
         "mechanism": release.mechanism,
         "rows": release.n,
+        "population": release.population,
         "created": release.created,
         "entry": release.ledger["entry"],
         "hash": release.ledger["hash"],

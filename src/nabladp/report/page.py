@@ -136,6 +136,7 @@ def _part(number: int, release: Release, embedded: bool, t: Language) -> dict[st
         "mechanism": release.mechanism,
         "created": release.created,
         "rows": release.n,
+        "population": release.population,
         "ledger": release.ledger,
         "digest": release.digest,
         "files": release.hashes,

@@ -8,6 +8,7 @@ from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
 from nabladp.tables.opening import check_person_columns, check_table, open_table, values_outside
+from nabladp.tables.population import check_population, check_sentence
 from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table
 
@@ -23,6 +24,8 @@ __all__ = [
     "Table",
     "alike",
     "check_person_columns",
+    "check_population",
+    "check_sentence",
     "check_spark",
     "check_table",
     "column_types",

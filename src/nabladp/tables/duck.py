@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from queue import Empty, Full, Queue
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
@@ -44,6 +45,7 @@ def connection(folder: str = "", ordered: bool = False) -> Iterator[duckdb.DuckD
             "threads": str(min(4, os.cpu_count() or 1)),
             "temp_directory": spill,
             "lock_configuration": "true",
+            "disabled_optimizers": _rejecting_optimizers(),
         }
         if folder:
             settings["file_search_path"] = folder
@@ -52,6 +54,15 @@ def connection(folder: str = "", ordered: bool = False) -> Iterator[duckdb.DuckD
             yield database
         finally:
             database.close()
+
+
+@lru_cache(maxsize=1)
+def _rejecting_optimizers() -> str:
+    """DuckDB's optimizer that lets a CSV file be read with the type of a later cast: then try_cast, which should turn
+    what it cannot read into a null, fails instead."""
+    with closing(duckdb.connect(":memory:")) as database:
+        known = {str(name) for (name,) in database.execute("select * from duckdb_optimizers()").fetchall()}
+    return ",".join(sorted(known & {"type_pushdown"}))
 
 
 def stream(queries: Iterable[tuple[str, str]], rows: int, folder: str = "", ordered: bool = False) -> Batches:

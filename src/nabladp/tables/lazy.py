@@ -29,6 +29,7 @@ class Lazy(ABC):
     in_memory = False
     keeps_order = False
     header_is_text = False
+    query = ""
 
     @abstractmethod
     def _names(self) -> list[str]: ...
@@ -82,6 +83,10 @@ class Lazy(ABC):
 
 class DuckRelation(Lazy):
     """A relation runs in its own connection, again for each pass, as a query does."""
+
+    @property
+    def query(self) -> str:  # type: ignore[override]
+        return str(self.rows.sql_query())
 
     def _names(self) -> list[str]:
         return list(self.rows.columns)
@@ -298,6 +303,7 @@ class Files:
     parts: tuple[Any, ...]
     in_memory = False
     keeps_order = True
+    query = ""
 
     def headers(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
         for part in self.parts:

@@ -87,6 +87,7 @@ class Frame(ABC):
     frame: Any
     in_memory = True
     keeps_order = True
+    query = ""
 
     @abstractmethod
     def _names(self) -> list[str]: ...

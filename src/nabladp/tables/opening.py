@@ -17,8 +17,9 @@ from nabladp.errors import DataError
 from nabladp.person import Person
 from nabladp.schema import Schema
 from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values, value_texts
-from nabladp.tables.lazy import Files
+from nabladp.tables.lazy import DuckRelation, Files
 from nabladp.tables.people import StoredQuery, UsedRows
+from nabladp.tables.population import Origin
 from nabladp.tables.sources import ScanSource, Source, open_source
 from nabladp.tables.spark import SparkFrame
 from nabladp.tables.spark.people import UsedSparkRows
@@ -29,7 +30,13 @@ from nabladp.tables.table import Table, other_number_of_rows
 
 
 def open_table(
-    source: Any, schema: Schema, rows: int | None = None, *, folder: str | Path = "", person: Person | None = None
+    source: Any,
+    schema: Schema,
+    rows: int | None = None,
+    *,
+    folder: str | Path = "",
+    person: Person | None = None,
+    population: str = "",
 ) -> Table:
     """Open a table: a CSV, JSON, Parquet, Feather, Arrow or Excel file, a glob of them, a DuckDB query or relation, a
     pandas, polars or Arrow table, a polars LazyFrame, an Arrow dataset, or a Spark DataFrame (or the ``source`` of a
@@ -38,7 +45,8 @@ def open_table(
     Checks that it can be read and has the columns of the schema, and reads no rows (of JSON, the names in the first
     records). ``rows`` is their number where it is known beforehand; a table with any other number is refused when it is
     counted. ``folder`` is where relative paths inside a query start. Each row of a query must be made from one person's
-    data alone, and who is in it must not depend on a protected attribute: no such filter, window, limit or sample.
+    data alone. ``population`` is one sentence on why it is public which rows are in; nothing is released from a query
+    that selects rows without it.
 
     ``person`` bounds the rows of each person: at most so many are used, and ``rows`` then counts those. The order of
     their rows decides which; several files, a query and Spark have none, and need a ``row_id``.
@@ -51,6 +59,12 @@ def open_table(
     opened = open_source(source, frozenset(names), str(folder))
     for what, columns, is_text in opened.headers():
         _check_columns(what, columns, is_text, names, schema)
+    table = _open(opened, schema, rows, bounds)
+    table.origin = Origin(population, opened.query, any_function=isinstance(opened, DuckRelation))
+    return table
+
+
+def _open(opened: Source, schema: Schema, rows: int | None, bounds: Person | None) -> Table:
     if bounds is not None:
         return _open_bounded(opened, schema, rows, bounds)
     if rows is not None and (known := opened.known_count()) not in (None, rows):

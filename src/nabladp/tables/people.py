@@ -46,6 +46,8 @@ class UsedRows:
     source: Source
     person: Person
 
+    query = ""
+
     @property
     def in_memory(self) -> bool:
         return self.source.in_memory
@@ -146,6 +148,7 @@ class StoredQuery:
     time: run once, and kept in a temporary file."""
 
     in_memory, keeps_order = False, True
+    query = ""
 
     def __init__(self, query: Source, names: tuple[str, ...]) -> None:
         self._query, self._names = query, names

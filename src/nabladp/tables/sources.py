@@ -52,6 +52,7 @@ class Scan:
     folder: str = ""  # where the paths inside a query start
     rows: int | None = None  # where the file says so without being read
     keeps_order: bool = True  # a file does; a query that groups returns its rows in another order each time
+    query: str = ""  # where it is one
     whole: frozenset[str] = frozenset()  # columns known to hold whole numbers of at most 64 bits
 
 
@@ -109,7 +110,7 @@ def scan_query(query: str, folder: str = "") -> Scan:
             fault = duck.readable(error, what)
             raise fault from None
     relation = f"({query.strip().rstrip(';')}\n)"  # the line break ends a comment at the end
-    return Scan(what, relation, columns, relation, folder=folder, keeps_order=False)
+    return Scan(what, relation, columns, relation, folder=folder, keeps_order=False, query=query)
 
 
 def _csv(path: Path, what: str, expected: frozenset[str]) -> Scan:
@@ -289,6 +290,10 @@ class Source(Protocol):
 
     def count(self) -> int: ...
     def batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches: ...
+    @property
+    def query(self) -> str:
+        """The SQL behind the source; "" where it is none."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -297,6 +302,10 @@ class ScanSource:
 
     scans: tuple[Scan, ...]
     in_memory = False
+
+    @property
+    def query(self) -> str:
+        return self.scans[0].query  # a query stands alone
 
     @property
     def keeps_order(self) -> bool:

@@ -20,6 +20,7 @@ from nabladp.tables.counts import CodedRows, Progress, no_rows, wrong_number_of_
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
 from nabladp.tables.encode import Codes, Encoder
 from nabladp.tables.kernels import CACHED_CELLS, Kernel, Marginals
+from nabladp.tables.population import Origin
 from nabladp.tables.sources import ScanSource, Source, count_codes
 
 KEPT_BYTES = 32 << 20  # codes of files up to this size stay in memory after the first pass
@@ -31,6 +32,8 @@ class Table(CodedRows):
     A column is encoded when something that reads it is counted, and not before: what a column holds that nobody reads
     makes nothing fail.
     """
+
+    origin = Origin()  # of a table that was not opened by open_table, nothing is known
 
     def __init__(self, source: Source, schema: Schema, rows: int | None = None, person: Person | None = None) -> None:
         self.schema = schema

@@ -224,6 +224,7 @@ def is_spark(source: Any) -> bool:
 class SparkFrame:
     frame: DataFrame
     in_memory = False
+    query = ""
     keeps_order = True  # what has none is refused by `check_row_order`
 
     def __post_init__(self) -> None:
