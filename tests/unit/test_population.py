@@ -146,3 +146,9 @@ def test_try_cast_gives_null_where_a_csv_file_holds_something_else(people: Path)
     schema = Schema((Attribute("age", "integer", low=0, high=99, null="category"), Attribute("ill", "boolean")))
     (counted,) = open_table(query, schema).marginals([("age",)])
     assert counted[1] == counted[3] == counted[-1] == 1 and counted.sum() == 3
+
+
+def test_what_cannot_be_read_for_certain_is_refused_as_well(people: Path) -> None:
+    query = f"with recursive t as (from '{people}' union all (from t where false)) from t"
+    with pytest.raises(SourceError, match="cannot be read"):
+        open_table(query, SCHEMA).origin.check()

@@ -167,6 +167,16 @@ def check_sentence(sentence: Any) -> str:
     return sentence.strip()
 
 
+def _is_one_select(query: str) -> bool:
+    """Anything else cannot be opened as a table at all, which says more about it."""
+    try:
+        with duck.connection() as database:
+            statements = database.extract_statements(query)
+            return len(statements) == 1 and statements[0].type.name == "SELECT"
+    except Exception:
+        return False
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where the rows of a table come from: the query behind it, if any, and why it is public which rows are in."""
@@ -192,7 +202,7 @@ class Origin:
 def check_population(query: str, sentence: str, any_function: bool = False) -> None:
     """Refuse a query that decides which rows there are, where nothing says why that is public."""
     clause = "" if sentence or not query else row_selection(query, any_function)
-    if clause:
+    if clause and (clause not in (_UNREAD, _SEVERAL) or _is_one_select(query)):
         raise SourceError(
             f"The query decides which rows are in the table ({clause}), and their exact number is published.",
             fix=f'{_FIX}: add population = "…" to [table] (in Python: population="…"), or release from all rows.',
