@@ -146,7 +146,9 @@ def test_a_query_as_source(desk: Any, query: str) -> None:
     written = query.format(desk.folder / "people.csv")
     source = f'source = """{written}"""'
     desk.plan(('source = "people.csv"', source))
-    assert "(where)" in desk.refused("release", "plan.toml", error="SourceError")["message"] and not desk.ledger.exists()
+    assert (
+        "(where)" in desk.refused("release", "plan.toml", error="SourceError")["message"] and not desk.ledger.exists()
+    )
     desk.plan(('source = "people.csv"', f'{source}\npopulation = "Everybody below 30, as listed in public."'))
     assert desk.run("check", written).code == 0
     assert desk.run("release", "plan.toml").code == 0
