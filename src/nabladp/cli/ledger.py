@@ -10,7 +10,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from nabladp.cli.answer import answering, print_json, report_json, say, say_command, say_report, say_tables, working
+from nabladp.cli.answer import (
+    answering,
+    print_json,
+    printable,
+    report_json,
+    say,
+    say_command,
+    say_report,
+    say_tables,
+    working,
+)
 
 
 class ShowByDefault(TyperGroup):
@@ -48,10 +58,11 @@ def show_ledger(
         from nabladp.release.curator_tasks import spent_on
 
         with working("reading the ledger"), Ledger.read(ledger) as book:
-            label = book.label
+            label, person = book.label, book.person
             answer: dict[str, Any] = {
                 "ledger": book.id,
                 "test": book.test,
+                "person": None if book.person is None else book.person.unit,
                 "head": {"entry": book.head.seq, "hash": book.head.hash},
                 "limits": [line.to_json() for line in book.spent()],
                 "unfinished": [{"entry": e.seq, "name": e.name, **e.details} for e in book.unfinished()],
@@ -67,6 +78,7 @@ def show_ledger(
         entries = show.entries_table(answer["entries"], {u["entry"] for u in answer["unfinished"]})
         explanations = [show.explanation(facts) for facts in answer["sets"]]
         say_tables(show.spending_table(answer["limits"]), *explanations, entries)
+        say(f"A person: {printable('not on record' if person is None else str(person))}.")
         _say_unfinished(answer["unfinished"], shlex.quote(label))
         _say_failed(answer["failed"], shlex.quote(label))
         say(f"Head: entry {answer['head']['entry']}, {answer['head']['hash']}")
