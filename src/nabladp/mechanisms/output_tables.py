@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
+from nabladp.schema.rules import DRAWN
 from nabladp.views.view import Column, cell_axes
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ BinPositions = dict[str, NDArray[np.float32]]
 
 def draw_bin_positions(schema: Schema, names: Iterable[str], rows: int, noise: NoiseSource) -> BinPositions:
     """For each synthetic row the position inside its bin, from 0 to less than 1; only for columns decoded as
-    "uniform"."""
+    "uniform" or "smooth"."""
     return {
         name: np.divide(noise.uniform_integers(_POSITIONS, rows), _POSITIONS, dtype=np.float32)
         for name in names
-        if schema[name].decode == "uniform"
+        if schema[name].decode in DRAWN
     }

@@ -40,8 +40,9 @@ class Attribute(Declaration):
     - ``ordered``: ``values`` in order, lowest first.
     - ``integer``: ``low`` and ``high``, both inside.
     - ``real``: ``edges`` of bins [e0, e1), …, [ek-1, ek]; or ``low`` and ``high``, for ten bins of one width.
-      ``decode`` says how a bin becomes a number again: ``midpoint``, ``uniform`` (anywhere in the bin), ``lower``,
-      ``upper``, or one number per bin. Sums and means in SQL are of the numbers themselves, whatever the bins are.
+      ``decode`` says how a bin becomes a number again: ``midpoint``, ``uniform`` (anywhere in the bin), ``smooth``
+      (as dense as the bins beside it suggest), ``lower``, ``upper``, or one number per bin. Sums
+      and means in SQL are of the numbers themselves, whatever the bins are.
     - ``boolean``: nothing; code 0 is false, 1 is true.
 
     ``null`` is ``refuse`` or ``category``; ``null_values`` are values that mean "missing" besides an empty field, such

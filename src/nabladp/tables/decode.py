@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nabladp.checks import expect, mapping
 from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
-from nabladp.schema.rules import NULL_LABEL
+from nabladp.schema.rules import DRAWN, NULL_LABEL
 from nabladp.tables.encode import as_array
 
 _AT_ONCE = 1 << 18  # rows whose positions in their bins are computed together
@@ -24,10 +24,11 @@ def decode(
     """Decode: a table of values from an array of codes for each of some attributes, in the order of the schema.
 
     Categories become their declared values (text, int64, or float64 where one is no whole number), integers int64,
-    truth values bool. A real becomes the number that ``decode`` of its attribute declares for the bin. For "uniform"
-    ``within`` says where in its bin each row lies, from 0 to less than 1; without it, that is the midpoint, as nothing
-    is drawn here. The code of null becomes null. The code of other becomes its label where values are text, and null
-    where they are numbers or truth values, among which nothing stands for "another one".
+    truth values bool. A real becomes the number that ``decode`` of its attribute declares for the bin. For
+    "uniform" and "smooth" ``within`` says where in its bin each row lies, from 0 to less than 1; without it, that
+    is the midpoint, as nothing is drawn here. The code of null becomes null. The code of other becomes its label
+    where values are text, and null where they are numbers or truth values, among which nothing stands for "another
+    one".
     """
     positions = {} if within is None else within
     expect(schema, Schema, "The schema", 'Load it with Schema.load("schema.toml").')
@@ -68,7 +69,7 @@ def recode(attribute: Attribute, column: pa.Array) -> NDArray[np.integer]:
     """The codes of a decoded column; of values that several codes stand for, the first of these codes."""
     expect(attribute, Attribute, "What is recoded", "Give an attribute of the schema.")
     expect(column, (pa.Array, pa.ChunkedArray), "A decoded column", "Give an Arrow array.")
-    if attribute.low is not None or attribute.decode == "uniform":
+    if attribute.low is not None or attribute.decode in DRAWN:
         values = column.to_numpy(zero_copy_only=False).astype(np.float64)  # null becomes NaN
         if attribute.low is not None:
             indices = values - attribute.low
@@ -86,7 +87,7 @@ def alike(attribute: Attribute) -> NDArray[np.integer]:
     """For each code the first that decodes to the same value, so that a decoded table does not distinguish them."""
     expect(attribute, Attribute, "What is recoded", "Give an attribute of the schema.")
     every = np.arange(attribute.size)
-    if attribute.low is not None or attribute.decode == "uniform":
+    if attribute.low is not None or attribute.decode in DRAWN:
         return np.minimum(every, attribute.ordered_size)
     return recode(attribute, _meanings(attribute))
 

@@ -15,6 +15,7 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, is_number, stored, stored_rows
 from nabladp.errors import MechanismError
+from nabladp.mechanisms.bin_density import smooth
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.mwem.round_run import gibbs
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
@@ -177,7 +178,8 @@ class FittedDistribution(Output):
         records, times = drawn
         if not within:
             return decode(self.schema, self.cube.records(records)).take(np.repeat(np.arange(len(records)), times))
-        return decode(self.schema, self.cube.records(np.repeat(records, times)), within)
+        codes = self.cube.records(np.repeat(records, times))
+        return decode(self.schema, codes, smooth(self.schema, codes, within))
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.checks import as_path, damaged, is_number, is_whole, read_file
 from nabladp.errors import MechanismError, ReleaseError, SourceError
+from nabladp.mechanisms.bin_density import smooth
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
 from nabladp.mechanisms.synthesis.derived_columns import Codes, Function, expected, functions, recompute_derived
@@ -184,7 +185,8 @@ class SyntheticModel(Output):
     def sampled(self, noise: NoiseSource) -> SyntheticModel:
         """The synthetic model with a table sampled from it, derived columns recomputed."""
         codes = recompute_derived(self.model.draw(self.rows, noise), self._functions, self.model)
-        return self._alike(codes=codes, within=draw_bin_positions(self.schema, codes, self.rows, noise))
+        positions = draw_bin_positions(self.schema, codes, self.rows, noise)
+        return self._alike(codes=codes, within=smooth(self.schema, codes, positions))
 
     def _alike(self, **changed: Any) -> SyntheticModel:
         """The same model with another table; what was computed from the model is kept."""
