@@ -9,10 +9,12 @@ from string import Formatter
 from typing import Any
 
 import pytest
+from english import english_in
 
 from nabladp.errors import ReleaseError
 from nabladp.report import report
 from nabladp.report.language import Language, language, languages
+from nabladp.report.view_texts import ViewTexts, _templates
 
 ENGLISH = language("en")
 OTHERS = [code for code in languages() if code != "en"]
@@ -71,3 +73,56 @@ def test_a_script_asks_for_no_text_that_is_not_there(calculator: Any) -> None:
     found = calculator.ask("() => { try { return nabladp.text('nowhere'); } catch (error) { return error.message; } }")
     assert found == "There is no text nowhere."
     assert report.__doc__ and "language" in report.__doc__
+
+
+# ---- a page in German is German -------------------------------------------------------------------------------------
+
+
+SHOWN = """() => {
+  for (const node of document.querySelectorAll("pre, code, .mono, style, script")) node.remove();
+  const said = ["aria-label", "placeholder", "title", "alt", "aria-valuetext"];
+  const told = [...document.querySelectorAll("*")].flatMap((node) => said.map((name) => node.getAttribute(name) ?? ""));
+  return [document.title, document.body.textContent, ...told];
+}"""
+
+
+def test_no_english_is_left_on_a_german_report(open_page: Any, folder: Any) -> None:
+    """Words, tables, charts, explorer, certificate: what is read and what is heard."""
+    page = report(folder, "Erhebung", language="de")
+    for address in ("", "#explore?a=income&a=sick", "#explore?a=county&a=nobody", "#explore?delta=7"):
+        watched = open_page(page, address)
+        watched.ask("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+        watched.page.wait_for_function(
+            "![...document.querySelectorAll('.view-body')].some((body) => !body.hasChildNodes())"
+        )
+        for text in watched.ask(SHOWN):
+            ours = re.sub(r"a neighbour|the tax office|in full years|plan-release-\w+", "", text)  # of the user
+            assert english_in(ours) == []
+        assert watched.is_quiet()
+    assert "Jede der 400 Personen in der Tabelle" in page and 'lang="de"' in page
+    watched = open_page(page, "#explore?a=income&a=sick")
+    shown = watched.page.inner_text(".result")
+    assert "Vorher 50\u202f% → nachher höchstens" in shown or "Vorher 50 % → nachher höchstens" in shown
+    assert re.search(r"ε = \d,\d+", shown) and not re.search(r"\d\.\d{3}\b.*ρ", shown), "a comma, no point"
+
+
+def test_english_would_be_noticed(open_page: Any, folder: Any) -> None:
+    watched = open_page(report(folder, language="en"))
+    assert len(english_in(" ".join(watched.ask(SHOWN)))) > 10
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_texts_of_views_hold_the_same_values(code: str) -> None:
+    texts, patterns = _templates(code)
+    assert len(texts) > 100 and patterns
+    for text, own in texts.items():
+        assert values_in(text) == values_in(own), text
+
+
+def test_views_are_told_in_german() -> None:
+    told = ViewTexts(language("de"), {"count"})
+    assert told("10 cells, noise scale 6.124, ±1,200 with 95%") == "10 Zellen, Rauschskala 6,124, ±1.200 bei 95 %"
+    assert told("count") == "count", "the name of an attribute"
+    assert told("measured: count + age") == "gemessen: count + age"
+    assert told("nobody knows this sentence") == "nobody knows this sentence"
+    assert ViewTexts(ENGLISH)("10 cells") == "10 cells"

@@ -18,6 +18,7 @@ from nabladp.report.claims import Certificate
 from nabladp.report.language import Language, language
 from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble, pack
 from nabladp.report.sentences import PRIOR, Sentences
+from nabladp.report.view_texts import ViewTexts
 from nabladp.views.condense import condense
 from nabladp.views.view import format_figure
 
@@ -112,9 +113,10 @@ def check_releases(releases: Sequence[Release]) -> None:
 def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t: Language) -> list[dict[str, Any]]:
     """The page's part on each release. Adds the data behind it: its views and, while there is room, its record."""
     views_of = []
+    texts = ViewTexts(t, _names(releases))
     for number, release in enumerate(releases):
         stage("writing the report: release", number, len(releases))
-        views_of.append([condense(view).to_json() for view in release.views()])
+        views_of.append([texts.view(condense(view).to_json()) for view in release.views()])
     views_of = fit(views_of)
     blocks |= {f"views-{number}": pack(views) for number, views in enumerate(views_of)}
     parts = []
@@ -124,8 +126,13 @@ def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t:
         embedded = record is not None and len(record) <= room
         if record is not None and embedded:
             blocks[f"record-{number}"] = record
-        parts.append(_part(number, release, embedded, t))
+        parts.append(_part(number, release, embedded, t) | {"summary": _summary(release.expected_error, texts)})
     return parts
+
+
+def _names(releases: Sequence[Release]) -> set[str]:
+    """What the owner of the table named: never translated."""
+    return {name for attribute in releases[0].schema for name in (attribute.name, attribute.heading)}
 
 
 def _part(number: int, release: Release, embedded: bool, t: Language) -> dict[str, Any]:
@@ -146,7 +153,6 @@ def _part(number: int, release: Release, embedded: bool, t: Language) -> dict[st
         "size": len(release.text),
         "delta": release.delta,
         "person": format_costs(person, t),
-        "summary": _summary(release.expected_error),
     }
 
 
@@ -158,10 +164,10 @@ def _plan(release: Release, t: Language) -> str:
     return text if len(text) <= MOST_PLAN else f"{text[:MOST_PLAN]} … ({t('page.plan_cut')})"
 
 
-def _summary(error: Any) -> list[tuple[str, str]]:
+def _summary(error: Any, texts: ViewTexts) -> list[tuple[str, str]]:
     """A mechanism's own summary of its error on the page; lists of marginals say it beside each table."""
     summary = error.get("summary", {}) if isinstance(error, Mapping) else {}
-    return [(str(label), format_figure(value)) for label, value in summary.items()]
+    return [(texts(str(label)), texts(format_figure(value))) for label, value in summary.items()]
 
 
 def fit(views: Sequence[list[dict[str, Any]]], most: int = VIEWS) -> list[list[dict[str, Any]]]:
