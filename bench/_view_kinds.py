@@ -24,6 +24,7 @@ def every_kind() -> list[View]:
         _heat("large heat map", 70, 35, numbers, signed=True),
         condense(_heat("many cells", 900, 20, numbers)),
         _half(numbers),
+        _pyramid(numbers),
         View("wide table", "table", [value_column(f"column {j}", index=j) for j in range(14)], texts, "60 rows"),
     ]
 
@@ -66,6 +67,15 @@ def _heat(title: str, down: int, across: int, numbers: np.ndarray, *, signed: bo
     columns = [*cell_axes(("down", "across"), labels, (down, 0)), value_column("count", "count")]
     rows, series = Cells(numbers[: down * across]), [Series("noisy count", 2)]
     return View(title, "heat", columns, rows, "all", names=(0, 1), series=series, caption="Noisy counts", signed=signed)
+
+
+def _pyramid(numbers: np.ndarray) -> View:
+    labels = [[*map(str, range(100)), "(null)"], ["female", "male"]]
+    counts = (np.linspace(900, 60, 202) + numbers[:202]).astype(int)
+    columns = [*cell_axes(("age", "sex"), labels, (100, 0)), value_column("count", "count")]
+    columns += [offset_column(end, "count", 2, by) for end, by in (("low", -30), ("high", 30))]
+    given = {"names": (0, 1), "series": [Series("noisy count", 2, 3, 4)], "caption": "Noisy counts with 95% intervals"}
+    return View("age by sex", "heat", columns, Cells(counts), "202 cells", **given)
 
 
 def _half(numbers: np.ndarray) -> View:

@@ -318,3 +318,17 @@ def test_parts_are_listed_as_in_the_report(tmp_path: Path, capsys: pytest.Captur
     assert listed == ["second in the alphabet", "first"]
     heads = re.findall(r'<h2 id="part-\d+"><bdi>([^<]*)</bdi>', (tmp_path / "c.html").read_text(encoding="utf-8"))
     assert heads == listed
+
+
+def test_errors_stand_beside_zero_with_their_intervals(compared: dict[str, list[Comparison]], open_page: Any) -> None:
+    (found,) = compared["NoisyMarginals"][:1]
+    watched = open_page(comparison_page([found], "a release"))
+    for view, table in zip(watched.ask("nabladp.block('views-0')"), found.tables, strict=True):
+        rows = [row[-8:] for row in view["rows"]]
+        assert [row[4] for row in rows] == (table.released - table.truth).tolist()
+        assert [row[6] - row[5] for row in rows] == [row[2] - row[1] for row in rows], "as wide as the interval"
+        outside = [row[7] is not None for row in rows]
+        assert outside == [not row[5] <= 0 <= row[6] for row in rows]
+        assert 1 - sum(outside) / len(rows) == pytest.approx(table.covered)
+        assert view["line"]["at"] == 0 and len(view["series"]) == 1 + any(outside)
+    assert watched.page.locator(".chart-line").count() >= 1 and watched.is_quiet()

@@ -15,7 +15,7 @@ from report_pages import Watched
 from view_releases import View, read, views
 
 from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
-from nabladp.views.view import Series, axis_column, offset_column, value_column
+from nabladp.views.view import Series, axis_column, cell_axes, offset_column, value_column
 from nabladp.views.view import View as Made
 
 DRAW = """(views) => {
@@ -161,6 +161,38 @@ def test_a_heat_map_has_a_square_for_every_cell_darker_for_more(draw: Draw) -> N
 def test_a_long_side_of_a_heat_map_goes_down(draw: Draw) -> None:
     watched = draw(heat(2, 40, list(range(80))))
     assert len({y for (y,) in attributes(watched, ".chart-square", "y")[:80]}) == 40
+
+
+def test_age_by_sex_is_a_pyramid(draw: Draw) -> None:
+    """Both sexes back to back, as long as their counts, the oldest on top; missing ages below the youngest."""
+    sides, ages = ["female", "male"], [*map(str, range(10)), "(null)"]
+    counts = [10 * i + j for i in range(11) for j in (1, 2)]
+    for turned in (False, True):
+        names, labels, ordered = ("age", "sex"), (ages, sides), (10, 0)
+        if turned:
+            names, labels, ordered = names[::-1], labels[::-1], ordered[::-1]
+        rows = counts if not turned else [*counts[::2], *counts[1::2]]
+        columns = [*cell_axes(names, labels, ordered), value_column("count", "count")]
+        columns += [offset_column("low", "count", 2, -3), offset_column("high", "count", 2, 3)]
+        given = {"names": (0, 1), "series": [Series("count", 2, 3, 4)], "caption": "Counts"}
+        watched = draw(Made("age by sex", "heat", columns, rows, "all", **given).to_json())
+        boxes = attributes(watched, ".chart-bar", "x", "width", "y")
+        left, right = boxes[::2], boxes[1::2]
+        scale = left[0][1] / 91
+        for own, more in ((left, 1), (right, 2)):
+            assert [width for _, width, _ in own] == pytest.approx(
+                [scale * (10 * i + more) for i in (*range(9, -1, -1), 10)]
+            )
+            assert [y for *_, y in own] == sorted(y for *_, y in own)
+        assert len({round(x + width, 3) for x, width, _ in left}) == 1 == len({x for x, *_ in right}), "back to back"
+        assert (
+            watched.page.locator(".chart-whisker").count() == 22 and watched.page.locator(".chart-square").count() == 0
+        )
+        watched.page.keyboard.press("Tab")
+        watched.page.keyboard.press("ArrowRight")
+        name = "male · 9" if turned else "9 · male"
+        assert watched.page.get_by_role("slider").get_attribute("aria-valuetext") == f"{name}: 92 (89 to 95)"
+        assert watched.is_quiet()
 
 
 def test_colours_keep_their_order_and_numbers_in_them_are_readable(draw: Draw) -> None:

@@ -189,8 +189,8 @@ def _view(table: Compared, schema: Schema) -> View:
     texts = _names(table, schema, chosen)
     low, high = table.interval or (np.full(len(table.truth), np.nan),) * 2
     values = [[round_digits(float(column[i])) for column in (table.released, low, high, table.truth)] for i in chosen]
-    rows = [[text, *own, _apart(own[0], own[3])] for text, own in zip(texts, values, strict=True)]
-    names = ("released", "low", "high", "true", "error")
+    rows = [[text, *own, *_errors(*own)] for text, own in zip(texts, values, strict=True)]
+    names = ("released", "low", "high", "true", "error", "error_low", "error_high", "outside")
     errors = _line(table)
     note = f"Only the {MOST_ROWS:,} values with the largest errors are shown." if len(rows) < len(table.truth) else ""
     return View(
@@ -205,8 +205,16 @@ def _view(table: Compared, schema: Schema) -> View:
             ("intervals that contain the true value", errors["covered"]),
         ],
         notes=[note] if note else [],
-        series=[Series("released", 1, *((2, 3) if table.interval else (None, None))), Series("true", 4)],
-        caption=f"Released and true values: {NOTICE}",
+        series=[
+            Series("released − true", 5, *((6, 7) if table.interval else (None, None))),
+            *(
+                [Series("the true value is outside of the interval", 8)]
+                if any(row[8] is not None for row in rows)
+                else []
+            ),
+        ],
+        caption=f"Released value minus true value{', with its interval' if table.interval else ''}: {NOTICE}",
+        line=(0.0, "no error"),
     )
 
 
@@ -218,5 +226,12 @@ def _names(table: Compared, schema: Schema, chosen: Any) -> list[str]:
     return [" · ".join(row) for row in zip(*parts, strict=True)]
 
 
-def _apart(released: float | None, truth: float | None) -> float | None:
-    return None if released is None or truth is None else round_digits(released - truth)
+def _errors(
+    released: float | None, low: float | None, high: float | None, truth: float | None
+) -> tuple[float | None, ...]:
+    """Released minus true value, the same of the ends of its interval, and again where the truth is outside of it."""
+    if truth is None:
+        return (None,) * 4
+    apart = [None if value is None else round_digits(value - truth) for value in (released, low, high)]
+    outside = low is not None and high is not None and not low <= truth <= high
+    return (*apart, apart[0] if outside else None)

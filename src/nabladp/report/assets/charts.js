@@ -66,6 +66,7 @@
   }
 
   function draw(view, rows, width) {
+    if (charting.pyramidOf(view)) return charting.pyramid(view, width);
     if (view.kind === "heat") return charting.heat(view, width);
     if (view.kind === "dots") return charting.dots(view, rows, width);
     return sideBySide(view) ? charting.columns(view, rows, width) : charting.bars(view, rows, width);
@@ -132,6 +133,7 @@
   // ---- on paper: nothing to turn, as wide as a page, in pieces that are no higher than one -------------------------
 
   function pieces(view, last) {
+    if (charting.pyramidOf(view)) return [charting.pyramid(view, PAPER)];
     if (view.kind === "heat") return charting.heatPieces(view, PAPER);
     const each = sideBySide(view) ? COLUMNS_A_PAGE : A_PAGE;
     return Array.from({ length: Math.ceil(last / each) }, (_, i) => {

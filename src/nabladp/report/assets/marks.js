@@ -68,6 +68,8 @@
     node.append(svg("path", { class: "chart-whisker", d: path }));
   }
 
+  charting.whisker = whisker;
+
   // ---- lying: a row each, names on the left ------------------------------------------------------------------
 
   /** The empty plot; `row(name)` marks go in by the caller. */
