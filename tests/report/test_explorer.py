@@ -16,7 +16,7 @@ from nabladp.privacy import CDP, Guarantee, Pure, Rho, Universe, epsilon_from_rh
 from nabladp.privacy.interpretation import mutual_information
 from nabladp.privacy.units import format_rounded
 from nabladp.release.cost import explain
-from nabladp.report import load
+from nabladp.report import load, report
 from nabladp.report.chapter import costliest
 from nabladp.report.sentences import format_percent_up
 
@@ -156,8 +156,6 @@ def test_what_is_shown_is_what_python_explains(open_page: Any, report_file: Path
 
 
 def test_pure_releases_speak_without_exception(open_page: Any, folder: Path) -> None:
-    from nabladp.report import report
-
     page = open_page(report(folder / "single"), "#explore?a=region")
     shown = page.page.inner_text(".result")
     assert "without exception" in shown and "By the pure ε" in shown and "ε pure 0.3" in shown
@@ -185,6 +183,18 @@ def test_costliest_are_those_python_finds(open_page: Any, report_file: Path, fol
     assert set(found[3]["attributes"]) == set(
         page.locator(".choices label", has=page.locator(":checked")).locator(".name > bdi").all_inner_texts()
     )
+
+
+def test_every_attribute_of_a_costliest_set_is_marked(open_page: Any) -> None:
+    """Seven attributes that cost the same: any three of them are costliest, so all seven carry the badge."""
+    names = tuple("abcdefg")
+    page = open_page(report(Guarantee.squares(names, list(names), Rho(0.05)))).page
+    for size, cost in ((1, "0.05"), (3, "0.15")):
+        page.select_option(".explore select", str(size))
+        assert page.locator(".choices .badge").count() == 7
+        told = page.inner_text(".explore form")
+        assert f"ρ = {cost}." in told and ("all are marked" in told or "Every marked attribute" in told)
+        assert "at most" not in told, "an exact figure is no bound"
 
 
 def test_another_format_is_refused(calculator: Any) -> None:
