@@ -22,6 +22,7 @@ PICTURES: dict[str, dict[str, Any]] = {
     "report-desktop": {"width": 1180, "height": 1290},
     "report-explorer": {"width": 1180, "height": 940, "address": CHOICE, "at": "#explorer"},
     "report-dark": {"width": 1180, "height": 1000, "scheme": "dark", "at": "#released", "open": "region + income"},
+    "report-pyramid": {"width": 1180, "height": 1120, "at": "#released", "open": "age + sex"},
     "report-phone": {"width": 360, "height": 1180, "address": CHOICE, "at": ".result"},
     "report-certificate": {"width": 688, "height": 830, "media": "print"},
 }

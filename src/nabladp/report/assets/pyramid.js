@@ -66,7 +66,9 @@
         const inset = tall > 10 ? 3 : 0.5;
         const bar = { x: from, width: Math.max(to - from, 1), y: y + inset, height: tall - 2 * inset };
         node.append(svg("rect", { class: side ? "chart-bar chart-bar-below" : "chart-bar", ...bar }));
-        if (low(row) !== null) whisker(node, x(side, low(row)), x(side, high(row)), y + tall / 2, false, Math.min(4, tall / 3));
+        if (low(row) === null) continue;
+        const ends = [low(row), high(row)].map((end) => x(side, Math.max(0, end))); // below zero there are the names
+        whisker(node, ...ends, y + tall / 2, false, Math.min(4, tall / 3));
       }
     });
     grow(node, bottom + 28 + paragraph(node, 0, bottom + 38, view.caption, width));
