@@ -60,8 +60,8 @@ def main() -> None:
             f"its count within ±{found.error}"
         )
         heaviest = found.heaviest(1).to_arrow(SCHEMA).to_pylist()[0]
-        opened = [page for page in PAGES if heaviest[page]]
-        print(f"the most common visit: {', '.join(opened) or 'no page'}, by about {heaviest['count']:,} visitors")
+        opened = [page for page in PAGES if heaviest[page] == "true"]
+        print(f"the most common visit: {', '.join(opened) or 'no page'}, by about {heaviest['value']:,} visitors")
         table = session.release(times, name="minutes")
         median = table.output.quantile("minutes", 0.5)
         print(f"median stay: {median.value} minutes")

@@ -47,6 +47,11 @@ def arrow(release: Release) -> list[dict[str, Any]]:
     return rows
 
 
+def labels_of(row: dict[str, Any]) -> list[str]:
+    """The labels of a cell, in the order of the attributes of its table."""
+    return [row[name] for name in row["table"].split("+")]
+
+
 def near(numbers: list[float | None]) -> list[Any]:
     """As many digits as a view keeps."""
     return [None if value is None else pytest.approx(value, rel=1e-6, abs=1e-9) for value in numbers]
@@ -88,13 +93,13 @@ class Plain(Output):
     def from_json(cls, data: Any, schema: Schema) -> Plain:
         raise NotImplementedError
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         return self.table
 
 
 def unknown(release: Release) -> Release:
     """The same release of a mechanism that has no view of its own."""
-    return dataclasses.replace(release, mechanism="Newcomer", output=Plain(release.output.to_arrow(release.schema)))
+    return dataclasses.replace(release, mechanism="Newcomer", output=Plain(release.output.values_table(release.schema)))
 
 
 @pytest.mark.parametrize("mechanism", view_releases.MECHANISMS)
@@ -166,11 +171,11 @@ def without_drawn(found: list[View]) -> list[View]:
 def test_without_a_view_of_its_own_a_mechanism_shows_its_table(released: dict[str, list[Release]]) -> None:
     newcomer = unknown(released["GramMatrix"][0])
     (view,) = views(newcomer)
-    table = newcomer.output.to_arrow(SCHEMA)
+    table = newcomer.output.values_table(SCHEMA)
     assert [column["name"] for column in view["columns"]] == table.column_names
-    assert [row[2] for row in read(view)] == table["entry"].to_pylist()
+    assert [row[2] for row in read(view)] == table["value"].to_pylist()
     assert view["kind"] == "bars" and view["names"] == [0, 1]
-    assert view["series"] == [{"name": "entry", "value": 2, "low": 3, "high": 4}]
+    assert view["series"] == [{"name": "value", "value": 2, "low": 3, "high": 4}]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +214,7 @@ def test_a_long_table_is_cut_and_says_so(released: dict[str, list[Release]]) -> 
 def test_marginals_show_every_cell_with_its_interval(released: dict[str, list[Release]]) -> None:
     for release in released["NoisyMarginals"]:
         shown = [row for view in views(release) for row in read(view)]
-        expected = [[*row["values"], row["count"], row["low"], row["high"]] for row in arrow(release)]
+        expected = [[*labels_of(row), row["value"], row["low"], row["high"]] for row in arrow(release)]
         assert shown == expected
 
 
@@ -224,7 +229,9 @@ def test_one_attribute_is_bars_two_are_a_heat_map_more_a_table(released: dict[st
 def test_projection_shows_both_answers_of_every_query(released: dict[str, list[Release]], number: int) -> None:
     release = released["Projection"][number]
     shown = [row[-4:] for view in views(release) for row in read(view)]
-    assert shown == [near([row[key] for key in ("noisy", "low", "high", "projected")]) for row in arrow(release)]
+    assert shown == [
+        near([row[key] for key in ("noisy", "noisy_low", "noisy_high", "value")]) for row in arrow(release)
+    ]
 
 
 def test_queries_that_are_no_marginal_are_told_in_words(released: dict[str, list[Release]]) -> None:
@@ -237,7 +244,7 @@ def test_mwem_shows_the_model_beside_what_was_measured_and_drawn(released: dict[
     found = views(release)
     rows = [row[-5:] for view in found if view["title"] != "synthetic rows" for row in read(view)]
     expected = arrow(release)
-    assert [row[0] for row in rows] == pytest.approx([row["answer"] for row in expected], rel=1e-6)
+    assert [row[0] for row in rows] == pytest.approx([row["value"] for row in expected], rel=1e-6)
     assert [row[1] is None for row in rows] == [row["measured"] is None for row in expected]
     ages = [row[-1] for row in read(titled(found, "age"))]
     drawn = release.output.synthetic["age"].to_pylist()  # type: ignore[attr-defined]
@@ -284,7 +291,7 @@ def test_a_gram_matrix_shows_every_entry_and_regressions(released: dict[str, lis
     for release in released["GramMatrix"]:
         found = views(release)
         shown = read(titled(found, "agreement of columns"))
-        assert shown == [[row[key] for key in ("first", "second", "entry", "low", "high")] for row in arrow(release)]
+        assert shown == [[row[key] for key in ("first", "second", "value", "low", "high")] for row in arrow(release)]
         fitted = release.output.regress("sick").to_json()["coefficients"]  # type: ignore[attr-defined]
         weights = {row[0]: row[1:] for row in read(titled(found, "regression of sick"))}
         assert weights == {name: near(numbers) for name, numbers in fitted.items()}
@@ -306,7 +313,7 @@ def test_learners_show_their_rule(released: dict[str, list[Release]]) -> None:
     assert read(threshold) == [[row["feature"], row["value"]] for row in arrow(released["ThresholdLearner"][0])]
     for release in released["HalfspaceLearner"]:
         weights, adds = views(release)
-        shown = [[row["column"], *near([row["weight"], row["low"], row["high"]])] for row in arrow(release)]
+        shown = [[row["column"], *near([row["value"], row["low"], row["high"]])] for row in arrow(release)]
         assert read(weights) == shown
         assert len(adds["rows"]) == sum(SCHEMA[name].size for name in release.output.features)  # type: ignore[attr-defined]
     told = [dict(views(release)[0]["facts"])["accuracy"] for release in released["HalfspaceLearner"]]

@@ -17,6 +17,7 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Pure
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import CodedTable
+from nabladp.tables.decode import decode
 
 SCHEMA = Schema(
     (
@@ -81,10 +82,20 @@ def test_it_is_the_histograms_own_counts(mechanism: DistributionEstimate) -> Non
 def test_probability_of_rows() -> None:
     found = EITHER[0].run(people(), NoiseSource.seeded(1))
     values = found.to_arrow(SCHEMA)
-    assert values.column_names == ["colour", "size", "probability", "probability_"]
-    kept = values.slice(0, values.num_rows - 1)
-    assert found.probability(kept.select(SCHEMA.names)) == pytest.approx(found.probabilities)
-    assert values["probability_"].to_pylist()[-1] == found.rest and values["colour"].to_pylist()[-1] is None
+    assert values.column_names == [
+        "colour",
+        "size",
+        "probability",
+        "value",
+        "low",
+        "high",
+        "noise_scale",
+        "noisy_count",
+    ]
+    assert found.probability(decode(SCHEMA, dict(zip(found.names, found.codes.T, strict=True)))) == pytest.approx(
+        found.probabilities
+    )
+    assert values["value"].to_pylist()[-1] == found.rest and values["colour"].to_pylist()[-1] is None
     rows = pd.DataFrame({"colour": ["red", "blue"], "size": [0, 4], "probability": [False, True]})
     assert found.probability(rows)[0] == found.probabilities[0] and found.probability(rows)[1] < 0.02
     with pytest.raises(DataError, match="'size'"):

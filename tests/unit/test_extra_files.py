@@ -49,8 +49,8 @@ class WithSample(Output):
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> WithSample:
         return cls(MarginalTables.from_json(data, schema))
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
-        return self.counts.to_arrow(schema)
+    def values_table(self, schema: Schema) -> pa.Table:
+        return self.counts.values_table(schema)
 
 
 class Sampled(NoisyMarginals):
@@ -89,12 +89,15 @@ def test_every_table_is_written_and_listed(session: Session, tmp_path: Path) -> 
         DIGESTS,
         "release.json",
         "report.html",
+        "summary.csv",
         "summary.parquet",
+        "synthetic.csv",
         EXTRA,
+        "values.csv",
         "values.parquet",
     ]
     listed = json.loads((tmp_path / "out" / "release.json").read_bytes())["files"]
-    assert list(listed) == ["values.parquet", EXTRA, "summary.parquet"]
+    assert list(listed) == ["values.parquet", "values.csv", EXTRA, "summary.parquet", "synthetic.csv", "summary.csv"]
     for name, digest in listed.items():
         assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == digest == release.hashes[name]
     assert pq.read_table(tmp_path / "out" / EXTRA)["a"].to_numpy().shape == (5,)
@@ -109,7 +112,7 @@ def test_what_was_drawn_is_bound_and_needs_not_be_drawn_alike_again(session: Ses
     assert session.ledger.bound(release.name) == again.digest
 
 
-@pytest.mark.parametrize("name", [EXTRA, "summary.parquet", "values.parquet"])
+@pytest.mark.parametrize("name", [EXTRA, "summary.parquet", "values.parquet", "values.csv", "synthetic.csv"])
 def test_a_changed_file_is_refused(session: Session, tmp_path: Path, name: str) -> None:
     session.release(MECHANISM, to=tmp_path / "out")
     path = tmp_path / "out" / name
@@ -121,7 +124,7 @@ def test_a_changed_file_is_refused(session: Session, tmp_path: Path, name: str) 
     assert Release.load(tmp_path / "out").n == 100
 
 
-@pytest.mark.parametrize("name", [EXTRA, "values.parquet"])
+@pytest.mark.parametrize("name", [EXTRA, "values.parquet", "values.csv"])
 def test_recover_wants_every_file_as_it_was_written(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -162,6 +165,7 @@ def test_records_that_list_no_proper_files_are_refused(session: Session, tmp_pat
 
 def test_an_output_without_tables_is_as_before(session: Session, tmp_path: Path) -> None:
     release = session.release(NoisyMarginals(CDP(0.5), k=1), to=tmp_path / "out")
-    assert files(tmp_path / "out") == [DIGESTS, "release.json", "report.html", "values.parquet"]
-    assert list(release.hashes) == ["values.parquet"] and list(release.files()) == ["values.parquet", "release.json"]
+    assert files(tmp_path / "out") == [DIGESTS, "release.json", "report.html", "values.csv", "values.parquet"]
+    assert list(release.hashes) == ["values.parquet", "values.csv"]
+    assert list(release.files()) == ["values.parquet", "values.csv", "release.json"]
     assert np.array_equal(Release.load(tmp_path / "out")["a"].counts, release["a"].counts)

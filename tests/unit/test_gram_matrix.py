@@ -341,7 +341,7 @@ def test_output_round_trips() -> None:
     np.testing.assert_array_equal(again.scales, gram.scales)
     assert again.names == gram.names
     table = gram.to_arrow(LIVELY)
-    assert table.num_rows == 21 and table.column_names == ["first", "second", "entry", "low", "high", "scale"]
+    assert table.num_rows == 21 and table.column_names == ["first", "second", "value", "low", "high", "noise_scale"]
     low, high = gram.interval()
     assert table["low"].to_pylist() == low[np.triu_indices(7, 1)].tolist()
     assert (low <= gram.matrix).all() and (high >= gram.matrix).all() and low[0, 0] == gram.n

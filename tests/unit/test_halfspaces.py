@@ -174,7 +174,7 @@ def test_json_and_tables(name: str) -> None:
     assert again.to_json() == model.to_json()
     assert (again.predict(frame(50)) == model.predict(frame(50))).all()
     table = model.to_arrow(SCHEMA)
-    assert table.column_names == ["column", "attribute", "weight", "low", "high", "integer"]
+    assert table.column_names == ["column", "attribute", "value", "low", "high", "noise_scale", "integer"]
     assert table.num_rows == len(model.weights)
     assert (
         (table["low"].null_count == 0)

@@ -96,8 +96,8 @@ def test_mixed_and_wide_domains(mechanism: HeavyHitters) -> None:
     found = mechanism.run(CodedTable(MIXED, columns), NoiseSource.seeded(2))
     assert found.names == ("region", "zip", "sex") and found.codes[0].tolist() == [1, 1, 1]
     table = found.to_arrow(MIXED)
-    assert table.column_names == ["region", "zip", "sex", "count", "low", "high"]
-    assert table["region"][0].as_py() == "b" and table["sex"][0].as_py() is True
+    assert table.column_names == ["region", "zip", "sex", "value", "low", "high", "noise_scale"]
+    assert table["region"][0].as_py() == "b" and table["sex"][0].as_py() == "true"
 
 
 @both
@@ -223,11 +223,11 @@ def test_lists_of_all_nodes_on_request() -> None:
     assert not HeavyHitters(Pure(1), notion="pure").run(people(), NoiseSource.seeded(4)).extra_tables(BITS)
 
 
-def test_a_column_named_count_keeps_its_name() -> None:
-    schema = Schema((Attribute("count", "boolean"), Attribute("low", "boolean")))
-    table = CodedTable(schema, {"count": np.ones(N, np.int64), "low": np.zeros(N, np.int64)})
+def test_a_column_named_value_keeps_its_name() -> None:
+    schema = Schema((Attribute("value", "boolean"), Attribute("low", "boolean")))
+    table = CodedTable(schema, {"value": np.ones(N, np.int64), "low": np.zeros(N, np.int64)})
     found = HeavyHitters(CDP(1)).run(table, NoiseSource.seeded(1)).to_arrow(schema)
-    assert found.column_names == ["count", "low", "count_", "low_", "high"]
+    assert found.column_names == ["value", "low", "value_", "low_", "high", "noise_scale"]
 
 
 def test_plot_shows_bars_intervals_and_the_certificate() -> None:

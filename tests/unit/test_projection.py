@@ -345,12 +345,12 @@ def test_round_trip_and_refusal_of_what_does_not_fit() -> None:
 def test_the_table_has_a_row_for_each_query() -> None:
     found = output(EVERYTHING)
     rows = found.to_arrow(MIXED)
-    labels = ["attributes", "query", "noisy", "low", "high", "projected", "projected_low", "projected_high", "scale"]
-    assert rows.column_names == labels and rows.num_rows == len(found)
+    labels = ["value", "low", "high", "noise_scale", "noisy", "noisy_low", "noisy_high"]
+    assert rows.column_names == ["table", *found.queries.names, "query", *labels] and rows.num_rows == len(found)
     assert rows["query"].to_pylist() == [found.queries.text(q) for q in range(len(found))]
-    assert rows["attributes"].to_pylist() == [list(found.queries.attributes(q)) for q in range(len(found))]
-    np.testing.assert_allclose(rows["projected"].to_numpy(), found.answers)
-    np.testing.assert_allclose(rows["scale"].to_numpy(), found.deviations)
+    assert rows["table"].to_pylist() == ["+".join(found.queries.attributes(q)) for q in range(len(found))]
+    np.testing.assert_allclose(rows["value"].to_numpy(), found.answers)
+    np.testing.assert_allclose(rows["noise_scale"].to_numpy(), found.deviations)
     assert "exact hull" in repr(found)
 
 

@@ -231,10 +231,23 @@ def test_values_as_a_table(fitted: SyntheticModel) -> None:
     told = fitted.to_arrow(PEOPLE)
     assert told.num_rows == sum(PEOPLE.cells(names) for names in fitted.sets)
     predicted = ["predicted_error", "predicted_error_drawn"]
-    assert told.column_names == ["marginal", "attributes", "values", "count", "low", "high", *predicted]
+    assert told.column_names == [
+        "table",
+        *(n for n in PEOPLE.names if n in fitted.columns),
+        "value",
+        "low",
+        "high",
+        "noise_scale",
+        *predicted,
+    ]
     row = told.slice(0, 1).to_pylist()[0]
     assert [row[name] for name in predicted] == [fitted.answers[0].error, fitted.answers[0].drawn]
-    assert row["attributes"] == ["region", "age"] and row["values"] == ["north", "20"]
+    assert (row["table"], row["region"], row["age"], row["value"]) == (
+        "region+age",
+        "north",
+        "20",
+        fitted.answers[0].counts.ravel()[0],
+    )
 
 
 def test_save_and_load(fitted: SyntheticModel, tmp_path: Path) -> None:

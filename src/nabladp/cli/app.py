@@ -1,4 +1,4 @@
-"""``nabladp init | check | cost | release | sql | report | verify | compare | audit | ledger | demo``."""
+"""``nabladp init | check | cost | release | sql | show | report | verify | compare | audit | ledger | demo``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from nabladp.cli.init import init
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.site import site
 from nabladp.cli.sql import sql
+from nabladp.cli.values import show as show_values
 from nabladp.cli.verify import verify
 from nabladp.errors import SourceError
 
@@ -325,6 +326,7 @@ def release(
             say_command(f"nabladp ledger {shlex.quote(loaded.ledger)}")
 
 
+app.command("show")(show_values)
 app.command()(report)
 app.command()(verify)
 app.command()(compare)

@@ -40,6 +40,15 @@ def most(rows: int) -> int:
     return rows if rows <= MOST_ROWS + 1 else MOST_ROWS
 
 
+def shown_value(value: Any) -> str:
+    """A released value in the terminal: four digits of a number that is not whole, thousands apart."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() or abs(value) >= 10_000 else f"{value:,.4g}"
+    return str(value) if isinstance(value, bool | str) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _more(table: Table, hidden: int, what: str) -> None:
     if hidden > 0:
         table.add_row(f"… and {hidden:,} more {what} (see --json)")

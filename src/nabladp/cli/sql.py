@@ -74,7 +74,7 @@ def sql(
             print_json({"answers": [answer.rows for answer in answers.answers], **bill})
         elif csv:
             for answer in answers.answers:
-                out.file.write(_csv(answer))
+                out.file.write(answer.to_csv())
         else:
             say_tables(
                 *(_answer_table(answer.to_arrow()) for answer in answers.answers), _bill_table(answers.bill, distances)
@@ -129,15 +129,11 @@ def _drawn_answer(table: Any, between: str) -> Table:
 
 
 def _with_interval(row: dict[str, Any], name: str, between: str) -> str:
-    value = "–" if row[name] is None else _format(row[name])
+    from nabladp.cli.show import shown_value
+
+    value = "–" if row[name] is None else shown_value(row[name])
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return value if low is None or high is None else f"{value}{between}({_format(low)} to {_format(high)})"
-
-
-def _format(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() or abs(value) >= 10_000 else f"{value:,.4g}"
-    return str(value)
+    return value if low is None or high is None else f"{value}{between}({shown_value(low)} to {shown_value(high)})"
 
 
 def _bill_table(bill: Any, distances: dict[str, float]) -> Table:
@@ -151,13 +147,3 @@ def _bill_table(bill: Any, distances: dict[str, float]) -> Table:
         told = f"a change by at most {small.distance:,.6g}"
         table.add_row(printable(small.attribute), "", told, f"{small.cost:.4g}")
     return table
-
-
-def _csv(answer: Any) -> str:
-    import io
-
-    import pyarrow.csv
-
-    sink = io.BytesIO()
-    pyarrow.csv.write_csv(answer.to_arrow(), sink)
-    return sink.getvalue().decode()

@@ -47,6 +47,24 @@ def _release(value: Any) -> str:
     return release_html(value)
 
 
+def _releases(value: Any) -> str:
+    from nabladp.display.notebook import releases_html
+
+    return releases_html(value)
+
+
+def _table(value: Any) -> str:
+    from nabladp.display.notebook import exported_html
+
+    return exported_html(value)
+
+
+def _cost(value: Any) -> str:
+    from nabladp.display.notebook import cost_html
+
+    return cost_html(value)
+
+
 def _audit(value: Any) -> Any:
     from nabladp.display.plots import audit_plot
 
@@ -82,6 +100,10 @@ register("guarantee", html=_guarantee)
 register("ledger", html=_ledger)
 register("schema", html=_schema)
 register("release", html=_release)
+register("releases", html=_releases)
+register("output", html=_table)
+register("table", html=_table)
+register("cost", html=_cost)
 register("audit", plot=_audit)
 register("combinations", plot=_combinations)
 register("probabilities", plot=_probabilities)

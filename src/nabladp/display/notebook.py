@@ -8,12 +8,16 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from nabladp.errors import NablaDPError
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.ledger.reading import LedgerView
 from nabladp.privacy.units import format_rounded
-from nabladp.release.record import Release
+from nabladp.release.cost import Cost, error_json
+from nabladp.release.record import Release, Releases
 from nabladp.report import report
 from nabladp.schema import Attribute, Schema
+from nabladp.views.exports import Exported, preview
+from nabladp.views.tables import arrow_format
 from nabladp.views.view import format_figure
 
 # ---- small pieces of HTML --------------------------------------------------------------------------------------------
@@ -44,14 +48,19 @@ def stamp(text: str | None) -> str:
 
 
 def table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1, last: Sequence[str] | None = None
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    texts: int = 1,
+    last: Sequence[str] | None = None,
+    total: int | None = None,
 ) -> str:
     """An HTML table for a notebook: the first ``texts`` columns hold names, the others figures; the row ``last`` is
-    never left out."""
+    never left out. ``total`` is the number of rows where not all are given."""
     listed = list(rows)
     body = [_row(row, texts) for row in listed[:MOST_ROWS]]
-    if len(listed) > MOST_ROWS:
-        body.append(f'<tr><td colspan="{len(heads)}">… and {len(listed) - MOST_ROWS:,} more</td></tr>')
+    more = (len(listed) if total is None else total) - MOST_ROWS
+    if more > 0:
+        body.append(f'<tr><td colspan="{len(heads)}">… and {more:,} more</td></tr>')
     if last is not None:
         body.append(_row(last, texts, "th"))
     head = "".join(
@@ -166,8 +175,54 @@ def release_html(release: Release) -> str:
         heading(release.name, f"{release.mechanism} of {release.n:,} rows, ledger entry {entry['entry']}"),
         figures_table(release.guarantee, release.adversaries, release.delta),
         _error_table(release.expected_error),
+        line("release.to_pandas() has the values, one row per number, with intervals."),
         line("nabladp.display.show(release) draws what was released."),
     )
+
+
+def releases_html(releases: Releases) -> str:
+    rows = [[name, own.mechanism, f"{own.n:,}", str(own.ledger["entry"])] for name, own in releases.items()]
+    stamps = {own.stamp for own in releases.values() if own.stamp}
+    return fragment(
+        *map(stamp, sorted(stamps)),
+        heading("Releases", f"{len(releases):,} of one plan"),
+        table(["name", "mechanism", "rows", "ledger entry"], rows, texts=2),
+    )
+
+
+def exported_html(value: Exported) -> str:
+    """An output or one of its tables: what it is, and its first rows."""
+    named = repr(value).partition("\n")[0]
+    try:
+        rows = value.to_arrow()
+    except NablaDPError:  # an output that does not know its schema
+        return fragment(line(named))
+    texts = [arrow_format(kind) == "text" for kind in rows.schema.types]
+    return fragment(
+        heading(named),
+        table(rows.column_names, preview(rows, MOST_ROWS), texts=[*texts, False].index(False), total=rows.num_rows),
+    )
+
+
+def cost_html(cost: Cost) -> str:
+    limits = [
+        [facts["limit"], facts["measure"], *(_amount(facts[key], up) for key, up in _LIMIT_FIGURES)]
+        for facts in (one.to_json() for one in cost.lines)
+    ]
+    return fragment(
+        heading("Cost", "within the budget" if cost.fits else "exceeds the budget"),
+        figures_table(cost.guarantee, cost.adversaries, cost.delta),
+        table(["limit", "measure", "this request", "left before"], limits, texts=2),
+        *(_error_table(error_json(error)) for _, error in cost.errors),
+        line("Nothing was spent."),
+    )
+
+
+_LIMIT_FIGURES = (("requested", True), ("left", False))
+
+
+def _amount(value: float | None, up: bool) -> str:
+    return "no bound" if value is None else format_rounded(value, 4, up=up)
 
 
 def _error_table(error: Any) -> str:

@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp import checks
-from nabladp.errors import AuditError, MechanismError
+from nabladp.displayed import Displayed
+from nabladp.errors import AuditError, MechanismError, quote
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import Parameter, plan_options
+from nabladp.mechanisms.tidy import tidy_values
 from nabladp.noise import NoiseSource
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared, compare_tables
+from nabladp.views.exports import Exported
 from nabladp.views.tables import generic_views
 from nabladp.views.view import View
 
@@ -134,8 +137,14 @@ class ReleaseContext:
     read_table: Callable[[str, Sequence[str]], pa.Table | None] = _not_at_hand
 
 
-class Output(ABC):
-    """What a mechanism returns; all of it may be published."""
+class Output(Exported, Displayed):
+    """What a mechanism returns; all of it may be published.
+
+    ``to_arrow``, ``to_pandas``, ``to_polars`` and ``to_csv`` give its values as a tidy table, which is made of
+    :meth:`values_table` (see ``nabladp.mechanisms.tidy``).
+    """
+
+    displayed_as = "output"
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -147,9 +156,42 @@ class Output(ABC):
         """A mechanism's output from the record of a stored release."""
 
     @abstractmethod
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         """A mechanism's output as a table, one row per value: the names of what it is about, the value, and where known
-        its interval, ``low`` and ``high``."""
+        its interval, ``low`` and ``high``, and the scale of its noise, ``noise_scale``."""
+
+    def to_arrow(self, schema: Schema | None = None) -> pa.Table:
+        """The values as a tidy table. An output that is not part of a release may need its schema."""
+        known = schema or getattr(self, "schema", None) or getattr(self, "_schema", None)
+        if known is None:
+            raise MechanismError("This output does not hold its schema.", fix="Write to_arrow(schema).")
+        return tidy_values(self.values_table(known))
+
+    def bind(self, schema: Schema) -> Self:
+        """The same output, which knows its schema from now on."""
+        object.__setattr__(self, "_schema", schema)
+        return self
+
+    def __getitem__(self, part: Any) -> Any:
+        """A part of the output. Default: a column of its values by name, or a row by number."""
+        table = self.to_arrow()
+        if isinstance(part, str) and part in table.column_names:
+            return table.column(part).to_pylist()
+        if isinstance(part, slice) or checks.is_whole(part, -len(self), len(self) - 1):
+            return table.to_pylist()[part]
+        raise MechanismError(
+            f"{type(self).__name__} has no part {quote(part)}.", fix=f"Columns: {', '.join(table.column_names)}."
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """The parts of the output. Default: the rows of its values."""
+        return iter(self.to_arrow().to_pylist())
+
+    def __len__(self) -> int:
+        return int(self.to_arrow().num_rows)
+
+    def __bool__(self) -> bool:
+        return True  # an output without values is one
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
         """Further tables of an output, each published as a Parquet file of its name (a plain lowercase word, such as
@@ -163,7 +205,7 @@ class Output(ABC):
 
     def views(self, context: ReleaseContext) -> list[View]:
         """The views of an output that a report shows. Default: the table of values, as bars where it holds numbers."""
-        return generic_views(self.to_arrow(context.schema), context.expected_error)
+        return generic_views(self.values_table(context.schema), context.expected_error)
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         """The output's values beside the true ones, for the owner of the table. Default: those of :meth:`truth`, row by
@@ -171,7 +213,7 @@ class Output(ABC):
         truth = self.truth(counts)
         if truth is not None:
             schema = context.schema
-            yield from compare_tables(self.to_arrow(schema), truth.to_arrow(schema), context.expected_error)
+            yield from compare_tables(self.values_table(schema), truth.values_table(schema), context.expected_error)
 
 
 class Auditable(ABC):

@@ -1,10 +1,9 @@
-"""Tables that the outputs of several mechanisms share: the cells of a marginal as Arrow columns, and the positions of
-synthetic values inside their bins."""
+"""What the outputs of several mechanisms share: the axes of their views, and the positions of synthetic values inside
+their bins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,32 +12,6 @@ from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
 from nabladp.schema.rules import DRAWN
 from nabladp.views.view import Column, cell_axes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-def marginal_cells(schema: Schema, attributes: Sequence[str]) -> dict[str, pa.Array]:
-    """The cells of a marginal as Arrow columns, in the order of the counts: its name, its attributes, and their
-    values."""
-    import pyarrow as pa
-
-    shape = tuple(schema[name].size for name in attributes)
-    columns = [_labels(schema, attributes, axis, shape) for axis in range(len(shape))]
-    size = int(np.prod(shape))
-    offsets = pa.array(np.arange(0, size * len(columns) + 1, len(columns)), type=pa.int32())
-    names, values = np.tile(np.array(attributes, dtype=object), size), np.stack(columns, axis=1).ravel()
-    return {
-        "marginal": pa.array(["+".join(attributes)] * size, type=pa.string()),
-        "attributes": pa.ListArray.from_arrays(offsets, pa.array(names, type=pa.string())),
-        "values": pa.ListArray.from_arrays(offsets, pa.array(values, type=pa.string())),
-    }
-
-
-def _labels(schema: Schema, names: Sequence[str], axis: int, shape: tuple[int, ...]) -> NDArray[np.object_]:
-    labels = np.array(schema[names[axis]].code_labels, dtype=object)
-    view = labels.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    return np.broadcast_to(view, shape).ravel()
 
 
 def schema_axes(schema: Schema, names: Sequence[str]) -> list[Column]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.output_tables import schema_axes
+from nabladp.mechanisms.tidy import named_codes
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
 from nabladp.views.view import Series, View, count_of, marginal_kind, round_digits, value_column
 from nabladp.workloads import Queries
+from nabladp.workloads.queries import Group
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,15 +105,45 @@ class QueryViews:
         return series
 
 
-def query_runs(table: pa.Table, schema: Schema) -> list[QueryRun]:
-    """Runs of neighbouring queries on the same attributes, from a table with the columns "attributes" and "query"."""
-    attributes, texts = table["attributes"].to_pylist(), table["query"].to_pylist()
+def group_texts(schema: Schema, group: Group) -> Sequence[str]:
+    """The text of each query of a group, as :meth:`Queries.text` says it."""
+    if group.texts is not None:
+        return group.texts
+    parts = []
+    for name, codes in group_codes(schema, group).items():
+        labels = [f"{name} = {label}" for label in schema[name].code_labels]
+        parts.append([labels[code] for code in codes.tolist()])
+    return [", ".join(cell) for cell in zip(*parts, strict=True)]
+
+
+def group_codes(schema: Schema, group: Group) -> dict[str, Integers]:
+    """The codes of the cell that each query of a group asks for; none where queries ask for something else."""
+    if group.texts is not None:
+        return {}
+    sizes = schema.sizes(group.attributes)
+    cells = np.arange(math.prod(sizes)) if group.cells is None else np.asarray(group.cells)
+    return dict(zip(group.attributes, np.unravel_index(cells, sizes), strict=True))
+
+
+def query_names(queries: Queries) -> dict[str, pa.Array]:
+    """The name columns of a tidy table of answers: the attributes asked about and, where a query asks for one cell of
+    their table, its values; and the query in words."""
+    import pyarrow as pa
+
+    schema, groups = queries.schema, queries.groups
+    titles, sizes = ["+".join(group.attributes) for group in groups], [group.count for group in groups]
+    names = named_codes(schema, titles, sizes, [group_codes(schema, group) for group in groups])
+    texts = [text for group in groups for text in group_texts(schema, group)]
+    return names | {"query" if "query" not in names else "query_": pa.array(texts, pa.string())}
+
+
+def query_runs(queries: Queries) -> list[QueryRun]:
+    """Runs of neighbouring queries on the same attributes."""
     runs, start = [], 0
-    for end in range(1, len(texts) + 1):
-        if end == len(texts) or attributes[end] != attributes[start]:
-            names = tuple(attributes[start])
-            runs.append(QueryRun(names, texts[start:end], start, _is_whole(names, texts[start:end], schema)))
-            start = end
+    for names, neighbours in groupby(queries.groups, key=lambda group: group.attributes):
+        texts = [text for group in neighbours for text in group_texts(queries.schema, group)]
+        runs.append(QueryRun(names, texts, start, _is_whole(names, texts, queries.schema)))
+        start += len(texts)
     return runs
 
 
@@ -123,8 +157,9 @@ def _is_whole(names: tuple[str, ...], texts: Sequence[str], schema: Schema) -> b
     return all(text == ", ".join(cell) for text, cell in zip(texts, zip(*parts, strict=True), strict=True))
 
 
-def shares_of(table: pa.Table, name: str) -> Shares:
-    return [round_digits(value) for value in table[name].to_pylist()]
+def as_shares(values: Floats) -> Shares:
+    """Shares for a view; NaN is none."""
+    return [None if value != value else round_digits(value) for value in values.tolist()]
 
 
 def compare_queries(

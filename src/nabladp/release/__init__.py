@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nabladp.release.plan import Plan as Plan
     from nabladp.release.publish import recover as recover
     from nabladp.release.record import Release as Release
+    from nabladp.release.record import Releases as Releases
     from nabladp.release.session import Session as Session
 
 _HOME = {
@@ -28,6 +29,7 @@ _HOME = {
     "Plan": "nabladp.release.plan",
     "recover": "nabladp.release.publish",
     "Release": "nabladp.release.record",
+    "Releases": "nabladp.release.record",
     "Session": "nabladp.release.session",
 }
 __all__ = sorted(_HOME)

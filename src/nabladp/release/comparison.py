@@ -41,7 +41,7 @@ def compare(folder: str | Path, source: Any) -> list[Comparison]:
     records = sorted([*where.glob(RECORD), *where.glob(f"*/{RECORD}")])
     if not records:
         raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
-    releases = {record.parent: Release.load(record) for record in records}
+    releases = {record.parent: Release.read(record) for record in records}
     tables = {_rows_of(own): open_table(source, own.schema, person=own.person) for own in releases.values()}
     return [compare_release(own, tables[_rows_of(own)], path) for path, own in releases.items()]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nabladp.displayed import Displayed
 from nabladp.errors import GuaranteeError
 from nabladp.mechanisms import Mechanism
 from nabladp.privacy import Guarantee
@@ -192,9 +193,11 @@ def _exact(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> flo
 DELTA = 1e-6
 
 
-@dataclass(frozen=True)
-class Cost:
+@dataclass(frozen=True, repr=False)
+class Cost(Displayed):
     """The guarantee of a request, its expected error, and how it stands against the limits."""
+
+    displayed_as = "cost"
 
     guarantee: Guarantee
     errors: tuple[tuple[str, Any], ...]  # name of the release, its mechanism's expected error
@@ -204,6 +207,14 @@ class Cost:
     any_rows: tuple[str, ...] = ()  # releases whose cost is shown for any number of rows; see `waits_for_rows`
     largest: Largest | None = None  # what would still fit, where this does not
     verdict: tuple[str, ...] = ()  # in plain words: noise beside counts, and a large figure of a person
+
+    def __repr__(self) -> str:
+        person = figure(self.guarantee, self.guarantee.per_person().attributes, self.delta)
+        figures = f"ε = {format_cost(person['epsilon'])} at δ = {self.delta:g}, ρ = {format_cost(person['rho'])}"
+        more = ", …" if len(self.errors) > _MOST_SHOWN else ""
+        named = ", ".join(name for name, _ in self.errors[:_MOST_SHOWN]) + more
+        verdict = "within the budget" if self.fits else "exceeds the budget"
+        return f"Cost({named}: {verdict}; the whole person: {figures})"
 
     @property
     def fits(self) -> bool:

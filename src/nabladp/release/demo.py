@@ -200,7 +200,7 @@ def release(folder: Path, quiet: bool) -> None:
 
 def compare(folder: Path) -> dict[str, Any]:
     """Compare the demo's release with its population: figures, and errors, predicted beside actual."""
-    releases = [Release.load(folder / OUT / name) for name in ("single-columns", "pairs-and-triples")]
+    releases = [Release.read(folder / OUT / name) for name in ("single-columns", "pairs-and-triples")]
     total = Guarantee.compose(SCHEMA, [release.guarantee for release in releases])
     return {
         "folder": str(folder / OUT),
@@ -210,7 +210,7 @@ def compare(folder: Path) -> dict[str, Any]:
 
 
 def _compare_tables(release: Release, source: Path) -> list[dict[str, Any]]:
-    tables = list(release.output)  # type: ignore[call-overload]
+    tables = list(release.output)
     truth = open_table(source, SCHEMA).marginals([table.attributes for table in tables])
     rows = []
     for table, true, expected in zip(tables, truth, release.expected_error, strict=True):

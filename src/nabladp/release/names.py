@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.errors import NablaDPError, ReleaseError, quote
-from nabladp.release.record import DIGESTS, RECORD, VALUES
+from nabladp.release.record import CSV, DIGESTS, RECORD, VALUES
 
 PAGE = "report.html"
-OWN_FILES = frozenset((DIGESTS, f"{DIGESTS}.part", RECORD, VALUES, PAGE, f".{PAGE}.part"))
+OWN_FILES = frozenset((DIGESTS, f"{DIGESTS}.part", RECORD, VALUES, CSV, PAGE, f".{PAGE}.part"))
 MOST_LETTERS = 100
 
 
@@ -42,7 +42,7 @@ def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -
 
 def refuse_published(goal: Path) -> None:
     """Refuse to write a page or a certificate over a file that a release consists of."""
-    if goal.name in (RECORD, DIGESTS) or (goal.suffix == ".parquet" and (goal.parent / RECORD).exists()):
+    if goal.name in (RECORD, DIGESTS) or (goal.suffix in (".parquet", ".csv") and (goal.parent / RECORD).exists()):
         raise ReleaseError(f"{goal.name!r} is a file of a release.", fix="Choose another name, such as 'page.html'.")
 
 

@@ -186,7 +186,7 @@ def check_published(folder: str | Path, ledger: Ledger) -> list[Release]:
     records = sorted([*where.glob(RECORD), *where.glob(f"*/{RECORD}")])
     if not records:
         raise ReleaseError(f"There is no release in {where.name!r}.", fix="Give the folder of a release.")
-    releases = [Release.load(record) for record in records]
+    releases = [Release.read(record) for record in records]
     for release in releases:
         if not _is_booked(release, ledger) or ledger.bound(release.name) != release.digest:
             raise ReleaseError(
@@ -202,7 +202,7 @@ def _read_finished(hidden: Path, ledger: Ledger) -> Iterator[tuple[Release, str]
         for line in read_file(hidden / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n"):
             digest, entry, subfolder = line.split(" ", 2)
             record = hidden / subfolder / RECORD
-            release = Release.load(record)
+            release = Release.read(record)
             complete = all((hidden / subfolder / name).exists() for name in release.hashes)
             same = complete and hashlib.sha256(record.read_bytes()).hexdigest() == digest
             if not same or int(entry) != release.ledger["entry"] or not _is_booked(release, ledger):

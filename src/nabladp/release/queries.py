@@ -13,6 +13,7 @@ from nabladp.mechanisms.statistics import Statistics, StatisticsOutput
 from nabladp.privacy.values import CDP, BudgetValue, Pure, Rho, as_value
 from nabladp.release.cost import Cost
 from nabladp.release.record import Release
+from nabladp.views.exports import Exported
 
 if TYPE_CHECKING:
     from nabladp.mechanisms.statistics.answer import Answer
@@ -24,8 +25,8 @@ _LARGEST, _SMALLEST = 1e6, 1e-6  # budgets looked at
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """The answer to a query, or to several: ``rows``, ``to_pandas()`` and ``to_arrow()`` are those of the first; what
+class Answers(Exported):
+    """The answer to a query, or to several: ``rows``, ``to_pandas()`` and the like are those of the first; what
     they cost is on the ``bill``. ``release`` is the record of it all."""
 
     release: Release
@@ -48,9 +49,6 @@ class Answers:
 
     def to_arrow(self) -> Any:
         return self.answers[0].to_arrow()
-
-    def to_pandas(self) -> Any:
-        return self.answers[0].to_pandas()
 
     def __len__(self) -> int:
         return len(self.answers[0])

@@ -6,10 +6,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -17,158 +16,29 @@ from platform import python_version
 from typing import TYPE_CHECKING, Any
 
 from nabladp import __version__
-from nabladp.checks import as_path, is_number, is_share, is_whole, read_file
+from nabladp.checks import as_path, read_file
 from nabladp.displayed import Displayed
-from nabladp.errors import NablaDPError, ReleaseError, SourceError, quote_path
+from nabladp.errors import NablaDPError, ReleaseError, SourceError, quote, quote_path
 from nabladp.mechanisms import Output, mechanism_class
 from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.person import Person
 from nabladp.privacy import Guarantee
-from nabladp.privacy.guarantee import MOST_ROWS
 from nabladp.release.cost import DELTA, figures
 from nabladp.release.imprint import LOGO_FILES, Imprint
+from nabladp.release.stored_record import check_record, check_same_attributes, read_adversaries, read_person
 from nabladp.schema import Schema
 from nabladp.views import View
+from nabladp.views.exports import MOST_LINES, Exported, csv_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# ---- reading a stored record -----------------------------------------------------------------------------------------
-
-MOST_PEOPLE = 1 << 53
 MOST_BYTES = 1 << 31  # of a record
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_ERROR_NUMBERS = ("scale", "mean_absolute", "standard_deviation")
-
-
-def check_record(data: Any) -> None:
-    """Check a release's record: everything but the schema, the guarantee and the values, which their own classes
-    read."""
-    _need(isinstance(data, Mapping), "the record")
-    _need(isinstance(data.get("files"), Mapping), "files")
-    _need(all(isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in data["files"].values()), "files")
-    for key in ("name", "mechanism", "created"):
-        _need(isinstance(data.get(key), str) and 0 < len(data[key]) < 1000, key)
-    _need(_is_time(data["created"]), "created")
-    _need("stamp" in data and (data["stamp"] is None or isinstance(data["stamp"], str)), "stamp")
-    _need(is_whole(data.get("n"), 1, MOST_PEOPLE), "n")
-    _need(is_whole(data.get("rows_per_person"), 1, MOST_ROWS), "rows_per_person")
-    _check_person(data)
-    for key in ("parameters", "values", "figures", "ledger", "versions"):
-        _need(isinstance(data.get(key), Mapping), key)
-    _need(_all_texts(data["versions"]), "versions")
-    _need(is_share(data["figures"].get("delta")), "delta")
-    _check_population(data.get("population"))
-    _check_ledger(data["ledger"])
-    _check_limits(data.get("limits", []))
-    report = data.get("report", {})
-    _need(isinstance(report, Mapping) and _all_texts(report), "report")
-    _check_error(data.get("expected_error"))
-
-
-def _check_person(data: Mapping[str, Any]) -> None:
-    """A record names the column of people where it bounds their rows; otherwise their number is a promise."""
-    if "person" in data:
-        _need(isinstance(data["person"], Mapping) and data["person"].get("rows") == data["rows_per_person"], "person")
-        _need(Person.from_json(data["person"]).id is not None, "person")
-
-
-def read_person(data: Mapping[str, Any]) -> Person:
-    return Person.from_json(data["person"]) if "person" in data else Person(rows=data["rows_per_person"])
-
-
-def read_adversaries(data: Mapping[str, Any], guarantee: Guarantee) -> dict[str, tuple[str, ...]]:
-    """A record's named adversaries: sets of attributes that the guarantee speaks of."""
-    listed = data["figures"].get("adversaries")
-    _need(isinstance(listed, list) and all(isinstance(body, Mapping) for body in listed), "adversaries")
-    adversaries = {}
-    for body in listed:
-        name, chosen = body.get("name"), body.get("attributes")
-        _need(isinstance(name, str) and isinstance(chosen, list) and len(chosen) > 0, "adversaries")
-        guarantee.universe.sources(chosen)  # refuses what is no attribute
-        adversaries[name] = tuple(chosen)
-    return adversaries
-
-
-def check_same_attributes(schema: Schema, guarantee: Guarantee) -> None:
-    universe = guarantee.universe
-    same = (universe.roots, dict(universe.derived), universe.public) == (
-        tuple(schema.roots),
-        dict(schema.derived),
-        schema.public,
-    )
-    _need(same, "guarantee")
-
-
-def _check_population(given: Any) -> None:
-    if given is not None:
-        _need(isinstance(given, Mapping) and _all_texts(given) and given.keys() <= {"sentence", "query"}, "population")
-        _need("sentence" in given, "population")
-
-
-def _check_ledger(booked: Mapping[str, Any]) -> None:
-    for key in ("ledger", "name", "hash"):
-        _need(isinstance(booked.get(key), str), "ledger")
-    _need(is_whole(booked.get("entry"), 1, MOST_PEOPLE), "ledger")
-
-
-def _check_limits(limits: Any) -> None:
-    _need(isinstance(limits, list), "limits")
-    for line in limits:
-        _need(isinstance(line, Mapping), "limits")
-        _need(isinstance(line.get("limit"), str) and line.get("measure") in ("ρ", "pure ε"), "limits")
-        _need(_are_texts(line.get("attributes")) and isinstance(line.get("value"), Mapping), "limits")
-        _need(is_number(line.get("allowed")) and is_number(line.get("left")), "limits")
-        _need("spent" in line and (line["spent"] is None or is_number(line["spent"])), "limits")
-        _need(isinstance(line.get("exceeded"), bool), "limits")
-
-
-def _check_error(error: Any) -> None:
-    """Check a record's expected error: a list of the errors of marginals, or an object that sums itself up in words."""
-    if isinstance(error, list):
-        for part in error:
-            _need(isinstance(part, Mapping) and _are_texts(part.get("attributes")), "expected_error")
-            _need(is_whole(part.get("cells"), 1) and is_whole(part.get("half_width"), 0), "expected_error")
-            _need(all(is_number(part[name]) for name in _ERROR_NUMBERS if name in part), "expected_error")
-            _need("scale" in part and "mean_absolute" in part, "expected_error")
-        return
-    _need(isinstance(error, Mapping) and isinstance(error.get("summary", {}), Mapping), "expected_error")
-    for value in error.get("summary", {}).values():
-        _need(value is None or isinstance(value, (bool, str)) or is_number(value), "expected_error")
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _all_texts(mapping: Mapping[Any, Any]) -> bool:
-    return all(isinstance(key, str) and isinstance(value, str) for key, value in mapping.items())
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(part, str) for part in value)
-
-
-def _need(condition: object, field: str) -> None:
-    if not condition:
-        raise ReleaseError(
-            f"This is not a release record: {field!r} is missing or not what nabladp writes.",
-            fix="Give a folder written by nabladp, or fetch it again.",
-            field=field,
-        )
-
-
-# ---- the record ------------------------------------------------------------------------------------------------------
-
 FORMAT = 1
 KIND = "nabladp release"
-RECORD, VALUES = "release.json", "values.parquet"
-TABLE = re.compile(r"[a-z]+\.parquet")  # the values, and what else an output offers
+RECORD, VALUES, CSV = "release.json", "values.parquet", "values.csv"
+TABLE = re.compile(r"[a-z]+\.(parquet|csv)")  # the values, and what else an output offers
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MOST_TABLE = 1 << 35  # bytes of a published table
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -176,7 +46,7 @@ DIGESTS = "digests.txt"  # digest, ledger entry and subfolder of every record of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(Displayed):
+class Release(Displayed, Exported):
     """One mechanism's output. ``stamp`` is "TEST — NOT PRIVATE" when the noise was seeded, otherwise None."""
 
     displayed_as = "release"
@@ -218,26 +88,44 @@ class Release(Displayed):
             f"Release({self.name!r}, {self.mechanism} of {self.n:,} rows, ledger entry {self.ledger['entry']}{stamp})"
         )
 
+    def __post_init__(self) -> None:
+        if isinstance(self.output, Output):  # its tables have labels and columns for the attributes
+            self.output.bind(self.schema)
+
     def __getitem__(self, names: Any) -> Any:
         """A part of the output, e.g. ``release["region", "income"]``."""
-        return self.output[names]  # type: ignore[index]
+        return self.output[names]
+
+    def __iter__(self) -> Iterator[Any]:
+        """The parts of the output: its tables, or the rows of its only one."""
+        return iter(self.output)
+
+    def __len__(self) -> int:
+        return len(self.output)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def to_arrow(self) -> pa.Table:
+        """The released values as a tidy table: one row per number."""
+        return self.output.to_arrow(self.schema)
 
     @cached_property
     def parquet(self) -> bytes:
         """The released values as a Parquet file."""
-        return _parquet(self.output.to_arrow(self.schema))
+        return _parquet(self.to_arrow())
 
     @cached_property
     def extra(self) -> dict[str, bytes]:
-        """Further tables of the release, as Parquet files by name."""
+        """Further tables of the release, as Parquet and CSV files by name."""
         tables = self.output.extra_tables(self.schema)
-        files = {f"{name}.parquet": _parquet(table) for name, table in tables.items()}
-        if VALUES in files or not all(TABLE.fullmatch(name) for name in files):
+        if not all(_EXTRA.fullmatch(name) and name != "values" for name in tables):
             raise ReleaseError(
                 f"{self.mechanism} offers a table whose name is not a valid file name.",
                 fix="Use one plain lowercase word.",
             )
-        return files
+        files = {f"{name}.parquet": _parquet(table) for name, table in tables.items()}
+        return files | {f"{name}.csv": csv_bytes(table) for name, table in tables.items() if _fits_csv(table)}
 
     @cached_property
     def hashes(self) -> dict[str, str]:
@@ -247,7 +135,9 @@ class Release(Displayed):
     @property
     def _tables(self) -> dict[str, bytes]:
         logo = self.imprint.logo
-        return {VALUES: self.parquet, **self.extra, **({} if logo is None else {logo.file: logo.content})}
+        table = self.to_arrow()
+        values = {VALUES: self.parquet} | ({CSV: csv_bytes(table)} if _fits_csv(table) else {})
+        return {**values, **self.extra, **({} if logo is None else {logo.file: logo.content})}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -314,9 +204,19 @@ class Release(Displayed):
         return {**self._tables, RECORD: self.text}
 
     @classmethod
-    def load(cls, where: str | Path) -> Release:
-        """A release from its folder or its release.json; refuses a record or a file beside it that was changed or cut
-        short."""
+    def load(cls, where: str | Path) -> Release | Releases:
+        """A release from its folder or its release.json, or all releases of a plan's folder; refuses a record or a file
+        beside it that was changed or cut short."""
+        path = as_path(where, "The release")
+        several = [] if not os.path.isdir(path) or (path / RECORD).exists() else sorted(path.glob(f"*/{RECORD}"))
+        if not several:
+            return cls.read(path)
+        loaded = ((record.parent.name, cls.read(record)) for record in several)
+        return Releases(dict(sorted(loaded, key=lambda pair: int(pair[1].ledger["entry"]))))
+
+    @classmethod
+    def read(cls, where: str | Path) -> Release:
+        """One release from its folder or its release.json, with the checks of :meth:`load`."""
         path = as_path(where, "The release")
         record = path / RECORD if os.path.isdir(path) else path  # false for a name too long for a file, too
         try:
@@ -373,10 +273,71 @@ class Release(Displayed):
         )
 
 
+@dataclass(frozen=True, repr=False)
+class Releases(Displayed, Exported, Mapping[str, Release]):
+    """The releases of a plan's folder by name, in the order of the ledger."""
+
+    displayed_as = "releases"
+
+    by_name: Mapping[str, Release]
+
+    def __getitem__(self, name: str) -> Release:
+        if name not in self.by_name:
+            raise ReleaseError(f"There is no release {quote(name)}.", fix=f"Releases: {', '.join(self.by_name)}.")
+        return self.by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def __repr__(self) -> str:
+        listed = "\n".join(f"  {name!r}: {release!r}" for name, release in self.items())
+        return f"Releases({len(self)} of one plan:\n{listed})"
+
+    def sheets(self) -> Mapping[str, pa.Table]:
+        return {name: release.to_arrow() for name, release in self.items()}
+
+    def to_arrow(self) -> pa.Table:
+        """The values of all releases, one row per number, with the name of the release in front."""
+        import pyarrow as pa
+
+        tables = [release.to_arrow() for release in self.values()]
+        named = [
+            table.add_column(0, "release", pa.array([name] * table.num_rows, pa.string()))
+            for name, table in zip(self, tables, strict=True)
+        ]
+        try:
+            return pa.concat_tables([_with_texts(table) for table in named], promote_options="permissive")
+        except (pa.ArrowTypeError, pa.ArrowInvalid):
+            fix = f"Take one of them: {', '.join(map(repr, self))}."
+            raise ReleaseError("These releases do not make one table.", fix=fix) from None
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    """A table with texts in place of Arrow's dictionaries."""
+    import pyarrow as pa
+
+    kinds = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in table.schema.types]
+    return table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
+
+
 def _refuse_constant(name: str) -> None:
     """Refuse NaN and Infinity in a record: they are not JSON, and a record that held them could not be written
     again."""
     raise ValueError(f"{name} is not JSON.")
+
+
+_EXTRA = re.compile("[a-z]+")
+
+
+def _fits_csv(table: pa.Table) -> bool:
+    """Whether a table is also published as CSV: where a spreadsheet can hold it."""
+    return bool(table.num_rows <= MOST_LINES)
 
 
 def _parquet(table: pa.Table) -> bytes:

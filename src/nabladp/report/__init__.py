@@ -121,7 +121,7 @@ def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
     if not records:
         where = f"in {str(folder)!r}" if str(folder) == str(source) else f"beside {quote_path(source)}"
         raise ReleaseError(f"There is no release {where}.", fix=_suggest_folder(folder))
-    return sorted((Release.load(record) for record in records), key=ledger_order)
+    return sorted((Release.read(record) for record in records), key=ledger_order)
 
 
 def ledger_order(release: Release) -> tuple[int, str]:

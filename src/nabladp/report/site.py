@@ -102,7 +102,7 @@ def _published(places: Sequence[str | Path]) -> dict[str, Path]:
             raise ReleaseError(f"There is no folder {quote_path(place)}.", fix="Give folders of releases.")
         for record in sorted(place.rglob(RECORD)):
             with suppress(ReleaseError):  # not a release, or one that was changed: it gets no link
-                found[Release.load(record).digest] = record.parent
+                found[Release.read(record).digest] = record.parent
     return found
 
 

@@ -109,7 +109,7 @@ def _read_releases(folder: Path, found: _Findings) -> list[Release]:
     for record in sorted([*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]):
         label = record.relative_to(folder).as_posix()
         try:
-            release = Release.load(record)
+            release = Release.read(record)
         except NablaDPError as error:
             found.problems.append(f"{label}: {error.message}")
             continue

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 INTERVAL = ("low", "high")
+VALUE_AT = b"nabladp:value"  # in the metadata of a tidy table: the index of its value, which the interval follows
 VALUES_FILE, SYNTHETIC_FILE = "values.parquet", "synthetic.parquet"
 MOST_ROWS = 2000
 PREVIEW = 50  # rows of a synthetic table
@@ -22,8 +23,8 @@ PREVIEW = 50  # rows of a synthetic table
 class Layout:
     """Columns of a table by their numbers: those that name a row, its value if that is a number, the value's interval.
 
-    The value stands right before ``low`` and ``high``; a table without them has it in its last column. The columns
-    before the value name the row.
+    A tidy table says where its value is. In others it stands right before ``low`` and ``high``; a table without them
+    has it in its last column. The columns before the value name the row.
     """
 
     names: tuple[int, ...]
@@ -32,7 +33,11 @@ class Layout:
 
     @classmethod
     def of(cls, table: pa.Table) -> Layout:
-        words = table.column_names
+        words, stated = table.column_names, (table.schema.metadata or {}).get(VALUE_AT)
+        if stated is not None:
+            value = int(stated)
+            known = table.column(value + 1).null_count < table.num_rows
+            return cls(tuple(range(value)), value, (value + 1, value + 2) if known else None)
         at = next((i for i in range(1, len(words) - 1) if tuple(words[i : i + 2]) == INTERVAL), None)
         value = len(words) - 1 if at is None else at - 1
         if arrow_format(table.schema.field(value).type) == "text":

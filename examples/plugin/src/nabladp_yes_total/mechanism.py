@@ -39,7 +39,7 @@ class Total(Output):
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> Self:
         return cls(data["column"], data["count"], data["half_width"])
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         import pyarrow as pa
 
         low, high = self.count - self.half_width, self.count + self.half_width

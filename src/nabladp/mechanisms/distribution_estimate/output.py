@@ -24,6 +24,7 @@ from nabladp.mechanisms.heavy_hitters.view import (
     rest_row,
 )
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
+from nabladp.mechanisms.tidy import label_column, tidy_table
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
 from nabladp.views.view import Series, View, count_of, format_figure, format_percent, round_digits, value_column
@@ -134,18 +135,13 @@ class Distribution(Output):
         known = None if error is None else SquaredError(**error)
         return cls(names, n, codes, counts, variance, known, failure, schema)
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row per combination with its estimated probability; the last row, without values, is everything else."""
-        import pyarrow as pa
-
-        from nabladp.tables.decode import decode_labels
-
-        table = decode_labels(schema, {name: self.codes[:, i] for i, name in enumerate(self.names)})
-        rest = pa.table({field.name: pa.nulls(1, field.type) for field in table.schema})
-        label = "probability"
-        while label in self.names:
-            label += "_"
-        return pa.concat_tables([table, rest]).append_column(label, pa.array([*self.probabilities, self.rest]))
+    def values_table(self, schema: Schema) -> pa.Table:
+        """One row per combination with its estimated probability and the noisy count behind it; the last row, without
+        values, is everything else."""
+        codes = np.vstack([self.codes, np.full((1, len(self.names)), -1)])
+        names = {name: label_column(schema[name], codes[:, i]) for i, name in enumerate(self.names)}
+        noisy = np.append(self.counts.astype(np.float64), np.nan)
+        return tidy_table(names, {"value": [*self.probabilities, self.rest], "noisy_count": noisy})
 
     # ---- showing --------------------------------------------------------------------------------------------------
 

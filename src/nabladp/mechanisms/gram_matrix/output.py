@@ -45,11 +45,11 @@ MOST_TARGETS = 6  # attributes that are regressed where no label was named
 
 def entry_views(table: pa.Table, names: Sequence[str], n: int, noise_norm: float) -> list[View]:
     """Views of the Gram matrix, from its table of values: one row per entry above the diagonal."""
-    rows = zip(*(table[name].to_pylist() for name in ("entry", "low", "high")), strict=True)
+    rows = zip(*(table[name].to_pylist() for name in ("value", "low", "high")), strict=True)
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
     entries = [[i, j, *row] for (i, j), row in zip(pairs, rows, strict=True)]
     facts = [
-        ("noise of an entry", f"discrete Gaussian, scale {format_range(table['scale'].to_numpy())}"),
+        ("noise of an entry", f"discrete Gaussian, scale {format_range(table['noise_scale'].to_numpy())}"),
         ("predicted: spectral norm of the noise", f"about {format_figure(noise_norm)} at most, of {n:,} rows"),
         ("interval", f"of each entry, {format_percent(LEVEL)}"),
     ]
@@ -113,7 +113,7 @@ def regression_view(target: str, regression: Regression) -> View:
 # ---- What a Gram release holds, and what can be made of it at no further cost ----------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NoisyGram(Output):
     """XᵀX of the ±1 columns X of n rows, with noise: every entry is (rows that agree) − (rows that disagree).
 
@@ -126,6 +126,9 @@ class NoisyGram(Output):
     entries: Integers
     class_of: Integers
     class_scales: Floats
+
+    def __repr__(self) -> str:
+        return f"NoisyGram({self.columns.width:,} columns, {self.n:,} rows)"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -231,7 +234,7 @@ class NoisyGram(Output):
             raise damaged("class_of")
         return cls(columns=columns, n=stored_rows(data), entries=entries, class_of=class_of, class_scales=scales)
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         """One row per Gram entry above the diagonal: the two columns, the entry, its interval, its noise scale."""
         import pyarrow as pa
 
@@ -242,10 +245,10 @@ class NoisyGram(Output):
             {
                 "first": names.take(pa.array(first)),
                 "second": names.take(pa.array(second)),
-                "entry": self.entries,
+                "value": self.entries,
                 "low": self.entries - width,
                 "high": self.entries + width,
-                "scale": self.scales[first, second],
+                "noise_scale": self.scales[first, second],
             }
         )
 
@@ -264,7 +267,7 @@ class NoisyGram(Output):
         """The Gram matrix, and regressions of the label; without a label, of the attributes with two values."""
         schema, label = context.schema, context.parameters.get("label")
         noise_norm = context.expected_error["noise_norm"]
-        views = entry_views(self.to_arrow(schema), self.names, context.n, noise_norm)
+        views = entry_views(self.values_table(schema), self.names, context.n, noise_norm)
         two_valued = [name for name in self.columns.to_json() if name in schema and schema[name].size == 2]
         for target in two_valued[:MOST_TARGETS] if label is None else [label]:
             try:

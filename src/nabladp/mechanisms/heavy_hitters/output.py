@@ -20,6 +20,7 @@ from nabladp.mechanisms.heavy_hitters.search import SearchResult
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.view import combination_labels, count_combinations, heavy_views
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
+from nabladp.mechanisms.tidy import label_column, tidy_table
 from nabladp.noise import half_width
 from nabladp.noise.parameters import confidence
 from nabladp.schema import Schema
@@ -280,19 +281,12 @@ class HeavyList(Output):
         lists = tuple(NodeList.from_json(one) for one in data.get("lists", ()))
         return cls(names, stored_rows(data), codes, counts, settings, lists)
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         """One row per frequent combination: its values, its noisy count and the 95% interval."""
-        import pyarrow as pa
-
-        from nabladp.tables.decode import decode_labels
-
-        table = decode_labels(schema, {name: self.codes[:, i] for i, name in enumerate(self.names)})
-        taken = set(table.column_names)
-        for label, column in zip(("count", "low", "high"), (self.counts, *self._interval), strict=True):
-            while label in taken:
-                label += "_"
-            table = table.append_column(label, pa.array(column))
-        return table
+        low, high = self._interval
+        names = {name: label_column(schema[name], self.codes[:, i]) for i, name in enumerate(self.names)}
+        scales = np.full(len(self), self.settings.count_scale or self.settings.levels[-1].scale)
+        return tidy_table(names, {"value": self.counts, "low": low, "high": high, "noise_scale": scales})
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
         """The list of every tree node, if asked for: attributes and codes of each string."""

@@ -19,7 +19,16 @@ from nabladp.mechanisms.bin_density import smooth
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.mwem.round_run import gibbs
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
-from nabladp.mechanisms.query_views import QueryRun, QueryViews, Shares, compare_queries, query_runs, shares_of
+from nabladp.mechanisms.query_views import (
+    QueryRun,
+    QueryViews,
+    Shares,
+    as_shares,
+    compare_queries,
+    query_names,
+    query_runs,
+)
+from nabladp.mechanisms.tidy import tidy_table
 from nabladp.noise import NoiseSource
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
@@ -192,24 +201,20 @@ class FittedDistribution(Output):
         whole = whole.append_column(column, [self.probabilities])
         return {"distribution": whole} | ({} if self.rows is None else {"synthetic": self.synthetic})
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row per query: its text, MWEM's answer and, where it was measured, the measurement with its interval."""
-        import pyarrow as pa
+    def values_table(self, schema: Schema) -> pa.Table:
+        """One row per query: its text, MWEM's answer and, where it was measured, the measurement with its interval.
 
-        share, width, times = self.direct
-        queries = self.queries
-        numbers = range(len(queries))
-        return pa.table(
-            {
-                "attributes": pa.array([queries.attributes(q) for q in numbers], type=pa.list_(pa.string())),
-                "query": pa.array([queries.text(q) for q in numbers], type=pa.string()),
-                "answer": pa.array(self.answers),
-                "measured": pa.array(share, from_pandas=True),
-                "low": pa.array(np.clip(share - width, 0, 1), from_pandas=True),
-                "high": pa.array(np.clip(share + width, 0, 1), from_pandas=True),
-                "times_measured": pa.array(times),
-            }
-        )
+        The answer itself comes without an interval: what is known of its error is a bound on the mean of all.
+        """
+        shares = {f"measured{end}": column for end, column in zip(("", "_low", "_high"), self._measured, strict=True)}
+        times = {"times_measured": self.direct[2]}
+        return tidy_table(query_names(self.queries), {"value": self.answers, **shares, **times})
+
+    @property
+    def _measured(self) -> tuple[Floats, Floats, Floats]:
+        """What was measured of every query, as a share with its interval; NaN if never."""
+        share, width, _ = self.direct
+        return share, np.clip(share - width, 0, 1), np.clip(share + width, 0, 1)
 
     def to_json(self) -> dict[str, Any]:
         m = self.measured
@@ -274,17 +279,17 @@ class FittedDistribution(Output):
 
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of MWEM's answers beside what was measured, and beside the synthetic rows."""
-        table = self.to_arrow(context.schema)
-        runs = query_runs(table, context.schema)
-        columns = {"model": shares_of(table, "answer")}
-        columns |= {name: shares_of(table, name) for name in ("measured", "low", "high")}
+        runs = query_runs(self.queries)
+        columns = dict(
+            zip(("model", "measured", "low", "high"), map(as_shares, (self.answers, *self._measured)), strict=True)
+        )
         series = [("measured, with its interval", "measured"), ("model", "model")]
         drawn = None if self.rows is None or not len(self.rows[0]) else self.rows
         if drawn is not None:
             columns["synthetic rows"] = self._synthetic_shares(runs, *drawn)
             series.append(("synthetic rows", "synthetic rows"))
         scale, level = format_range(self.measured.scale.tolist()), format_percent(LEVEL)
-        measured = f"{len(set(self.measured.query.tolist())):,} of {count_of(table.num_rows, 'query', 'queries')}"
+        measured = f"{len(set(self.measured.query.tolist())):,} of {count_of(len(self.answers), 'query', 'queries')}"
         bound = "the paper's bound says nothing here"
         if self.bound is not None and self.bound < 1:
             bound = f"{format_percent(self.bound)} at most (the paper's)"

@@ -135,7 +135,7 @@ class NoisyMarginals(Mechanism):
         scales = [self._scale(units) for _, units in allotted]
         noisy = self._with_noise(tables, scales, noise)
         released = (
-            NoisyMarginal(chosen, table, self.noise, scale)
+            NoisyMarginal(chosen, table, self.noise, scale, counts.schema)
             for (chosen, _), table, scale in zip(allotted, noisy, scales, strict=True)
         )
         return MarginalTables(tuple(released), counts.n, counts.schema)

@@ -6,8 +6,8 @@ Everything here is post-processing of published numbers: it never sees the data 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
 from nabladp.checks import damaged, stored
-from nabladp.errors import MechanismError
+from nabladp.displayed import Displayed
+from nabladp.errors import MechanismError, quote
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
-from nabladp.mechanisms.output_tables import marginal_cells, schema_axes
+from nabladp.mechanisms.output_tables import schema_axes
+from nabladp.mechanisms.tidy import cell_names, tidy_table
 from nabladp.noise import gaussian_log_pmf, half_width, variance
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
+from nabladp.views.exports import Exported, short_text, text_table
 from nabladp.views.view import (
     Cells,
     Series,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from nabladp.tables import Counts
 
 LEVEL = 0.95
+_MOST_LISTED = 8
 _NO_NOISE = 1e-30  # the variance of noise so small that it underflows
 Kind = Literal["gaussian", "laplace"]
 
@@ -91,7 +95,7 @@ class MarginalError(ExpectedError):
         return asdict(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """A number from a release, with the interval that noise (and for bins, their width) allows it."""
 
@@ -101,15 +105,72 @@ class Estimate:
     level: float
     note: str = ""
 
+    def __float__(self) -> float:
+        return float(self.value)
 
-@dataclass(frozen=True)
-class NoisyMarginal:
-    """One table of noisy counts; axes in the order of ``attributes``."""
+    def __iter__(self) -> Iterator[float | str]:
+        """value, low, high"""
+        return iter((self.value, self.low, self.high))
+
+    def __str__(self) -> str:
+        return f"{short_text(self.value)} ({short_text(self.low)} to {short_text(self.high)})"
+
+    def __repr__(self) -> str:
+        note = f"; {self.note}" if self.note else ""
+        return f"Estimate({self}, {format_percent(self.level)} interval{note})"
+
+
+@dataclass(frozen=True, repr=False)
+class NoisyMarginal(Displayed, Exported):
+    """One table of noisy counts; axes in the order of ``attributes``.
+
+    ``table["north", "female"]`` is the estimate of a cell, by values or their labels; with values for the first axes
+    alone it is the table of the others.
+    """
+
+    displayed_as = "table"
 
     attributes: tuple[str, ...]
     counts: NDArray[np.int64]
     noise: str
     scale: float
+    schema: Schema
+
+    def __repr__(self) -> str:
+        named = "+".join(self.attributes)
+        return f"NoisyMarginal({named}, noise scale {self.scale:.4g})\n{text_table(self.to_arrow())}"
+
+    def __len__(self) -> int:
+        """The number of cells."""
+        return int(self.counts.size)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.to_arrow().to_pylist())
+
+    def __getitem__(self, values: Any) -> Any:
+        given = values if isinstance(values, tuple) else (values,)
+        if len(given) > len(self.attributes):
+            raise MechanismError(f"The table has {len(self.attributes)} attributes.", fix="Give a value for each.")
+        codes = tuple(self._code(name, value) for name, value in zip(self.attributes, given, strict=False))
+        if len(codes) < len(self.attributes):
+            return replace(self, attributes=self.attributes[len(codes) :], counts=self.counts[codes])
+        count, width = int(self.counts[codes]), self.half_width()
+        return Estimate(count, count - width, count + width, LEVEL)
+
+    def _code(self, name: str, value: Any) -> int:
+        code = self.schema[name].code(value)
+        if code is None:
+            attribute = self.schema[name]
+            first = [attribute.label(own) for own in range(min(attribute.size, _MOST_LISTED))]
+            more = ", …" if attribute.size > _MOST_LISTED else ""
+            raise MechanismError(
+                f"{quote(value)} is not a value of {name!r}.", fix=f"Values: {', '.join(first)}{more}."
+            )
+        return code
+
+    def to_arrow(self) -> pa.Table:
+        table = marginals_table(self.schema, [self])
+        return table.drop_columns(table.column_names[0])
 
     @property
     def variance(self) -> float:
@@ -139,7 +200,7 @@ class NoisyMarginal:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MarginalTables(Output):
     """All marginals of one release. ``tables["region", "income"]`` is one of them, in the order asked."""
 
@@ -161,7 +222,12 @@ class MarginalTables(Output):
                 fix="Released: " + ", ".join("+".join(t.attributes) for t in self.tables[:8]) + ".",
             )
         axes = [result.attributes.index(name) for name in wanted]
-        return NoisyMarginal(wanted, result.counts.transpose(axes), result.noise, result.scale)
+        return NoisyMarginal(wanted, result.counts.transpose(axes), result.noise, result.scale, self.schema)
+
+    def __repr__(self) -> str:
+        listed = [f"{'+'.join(own.attributes)} ({own.counts.size:,} cells)" for own in self.tables[:_MOST_LISTED]]
+        more = [f"{len(self) - len(listed):,} more"] if len(self) > len(listed) else []
+        return f"MarginalTables of {self.n:,} rows: {', '.join(listed + more)}"
 
     def __iter__(self) -> Any:
         return iter(self.tables)
@@ -255,16 +321,14 @@ class MarginalTables(Output):
             names = tuple(body["attributes"])
             counts = np.array(body["counts"], dtype=np.int64).reshape(schema.sizes(names))
             noise = stored(body, "noise", lambda kind: kind in ("gaussian", "laplace"))
-            tables.append(NoisyMarginal(names, counts, noise, float(body["scale"])))
+            tables.append(NoisyMarginal(names, counts, noise, float(body["scale"]), schema))
         if not tables:
             raise damaged("tables")
         return cls(tuple(tables), int(data["n"]), schema)
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row per cell: the marginal, its attributes and values, the noisy count, its interval, the noise scale."""
-        import pyarrow as pa
-
-        return pa.concat_tables([_cells(table, schema) for table in self.tables])
+    def values_table(self, schema: Schema) -> pa.Table:
+        """One row per cell of every marginal: its values, the noisy count, its interval, the noise scale."""
+        return marginals_table(schema, self.tables)
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
@@ -294,19 +358,18 @@ def _reach(noise: str, level: float) -> float:
     return normal if noise == "gaussian" else max(normal, math.log(1 / (1 - level)) / math.sqrt(2))
 
 
-def _cells(table: NoisyMarginal, schema: Schema) -> pa.Table:
-    import pyarrow as pa
-
-    width, flat = table.half_width(), table.counts.ravel()
-    return pa.table(
-        {
-            **marginal_cells(schema, table.attributes),
-            "count": pa.array(flat),
-            "low": pa.array(flat - width),
-            "high": pa.array(flat + width),
-            "scale": pa.array(np.full(len(flat), table.scale)),
-        }
-    )
+def marginals_table(schema: Schema, tables: Sequence[NoisyMarginal]) -> pa.Table:
+    """The cells of noisy marginals as a tidy table."""
+    counts = np.concatenate([table.counts.ravel() for table in tables])
+    sizes = [table.counts.size for table in tables]
+    widths = np.repeat([table.half_width() for table in tables], sizes)
+    numbers = {
+        "value": counts,
+        "low": counts - widths,
+        "high": counts + widths,
+        "noise_scale": np.repeat([table.scale for table in tables], sizes),
+    }
+    return tidy_table(cell_names(schema, [table.attributes for table in tables]), numbers)
 
 
 def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> View:

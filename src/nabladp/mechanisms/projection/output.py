@@ -17,13 +17,21 @@ from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, is_number, stored_rows
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
-from nabladp.mechanisms.query_views import QueryViews, compare_queries, query_runs, shares_of
+from nabladp.mechanisms.query_views import (
+    QueryViews,
+    as_shares,
+    compare_queries,
+    group_texts,
+    query_names,
+    query_runs,
+)
+from nabladp.mechanisms.tidy import tidy_table
 from nabladp.noise import half_width
 from nabladp.noise.parameters import confidence
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
 from nabladp.views.view import View, format_percent, format_range
-from nabladp.workloads import Group, Queries, Workload, as_workload
+from nabladp.workloads import Queries, Workload, as_workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +166,7 @@ class ProjectedAnswers(Output):
         starts = self.queries.starts
         numbers = self._by_set[frozenset(wanted)]
         indices = np.concatenate([np.arange(starts[number], starts[number + 1]) for number in numbers])
-        texts = [text for number in numbers for text in _texts(self.schema, self.queries.groups[number])]
+        texts = [text for number in numbers for text in group_texts(self.schema, self.queries.groups[number])]
         columns = [column[indices].tolist() for column in self._columns]
         return tuple(Answer(*row) for row in zip(texts, *columns, strict=True))
 
@@ -196,30 +204,17 @@ class ProjectedAnswers(Output):
             raise damaged("hull")
         return cls(workload, queries, stored_rows(data), noisy, answers, scales, HullNote(**data["hull"]))
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row per query: its attributes, text, noisy and projected answer with 95% intervals, and noise scale."""
-        import pyarrow as pa
-
-        groups = self.queries.groups
-        offsets = np.concatenate([[0], np.cumsum([len(g.attributes) for g in groups for _ in range(g.count)])])
-        names = [name for group in groups for _ in range(group.count) for name in group.attributes]
-        texts = [text for group in groups for text in _texts(schema, group)]
-        labels = ("noisy", "low", "high", "projected", "projected_low", "projected_high")
-        listed = pa.ListArray.from_arrays(pa.array(offsets, type=pa.int32()), pa.array(names, type=pa.string()))
-        return pa.table(
-            {
-                "attributes": listed,
-                "query": pa.array(texts, type=pa.string()),
-                **dict(zip(labels, map(pa.array, self._columns), strict=True)),
-                "scale": pa.array(self.deviations),
-            }
-        )
+    def values_table(self, schema: Schema) -> pa.Table:
+        """One row per query: its text, the projected answer with its interval, the noise scale; and the noisy answer
+        with its own."""
+        labels = ("noisy", "noisy_low", "noisy_high", "value", "low", "high")
+        numbers = dict(zip(labels, self._columns, strict=True))
+        return tidy_table(query_names(self.queries), numbers | {"noise_scale": self.deviations})
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of every answer before and after projection."""
-        table = self.to_arrow(context.schema)
         scales, level, bound = self.deviations, format_percent(LEVEL), format_percent(math.sqrt(self.error_bound()))
 
         def facts(numbers: Integers) -> list[tuple[str, str]]:
@@ -234,8 +229,8 @@ class ProjectedAnswers(Output):
 
         return QueryViews(
             schema=context.schema,
-            runs=query_runs(table, context.schema),
-            columns={name: shares_of(table, name) for name in ("noisy", "low", "high", "projected")},
+            runs=query_runs(self.queries),
+            columns=dict(zip(("noisy", "low", "high", "projected"), map(as_shares, self._columns), strict=False)),
             series=(("noisy, with its interval", "noisy"), ("projected", "projected")),
             squares="projected",
             facts=facts,
@@ -247,16 +242,3 @@ class ProjectedAnswers(Output):
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         truth = self.queries.counts(counts) / self._rows
         yield from compare_queries(self.queries, self.answers, truth, self.interval())
-
-
-def _texts(schema: Schema, group: Group) -> Iterator[str]:
-    """The text of each query of a group, as :meth:`Queries.text` says it."""
-    if group.texts is not None:
-        return iter(group.texts)
-    sizes = schema.sizes(group.attributes)
-    cells = np.arange(math.prod(sizes)) if group.cells is None else np.asarray(group.cells)
-    parts = []
-    for name, codes in zip(group.attributes, np.unravel_index(cells, sizes), strict=True):
-        labels = [f"{name} = {label}" for label in schema[name].code_labels]
-        parts.append([labels[code] for code in codes.tolist()])
-    return map(", ".join, zip(*parts, strict=True))

@@ -16,6 +16,7 @@ from nabladp.mechanisms.statistics.estimator import Estimator
 from nabladp.sql.query import Query
 from nabladp.sql.released import Estimates, Groups, KeyValue, Released
 from nabladp.views.compared import Compared
+from nabladp.views.exports import Exported
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,7 @@ class _Groups(Groups):
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Answer(Exported):
     """What a query releases. ``rows`` has a dictionary for each group: every column, and for numbers ``…_low`` and
     ``…_high``, which hold the true value with probability ``level`` over the noise, each taken by itself."""
 
@@ -133,15 +134,12 @@ class Answer:
     def to_arrow(self) -> pa.Table:
         import pyarrow as pa
 
-        return pa.table({name: _column(values) for name, values in self.columns.items()})
+        return pa.table({name: as_column(values) for name, values in self.columns.items()})
 
-    def to_pandas(self) -> Any:
-        return self.to_arrow().to_pandas()
-
-    def numbers_by_row(self) -> Iterator[tuple[str, str, Any, Any, Any]]:
-        """Each number by itself: its group, its column, value, low, high."""
+    def numbers_by_row(self) -> Iterator[tuple[dict[str, Any], str, Any, Any, Any]]:
+        """Each number by itself: the keys of its group, its column, value, low, high."""
         for row in self.rows:
-            group = ", ".join(f"{name} = {row[name]}" for name in self.key_columns)
+            group = {name: row[name] for name in self.key_columns}
             for name, released in self.query.columns:
                 if released.aggregates():
                     yield group, name, row[name], row[f"{name}_low"], row[f"{name}_high"]
@@ -191,7 +189,8 @@ def _sort(values: Sequence[Any], descending: bool, nulls_first: bool) -> list[in
     return [*absent, *ordered] if nulls_first else [*ordered, *absent]
 
 
-def _column(values: Sequence[Any]) -> Any:
+def as_column(values: Sequence[Any]) -> pa.Array:
+    """The values of a column of an answer in Arrow's form; of several types they become numbers or texts."""
     import pyarrow as pa
 
     kinds = {type(value) for value in values if value is not None}

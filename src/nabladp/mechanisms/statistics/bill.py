@@ -14,6 +14,7 @@ from nabladp.mechanisms.statistics.small_changes import distances, numeric_value
 from nabladp.privacy.guarantee import Figure, Guarantee, Names
 from nabladp.schema import Attribute
 from nabladp.sql.query import Query
+from nabladp.views.exports import Exported
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class SmallChange:
 
 
 @dataclass(frozen=True, eq=False)
-class Bill:
+class Bill(Exported):
     """``lines`` add up for a single attribute; ``figure`` gives the cost of any set, which is at most their sum."""
 
     calibration: Calibration
@@ -127,9 +128,6 @@ class Bill:
                 self.notion: [line.cost for line in self.lines],
             }
         )
-
-    def to_pandas(self) -> Any:
-        return self.to_arrow().to_pandas()
 
     def __str__(self) -> str:
         sign = "ε" if self.calibration.pure else "ρ"

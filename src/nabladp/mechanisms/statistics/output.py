@@ -11,13 +11,14 @@ import numpy as np
 
 from nabladp.errors import ReleaseError
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
-from nabladp.mechanisms.statistics.answer import LEVEL, Answer
+from nabladp.mechanisms.statistics.answer import LEVEL, Answer, as_column
 from nabladp.mechanisms.statistics.bill import Bill
 from nabladp.mechanisms.statistics.blocks import plan_blocks
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.counting import exact_numbers
 from nabladp.mechanisms.statistics.estimator import Estimator
 from nabladp.mechanisms.statistics.selection import rank_scores
+from nabladp.mechanisms.tidy import tidy_table
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Schema
 from nabladp.sql.keys import OTHERS
@@ -132,9 +133,6 @@ class StatisticsOutput(Output):
     def bill(self) -> Bill:
         return Bill(self.calibration, self.n)
 
-    def to_pandas(self) -> Any:
-        return self.to_arrow(self.schema).to_pandas()
-
     def __repr__(self) -> str:
         return f"StatisticsOutput({len(self.answers)} answers)" if len(self.sql) > 1 else repr(self.answer)
 
@@ -166,15 +164,16 @@ class StatisticsOutput(Output):
             raise ReleaseError("The stored answers are damaged.", fix="Restore the release from a copy.") from error
         return cls(schema, sql, options, calibration, numbers, n)
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
-        """The answer; of several queries, a row for each number of each answer."""
-        if len(self.answers) == 1:
-            return self.answer.to_arrow()
-        import pyarrow as pa
-
-        rows = [(i + 1, *row) for i, answer in enumerate(self.answers) for row in answer.numbers_by_row()]
-        names = ("query", "group", "column", "value", "low", "high")
-        return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    def values_table(self, schema: Schema) -> pa.Table:
+        """A row for each number of each answer: the keys of its group, the column of the answer, value and interval."""
+        parts = [answer.numbers_by_row() for answer in self.answers]
+        keys = dict.fromkeys(name for answer in self.answers for name in answer.key_columns)
+        rows = [(i + 1, *row) for i, part in enumerate(parts) for row in part]
+        number, groups, names, *numbers = zip(*rows, strict=True) if rows else ((),) * 6
+        named = {"query": list(number)} if len(self.answers) > 1 else {}
+        named |= {key: as_column([group.get(key) for group in groups]) for key in keys}
+        named[next(word for word in ("column", "column_", "statistic") if word not in keys)] = list(names)
+        return tidy_table(named, dict(zip(("value", "low", "high"), map(as_column, numbers), strict=True)))
 
     # ---- for the report and for the owner -------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.view import (
     Answer,
     answer_view,
+    answers_table,
     compare_answers,
     compare_drawn,
     measured_view,
@@ -304,11 +305,9 @@ class SyntheticModel(Output):
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         """One row per cell of the workload: its values, the count, its interval and the marginal's predicted errors."""
-        import pyarrow as pa
-
-        return pa.concat_tables([answer.to_arrow(self.schema) for answer in self.answers])
+        return answers_table(self.schema, self.answers)
 
     def to_json(self) -> dict[str, Any]:
         return {

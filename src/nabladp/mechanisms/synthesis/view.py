@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged
-from nabladp.mechanisms.output_tables import marginal_cells, schema_axes
+from nabladp.mechanisms.output_tables import schema_axes
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
+from nabladp.mechanisms.tidy import cell_names, tidy_table, unused_name
 from nabladp.schema import Schema
 from nabladp.tables import CodedTable, alike
 from nabladp.views.compared import Compared
@@ -60,21 +61,19 @@ class Answer:
         reach = NormalDist().inv_cdf((1 + level) / 2) * self.deviation
         return np.maximum(self.counts - reach, 0.0), self.counts + reach
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
-        """One row per cell of a workload marginal."""
-        import pyarrow as pa
 
-        low, high = self.interval()
-        return pa.table(
-            {
-                **marginal_cells(schema, self.attributes),
-                "count": pa.array(self.counts.ravel()),
-                "low": pa.array(low.ravel()),
-                "high": pa.array(high.ravel()),
-                "predicted_error": pa.array(np.full(self.counts.size, self.error)),
-                "predicted_error_drawn": pa.array(np.full(self.counts.size, self.drawn)),
-            }
-        )
+def answers_table(schema: Schema, answers: Sequence[Answer]) -> pa.Table:
+    """The cells of answered marginals as a tidy table, with the predicted errors of their marginals."""
+    lows, highs = zip(*(own.interval() for own in answers), strict=True)
+    sizes = [own.counts.size for own in answers]
+    numbers = {
+        "value": np.concatenate([own.counts.ravel() for own in answers]),
+        "low": np.concatenate([own.ravel() for own in lows]),
+        "high": np.concatenate([own.ravel() for own in highs]),
+        "predicted_error": np.repeat([own.error for own in answers], sizes),
+        "predicted_error_drawn": np.repeat([own.drawn for own in answers], sizes),
+    }
+    return tidy_table(cell_names(schema, [own.attributes for own in answers]), numbers)
 
 
 def read_answers(
@@ -91,7 +90,10 @@ def read_answers(
         if len(column) != ends[-1]:
             raise damaged("values")
         errors.append(column[ends - 1].tolist())
-    count, high = (np.asarray(read(name), dtype=np.float64) for name in COUNT_COLUMNS)
+    used = {name for names in sets for name in names}
+    counts = read(unused_name("value", used))
+    count = np.asarray(read("count") if counts is None else counts, dtype=np.float64)  # its name in older versions
+    high = np.asarray(read(unused_name("high", used)), dtype=np.float64)
     answers = []
     for names, end, error, drawn in zip(sets, ends.tolist(), *errors, strict=True):
         own, shape = slice(end - schema.cells(names), end), schema.sizes(names)
@@ -102,7 +104,7 @@ def read_answers(
 
 # ---- views for the report and the comparison -------------------------------------------------------------------------
 
-COUNT_COLUMNS, ERROR_COLUMNS = ("count", "high"), ("predicted_error", "predicted_error_drawn")
+ERROR_COLUMNS = ("predicted_error", "predicted_error_drawn")
 MOST_COMPARED = 40  # marginals of the drawn rows beside the truth: those where they are worst
 _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _CHANCE = format_percent(LEVEL)

@@ -302,7 +302,7 @@ class HalfspaceModel(LearnedRule):
             holdout=None if held is None else Holdout(**held),
         )
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         """One row per ±1 column of the halfspace: its attribute, its weight with an interval, and its integer
         weight."""
         import pyarrow as pa

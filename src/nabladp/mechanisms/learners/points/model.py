@@ -73,7 +73,7 @@ class PointModel(LearnedRule):
         promise = Promise(stored(data, "cut", is_whole), stored(data, "error", is_number, or_none=True))
         return cls(features, data["label"], point, count, n, promise, failure, schema)
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         """One row per feature: its name and the learned point's value."""
         import pyarrow as pa
 

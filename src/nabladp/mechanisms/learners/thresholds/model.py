@@ -79,7 +79,7 @@ class ThresholdModel(LearnedRule):
         rest = (stored_rows(data), error, failure, ones, prefix)
         return cls(features, data["label"], codes, *rest, schema)
 
-    def to_arrow(self, schema: Schema) -> pa.Table:
+    def values_table(self, schema: Schema) -> pa.Table:
         """One row per feature, the one that weighs most first: its name and the learned threshold's value."""
         import pyarrow as pa
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.statistics import pooling
-from nabladp.mechanisms.statistics.pooling import Pool, Table
+from nabladp.mechanisms import pooling
+from nabladp.mechanisms.pooling import Pool, Table
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 NAMES = tuple(SIZES)
