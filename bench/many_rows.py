@@ -19,7 +19,7 @@ import numpy as np
 from bench.scale import HEAP, MASTER, OPTIONS, peak_mib
 from bench.tables import timed
 
-SECONDS = {"full": 420, "quick": 150}
+SECONDS = {"full": 600, "quick": 150}
 MOST, EACH = 5, 5  # rows of a person that are used, and that there are on average
 WARDS, SEXES = tuple("abcdefgh"), ("female", "male")
 RANGES = {"age": 100, "days": 60, "diagnosis": 40}
@@ -58,7 +58,7 @@ def run(quick: bool) -> dict[str, object]:
         "rows": large,
         "people": large // EACH,
         "rows_used": int(counted["duckdb", "row_id", large][0]),
-        "seconds": {bound: round(value, 2) for bound, value in seconds.items()},
+        "seconds_each": {bound: round(value, 2) for bound, value in seconds.items()},
         "rss_mib": {" ".join(map(str, key)): round(own["rss_mib"]) for key, own in found.items()},
         "seconds_spark": round(found["spark", "row_id", large]["seconds"], 1),
     }
