@@ -198,3 +198,81 @@ def test_whatever_a_book_holds_its_draft_is_a_schema_once_it_is_finished(book: A
         Schema.parse(finished)
     except SchemaError as error:
         assert "FILL IN" in error.message, text
+
+
+DDI = """<?xml version="1.0"?><!DOCTYPE codeBook SYSTEM "http://127.0.0.1:9/never.dtd">
+<codeBook xmlns="ddi:codebook:2_5"><dataDscr>
+<var name="SEX"><labl>Sex</labl><qstn><qstnLit>Are you male or female?</qstnLit></qstn>
+<catgry><catValu>1</catValu><labl>Male</labl><catStat type="freq">4711</catStat></catgry>
+<catgry><catValu>2</catValu><labl>Female</labl></catgry>
+<catgry missing="Y"><catValu>9</catValu><labl>Refused</labl></catgry></var>
+<var name="AGE"><labl>Age</labl><valrng><range min="0" max="99"/></valrng><invalrng><item VALUE="998"/></invalrng>
+<sumStat type="max">93</sumStat></var></dataDscr></codeBook>"""
+
+
+def test_ddi(tmp_path: Any) -> None:
+    (tmp_path / "b.xml").write_text(DDI)
+    text = draft([Column("SEX", "integer"), Column("AGE", "integer")], CodeBook.load(tmp_path / "b.xml"))
+    schema = Schema.parse(text)
+    assert "4711" not in text and "93" not in text, "statistics of the data are no domain"
+    assert schema["SEX"].code_labels == ("Male", "Female", "Refused") and schema["SEX"].null_values == (9,)
+    assert (schema["AGE"].low, schema["AGE"].high, schema["AGE"].null_values) == (0, 99, (998,))
+    assert schema["SEX"].description == "Are you male or female?"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('<!DOCTYPE c [<!ENTITY a "x">]><c><var name="v"><labl>&a;</labl></var></c>', "declares entities"),
+        ('<!DOCTYPE c [<!ENTITY a SYSTEM "file:///etc/passwd">]><c><var name="v">&a;</var></c>', "declares entities"),
+        ("<c>" * 100, "nested too deeply"),
+        ("<c><var name='v'>", "not valid XML"),
+        ("<c></c>", "no <var> elements"),
+    ],
+)
+def test_xml_that_is_not_safe_or_no_code_book(content: str, message: str, tmp_path: Any) -> None:
+    (tmp_path / "b.xml").write_text(content)
+    with pytest.raises(SchemaError, match=message):
+        CodeBook.load(tmp_path / "b.xml")
+
+
+@pytest.mark.parametrize("ending", ["dta", "sav"])
+def test_value_labels_of_stata_and_spss(ending: str, tmp_path: Any) -> None:
+    import pandas as pd
+
+    pyreadstat = pytest.importorskip("pyreadstat")
+    path = tmp_path / f"b.{ending}"
+    frame = pd.DataFrame({"sex": [1.0, 2.0], "pay": [71234.0, 5.0]})
+    more = {"missing_ranges": {"sex": [9]}} if ending == "sav" else {}
+    getattr(pyreadstat, "write_" + ending)(
+        frame,
+        str(path),
+        column_labels={"sex": "Sex", "pay": "Pay"},
+        variable_value_labels={"sex": {1: "Male", 2: "Female", 9: "N/A"}},
+        **more,
+    )
+    text = draft([Column("sex", "integer"), Column("pay", "real")], CodeBook.load(path))
+    sex = Schema.parse(text.partition('[[attribute]]\nname = "pay"')[0])["sex"]
+    assert sex.values == (1, 2) and sex.null_values == (9,) and sex.title == "Sex" and sex.code("Female") == 1
+    assert "71234" not in text
+    path.write_bytes(b"broken")
+    with pytest.raises(SchemaError, match="cannot be read"):
+        CodeBook.load(path)
+
+
+def test_categories_of_data_frames() -> None:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    kind = pd.CategoricalDtype(["low", "high", "never"], ordered=True)
+    pandas = pd.DataFrame({"a": pd.Series(["low", "high"], dtype=kind), "n": [1, 2]})
+    polars = pl.DataFrame({"a": ["low", "high"]}, schema={"a": pl.Enum(["low", "high", "never"])})
+    arrow = pa.table({"a": pa.array(["low", "high"]).dictionary_encode()})
+    loose = pl.DataFrame({"a": ["low"]}, schema={"a": pl.Categorical})
+    assert 'values = ["low", "high", "never"]' in draft_schema(pandas) and "confirm = " in draft_schema(pandas)
+    assert Schema.parse(draft_schema(polars))["a"].kind == "ordered", "an Enum was declared by a person"
+    assert 'values = ["low", "high"]' in draft_schema(arrow) and "confirm = " in draft_schema(arrow)
+    assert '"low"' not in draft_schema(loose)
+    book = {"a": {"values": {"low": "Low", "high": "High"}}}
+    assert 'low = "Low"' in draft_schema(pandas, book), "a code book knows better"

@@ -14,8 +14,8 @@ from nabladp.errors import PlanError, SchemaError, SourceError
 from nabladp.schema import CodeBook, Column, draft
 from nabladp.schema.files import entries, parse, toml_text
 from nabladp.schema.rules import CONFIRM, block_name, marked_blocks
+from nabladp.tables import declared_categories, headerless_query, look_at_columns
 from nabladp.tables import doubtful_header as doubtful_header
-from nabladp.tables import headerless_query, look_at_columns
 
 _PLAN = """\
 # Draft of a plan. Finish the schema first; then, in this folder:
@@ -73,10 +73,14 @@ def draft_schema(source: Any, codebook: Any = None, *, header: bool | None = Non
     """Draft a schema for a source, as TOML.
 
     ``codebook`` is a :class:`CodeBook`, the path of one, or a parsed data dictionary. What neither it nor the table's
-    types say is marked for a person to fill in. ``header=False`` is for a CSV file without a header, ``header=True``
-    for one whose names look like values.
+    types (categories, enums) say is marked for a person to fill in. ``header=False`` is for a CSV file without a
+    header, ``header=True`` for one whose names look like values.
     """
-    return draft(_columns(source, header), _book(codebook))
+    book, declared = _book(codebook), [] if isinstance(source, str | Path) else declared_categories(source)
+    if declared:
+        known = () if book is None else tuple(book.variables.values())
+        book = CodeBook([*(own for own in declared if book is None or book.get(own.name) is None), *known])
+    return draft(_columns(source, header), book)
 
 
 def draft_plan(source: Any, schema: str = "schema.toml", *, header: bool | None = None) -> str:

@@ -62,7 +62,8 @@ class CodeBook:
 
     @classmethod
     def load(cls, path: str | Path) -> CodeBook:
-        """Read a code book: a data dictionary or table schema in JSON, or a CSV file of variable, value and label."""
+        """Read a code book: a data dictionary or table schema in JSON, a CSV file of variable, value and label, DDI, or
+        the value labels of a file of Stata or SPSS."""
         from nabladp.schema.codebook_files import read_codebook
 
         return cls(read_codebook(path))

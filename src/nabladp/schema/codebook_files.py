@@ -10,19 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from nabladp.checks import as_path, read_file
-from nabladp.errors import SchemaError, SourceError, quote_path
-from nabladp.schema.codebook import Variable, number_of, only_range
+from nabladp.errors import MissingPart, SchemaError, SourceError, quote_path
+from nabladp.schema.codebook import Variable, code_text, number_of, only_range
 from nabladp.schema.codebook_json import variables_of
+from nabladp.schema.codebook_xml import variables_of_ddi
 
 _MOST_BYTES = 64 << 20
-_KINDS = "a data dictionary in JSON (.json), or a table of variable, value and label (.csv)"
+_KINDS = (
+    "a data dictionary (.json), a table of variable, value and label (.csv), DDI (.xml), Stata (.dta) or SPSS (.sav)"
+)
+_STATISTICAL = {".dta": "read_dta", ".sav": "read_sav", ".zsav": "read_sav"}
 
 
 def read_codebook(path: str | Path) -> list[Variable]:
     """The variables of a code book in a file; its ending says what it is."""
     where = as_path(path, "The code book")
     named, ending = quote_path(where), where.suffix.lower()
-    reader = {".json": _json, ".csv": _table, ".tsv": _table}.get(ending)
+    if ending in _STATISTICAL and where.is_file():
+        return _value_labels(where, _STATISTICAL[ending])
+    readers: dict[str, Any] = {".json": _json, ".csv": _table, ".tsv": _table, ".xml": variables_of_ddi}
+    reader = readers.get(ending)
     if reader is None:
         raise SourceError(f"The code book {named} is of no known kind.", fix=f"Give {_KINDS}.", path=str(where))
     try:
@@ -50,6 +57,38 @@ def _json(content: bytes) -> Iterator[Variable]:
         rule = f"it is not valid JSON (line {fault.lineno}, column {fault.colno})"
         raise SchemaError(f"The code book cannot be read: {rule}.", fix="Correct that line.") from None
     return variables_of(data)
+
+
+def _value_labels(path: Path, function: str) -> list[Variable]:
+    """The labels in a file of Stata or SPSS. None of its rows is read."""
+    try:
+        import pyreadstat
+    except ImportError:
+        fix = "Install it: pip install 'nabladp[stata]'."
+        raise MissingPart("Files of Stata and SPSS are read by pyreadstat, which is not installed.", fix=fix) from None
+    try:
+        _, facts = getattr(pyreadstat, function)(str(path), metadataonly=True)
+    except Exception:  # its messages may quote the file
+        fix = "Check that it is complete and of the kind its name says."
+        raise SchemaError(f"The code book {quote_path(path)} cannot be read.", fix=fix, path=str(path)) from None
+    variables = []
+    for name in facts.column_names:
+        ranges = [(own["lo"], own["hi"]) for own in (facts.missing_ranges or {}).get(name, ())]
+        values = {code_text(code): label for code, label in facts.variable_value_labels.get(name, {}).items()}
+        single = [code_text(low) for low, high in ranges if low == high]
+        inside = [code for code in values if any(low <= number <= high for low, high in ranges
+                  if isinstance(low, float) and (number := number_of(code)) is not None)]  # fmt: skip
+        missing = (*single, *inside, *map(code_text, (facts.missing_user_values or {}).get(name, ())))
+        variables.append(
+            Variable(
+                name=name,
+                title=facts.column_names_to_labels.get(name) or "",
+                values=values,
+                missing=tuple(dict.fromkeys(missing)),
+                ordered=(facts.variable_measure or {}).get(name) == "ordinal",
+            )
+        )
+    return variables
 
 
 # ---- tables: a line for each value -----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nabladp.tables.columns import column_types, doubtful_header, headerless_query, look_at_columns
+from nabladp.tables.columns import column_types, declared_categories, doubtful_header, headerless_query, look_at_columns
 from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
 from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
@@ -29,6 +29,7 @@ __all__ = [
     "check_spark",
     "check_table",
     "column_types",
+    "declared_categories",
     "decode",
     "decode_labels",
     "doubtful_header",

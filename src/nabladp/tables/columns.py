@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 
 from nabladp.errors import DataError, SchemaError
 from nabladp.schema import Column
+from nabladp.schema.codebook import Variable, code_text
 from nabladp.tables.encode import value_texts
+from nabladp.tables.memory import Frame
 from nabladp.tables.sources import Source, literal, open_source, scan_file
 from nabladp.tables.spark import SparkFrame
 
@@ -55,6 +57,21 @@ def look_at_columns(source: Any, header: bool | None = None) -> list[Column]:
     if isinstance(opened, SparkFrame):
         return [Column(name, word) for name, word in known]
     return _look_closer(opened, known)
+
+
+def declared_categories(source: Any) -> list[Variable]:
+    """The categories that the types of a data frame's columns declare. All but those of a polars Enum may have been
+    collected from the data."""
+    opened = open_source(source)
+    if not isinstance(opened, Frame):
+        return []
+    found = []
+    for index, name in enumerate(next(iter(opened.headers()))[1]):
+        listed, ordered, observed = opened.categories(index)
+        values = {code_text(value): "" for value in listed if value is not None}
+        if values:
+            found.append(Variable(name, values=values, ordered=ordered, observed=observed))
+    return found
 
 
 def doubtful_header(source: Any) -> bool:

@@ -95,6 +95,11 @@ class Frame(ABC):
     @abstractmethod
     def _array(self, column: int, start: int, rows: int) -> pa.Array: ...
 
+    def categories(self, column: int) -> tuple[list[Any], bool, bool]:
+        """The categories that the type of a column declares, whether they are in order, and whether they may have been
+        collected from the data."""
+        return [], False, False
+
     def headers(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
         yield "The table", tuple(self._names()), False
 
@@ -116,6 +121,12 @@ class Frame(ABC):
 
 
 class ArrowFrame(Frame):
+    def categories(self, column: int) -> tuple[list[Any], bool, bool]:
+        chunks, kind = self.frame.column(column).chunks, self.frame.schema.field(column).type
+        if not pa.types.is_dictionary(kind) or not chunks:
+            return [], False, False
+        return list(dict.fromkeys(own for chunk in chunks for own in chunk.dictionary.to_pylist())), kind.ordered, True
+
     def _names(self) -> list[str]:
         return list(self.frame.column_names)
 
@@ -124,6 +135,12 @@ class ArrowFrame(Frame):
 
 
 class PolarsFrame(Frame):
+    def categories(self, column: int) -> tuple[list[Any], bool, bool]:
+        import polars
+
+        kind = self.frame.dtypes[column]  # a Categorical holds whatever occurred anywhere, so it declares nothing
+        return (kind.categories.to_list(), True, False) if isinstance(kind, polars.Enum) else ([], False, False)
+
     def _names(self) -> list[str]:
         return list(self.frame.columns)
 
@@ -136,6 +153,10 @@ class PolarsFrame(Frame):
 
 
 class PandasFrame(Frame):
+    def categories(self, column: int) -> tuple[list[Any], bool, bool]:
+        kind = self.frame.dtypes.iloc[column]
+        return (kind.categories.tolist(), kind.ordered, True) if hasattr(kind, "categories") else ([], False, False)
+
     def _names(self) -> list[str]:
         return [str(name) for name in self.frame.columns]
 
