@@ -12,6 +12,7 @@ from schema_texts import AGE, AGE_BAND
 
 from nabladp.errors import SchemaError, SourceError, UnknownAttribute
 from nabladp.schema import Attribute, Schema, draft
+from nabladp.schema.rules import is_control
 
 TEXT = f"""
 {AGE}{AGE_BAND}[[attribute]]
@@ -134,7 +135,8 @@ def test_the_fingerprint_follows_the_facts_only():
     assert Schema((one,)).fingerprint() == Schema((same,)).fingerprint()
 
 
-words = st.text(min_size=1, max_size=8).filter(lambda word: word.strip() and not word.startswith("FILL IN"))
+signs = st.characters().filter(lambda sign: not is_control(sign))
+words = st.text(signs, min_size=1, max_size=8).filter(lambda word: word.strip() and not word.startswith("FILL IN"))
 policies = {
     "null": st.sampled_from(["refuse", "category"]),
     "note": st.text(max_size=9).filter(lambda t: "FILL" not in t),

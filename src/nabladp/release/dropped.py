@@ -11,19 +11,18 @@ import hashlib
 import json
 import uuid
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nabladp.checks import expect, is_whole
 from nabladp.errors import BudgetError, DataError, MechanismError
 from nabladp.mechanisms.allocation import least_scale
+from nabladp.noise import NoiseSource
 from nabladp.noise.laws import Kind, half_width
-from nabladp.person import MOST_ROWS
-from nabladp.privacy import Approx, Guarantee
+from nabladp.person import MOST_ROWS, Person
+from nabladp.privacy import Approx, Guarantee, Ledger
 from nabladp.privacy.values import BudgetValue, as_value, limit_units
 from nabladp.release.attempt import Attempt
-
-if TYPE_CHECKING:
-    from nabladp.release.session import Session
+from nabladp.tables import Table
 
 
 @dataclass(frozen=True)
@@ -55,16 +54,19 @@ class DroppedRows:
         return asdict(self) | {"share": self.share, "share_low": low, "share_high": high}
 
 
-def guarantee(session: Session, budget: BudgetValue) -> Guarantee:
+def guarantee(table: Table, budget: BudgetValue) -> Guarantee:
     """The guarantee of the number of rows that are left out: every set of attributes pays the budget."""
-    protected = Guarantee.none(session.schema).universe.protected
+    protected = Guarantee.none(table.schema).universe.protected
     if not protected:
         raise BudgetError("Every attribute is public, so nothing limits what is released.", fix="Protect one.")
-    return Guarantee.touch(session.schema, protected, budget)
+    return Guarantee.touch(table.schema, protected, budget)
 
 
-def dropped_rows(session: Session, budget: BudgetValue, most: int, name: str | None = None) -> DroppedRows:
-    if session.person.id is None:
+def dropped_rows(
+    table: Table, person: Person, ledger: Ledger, noise: NoiseSource, budget: BudgetValue, most: int, name: str | None
+) -> DroppedRows:
+    """Release the noisy number of rows of ``table`` that are not used; books its cost before anything is counted."""
+    if person.id is None:
         raise DataError(
             "No rows are left out: people have no ID here.", fix='Give one: person=Person("patient", rows=5).'
         )
@@ -77,20 +79,20 @@ def dropped_rows(session: Session, budget: BudgetValue, most: int, name: str | N
         raise BudgetError("A number with one noise has a cost, not a limit in (ε, δ).", fix="Use CDP, Rho or Pure.")
     kind: Kind = "laplace" if budget.pure else "gaussian"
     scale = least_scale(kind, limit_units(budget), most if budget.pure else most * most)
-    cost, seeded = guarantee(session, budget), session.noise.is_seeded
-    used = session.table.n
+    cost, seeded = guarantee(table, budget), noise.is_seeded
+    used = table.n
     name = f"dropped-rows-{uuid.uuid4().hex[:8]}" if name is None else expect(name, str, "The name", "Give text.")
     details = {"statistic": "rows that are not used", "most": most, "scale": scale}
-    (entry,) = session.ledger.reserve_all([(cost, name, details)], person=session.person, seeded=seeded)
-    attempt = Attempt(session.ledger, [entry], session.noise, None)
+    (entry,) = ledger.reserve_all([(cost, name, details)], person=person, seeded=seeded)
+    attempt = Attempt(ledger, [entry], noise, None)
     with attempt.explain_failures():
         with attempt.reading():
-            exact = session.table.dropped(most)
+            exact = table.dropped(most)
         with attempt.running(entry):
-            draw = session.noise.discrete_laplace if budget.pure else session.noise.discrete_gaussian
+            draw = noise.discrete_laplace if budget.pure else noise.discrete_gaussian
             noisy = exact + int(draw(scale, 1)[0])
         width = half_width(kind, scale, 0.95)
-        found = DroppedRows(noisy, width, int(most), used, scale, entry.name, session.noise.stamp)
+        found = DroppedRows(noisy, width, int(most), used, scale, entry.name, noise.stamp)
         text = json.dumps(found.to_json(), sort_keys=True).encode()
-        session.ledger.bind(entry, hashlib.sha256(text).hexdigest(), seeded=seeded)
+        ledger.bind(entry, hashlib.sha256(text).hexdigest(), seeded=seeded)
     return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import NablaDPError, ReleaseError, quote
+from nabladp.errors import NablaDPError, ReleaseError, quote, quote_path
 from nabladp.release.record import CSV, DIGESTS, RECORD, VALUES
 
 PAGE = "report.html"
@@ -44,6 +45,13 @@ def refuse_published(goal: Path) -> None:
     """Refuse to write a page or a certificate over a file that a release consists of."""
     if goal.name in (RECORD, DIGESTS) or (goal.suffix in (".parquet", ".csv") and (goal.parent / RECORD).exists()):
         raise ReleaseError(f"{goal.name!r} is a file of a release.", fix="Choose another name, such as 'page.html'.")
+
+
+def folder_of(where: Path) -> Path:
+    """A published folder; any file in it stands for it."""
+    if not os.path.exists(where):
+        raise ReleaseError(f"There is no file or folder {quote_path(where)}.", fix="Give the folder of a release.")
+    return where if where.is_dir() else where.parent
 
 
 def is_folder_name(name: Any) -> bool:

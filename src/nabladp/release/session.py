@@ -194,7 +194,7 @@ class Session:
         set of attributes ``budget``."""
         from nabladp.release.dropped import dropped_rows
 
-        return dropped_rows(self, budget, most, name)
+        return dropped_rows(self.table, self.person, self.ledger, self.noise, budget, most, name)
 
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None

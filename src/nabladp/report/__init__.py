@@ -58,7 +58,7 @@ def write(
 
     ``to`` is a file, or a folder to put ``report.html`` into.
     """
-    from nabladp.release.names import refuse_published
+    from nabladp.release.names import folder_of, refuse_published
 
     if to is None and not isinstance(source, str | Path):
         raise ReleaseError("No output path.", fix="Add to='report.html'.")
@@ -104,6 +104,7 @@ def _content_of(source: Source) -> Certificate | list[Release]:
 
 def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
     """The releases that a report is about, in the order of their ledger entries."""
+    from nabladp.release.names import folder_of
     from nabladp.release.record import RECORD, Release
 
     if isinstance(source, Release):
@@ -145,14 +146,9 @@ def _suggest_folder(folder: Path) -> str:
     return f"Give the folder of a release. Below it there {'is' if len(below) == 1 else 'are'} {folders}{more}."
 
 
-def folder_of(where: Path) -> Path:
-    """A published folder; any file in it stands for it."""
-    if not os.path.exists(where):
-        raise ReleaseError(f"There is no file or folder {quote_path(where)}.", fix="Give the folder of a release.")
-    return where if where.is_dir() else where.parent
-
-
 def _title(source: Source, releases: Sequence[Release]) -> str:
+    from nabladp.release.names import folder_of
+
     if isinstance(source, str | Path):
         return folder_of(Path(source)).resolve().name
     return releases[0].name.partition("/")[0] if len(releases) > 1 else releases[0].name

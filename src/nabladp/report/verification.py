@@ -15,9 +15,11 @@ from nabladp import __version__
 from nabladp.checks import as_path, read_file
 from nabladp.errors import NablaDPError, ReleaseError, quote_path
 from nabladp.privacy import Ledger
+from nabladp.release.names import PAGE, folder_of
 from nabladp.release.record import DIGESTS, RECORD, Release
 from nabladp.report.certificate import MARK, code_of_all, guarantee_code, release_code
 from nabladp.report.claims import Certificate
+from nabladp.report.page import page as written_page
 
 MOST_PAGE, MOST_BLOCK = 1 << 28, 1 << 24
 BLOCK = "certificate"  # the block of a page that names the codes on its certificates, and how the page was made
@@ -82,8 +84,6 @@ def verify(subject: str | Path, ledger: str | Path | None = None) -> Verificatio
 
 def _verify_files(path: Path, found: _Findings) -> list[str]:
     """Check a folder, or the folder that a file is in; returns the codes of its releases."""
-    from nabladp.report import FILE, folder_of
-
     if path.suffix.lower() == ".pdf":
         raise ReleaseError(
             "A PDF is not read.", fix=f'Give the text of its QR code, "{MARK}:…", or the folder of the release.'
@@ -95,7 +95,7 @@ def _verify_files(path: Path, found: _Findings) -> list[str]:
         found.checked += [f"{path.name} holds the guarantee {code.rpartition(':')[2].lower()}." for code in codes]
         return []
     releases = _read_releases(folder, found)
-    page = path if is_page else folder / FILE
+    page = path if is_page else folder / PAGE
     if page.is_file():
         _verify_page(page, folder, releases, found)
     elif not releases:
@@ -154,14 +154,16 @@ def _verify_page(page: Path, folder: Path, releases: Sequence[Release], found: _
     if told["version"] != __version__:
         found.open.append(f"nabladp {told['version']} wrote {page.name}; its words and figures were not compared.")
         return
-    from nabladp.report import report
-
-    again = report(releases, told["title"], language=told["language"])
+    again = written_page(releases, told["title"], _ignore_progress, told["language"])
     found.note(
         again.encode() == read_file(page, "The report", MOST_PAGE),
         f"{page.name} says what nabladp {__version__} writes of these releases, to the letter.",
         f"{page.name} was changed: nabladp {__version__} writes another page of these releases.",
     )
+
+
+def _ignore_progress(what: str, done: int, total: int) -> None:
+    return None
 
 
 def _told_by(page: Path) -> dict[str, Any] | None:

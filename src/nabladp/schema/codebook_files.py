@@ -11,8 +11,8 @@ from typing import Any
 
 from nabladp.checks import as_path, read_file
 from nabladp.errors import MissingPart, SchemaError, SourceError, quote_path
-from nabladp.schema.codebook import Variable, code_text, number_of, only_range
 from nabladp.schema.codebook_json import variables_of
+from nabladp.schema.codebook_variable import Variable, code_text, number_of, only_range
 from nabladp.schema.codebook_xml import variables_of_ddi
 
 _MOST_BYTES = 64 << 20

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nabladp.errors import SchemaError, quote
-from nabladp.schema.codebook import MOST_VARIABLES, Variable, code_text, number_of, only_range
+from nabladp.schema.codebook_variable import MOST_VARIABLES, Variable, code_text, number_of, only_range
 
 _SHAPE = 'Write { "SEX": { "description": "Sex", "values": { "1": "Male", "2": "Female" } } }.'
 _WRAPPERS = ("variables", "columns", "fields", "schema", "attributes", "items")  # of a dictionary of variables

@@ -11,7 +11,7 @@ from typing import Any
 from xml.parsers import expat
 
 from nabladp.errors import SchemaError
-from nabladp.schema.codebook import MOST_VARIABLES, Variable, number_of
+from nabladp.schema.codebook_variable import MOST_VARIABLES, Variable, number_of
 
 _DEEPEST = 60
 _MOST_TEXT = 10_000  # characters of one element

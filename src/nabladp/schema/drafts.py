@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from nabladp.errors import SchemaError
 from nabladp.schema.attribute import Attribute
-from nabladp.schema.codebook import NUMBER, CodeBook, Variable, is_missing_label, is_not_applicable
+from nabladp.schema.codebook import CodeBook
+from nabladp.schema.codebook_variable import NUMBER, Variable, is_missing_label, is_not_applicable
 from nabladp.schema.files import attribute_toml
 from nabladp.schema.labels import MOST_CHARACTERS, clean_words
 from nabladp.schema.patterns import as_pattern

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from nabladp.errors import DataError, SchemaError
 from nabladp.schema import Column
-from nabladp.schema.codebook import Variable, code_text
+from nabladp.schema.codebook_variable import Variable, code_text
 from nabladp.tables.encode import value_texts
 from nabladp.tables.memory import Frame
 from nabladp.tables.sources import Source, literal, open_source, scan_file
