@@ -147,7 +147,7 @@ def test_public_attributes_are_not_audited() -> None:
 
 def test_progress_is_told_and_time_is_kept_to_roughly() -> None:
     told: list[tuple[str, int, int]] = []
-    statistical_audit(Noisy(1.0, 0.5), BITS, seconds=0.5, progress=lambda *args: told.append(args))
+    statistical_audit(Noisy(1.0, 0.5), BITS, seconds=2, progress=lambda *args: told.append(args))
     assert told and all(what == "run" and 0 < done <= total for what, done, total in told)
 
 
