@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nabladp.cli.answer import answering, out, print_json, printable, say, say_tables
-from nabladp.cli.show import most, plain_table, shown_value
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,6 +80,8 @@ def _tables(values: Any) -> Iterator[tuple[str, Any]]:
 
 def _drawn(title: str, table: Any) -> Table:
     """A terminal table: names as they are, a number with its interval in brackets."""
+    from nabladp.cli.show import most, plain_table, shown_value
+
     heads = [name for name in table.column_names if name not in ("low", "high")]
     numbers = [name for name in heads if name in _NUMBERS]
     drawn = plain_table(printable(title), [printable(name) for name in heads if name not in numbers], numbers)
