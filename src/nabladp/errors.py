@@ -48,7 +48,7 @@ def quote(value: object, most: int = 80) -> str:
 
 def many(number: int) -> str:
     """A count as an error writes it: in full, or its order of magnitude where nobody would read so many digits."""
-    return f"{number:,}" if number < 10**12 else f"about 10^{int(math.log10(number))}"
+    return f"{number:,}" if number < 10**12 else f"about 10^{round(math.log10(number))}"
 
 
 def quote_path(path: object, most: int = 80) -> str:

@@ -42,7 +42,7 @@ def test_from_cost_to_files(desk: Any) -> None:
     drawn = pq.read_table(folder / "synthetic.parquet")
     assert drawn.num_rows == 25
     values = pq.read_table(folder / "values.parquet")
-    assert {"count", "low", "high", "predicted_error"} < set(values.column_names)
+    assert {"value", "low", "high", "predicted_error"} < set(values.column_names)
     release = Release.load(folder)
     assert release.guarantee.rho(["income", "health"]) <= 0.6 and release.guarantee.per_person().rho <= 1
     assert release.output.quality["why"] == "asked for"

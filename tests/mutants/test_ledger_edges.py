@@ -212,7 +212,14 @@ def test_an_entry_keeps_everything_it_was_told(tmp_path: Path) -> None:
     def limits(budget: Budget) -> dict[str, object]:
         return {"budget": budget.to_json(), "limits": [limit.to_json() for limit in budget.limits(("age",))]}
 
-    first = {"format": FORMAT, "test": True, "universe": Universe(("age",)).to_json(), **limits(budget)}
+    person = {"id": None, "rows": 1}
+    first = {
+        "format": FORMAT,
+        "test": True,
+        "universe": Universe(("age",)).to_json(),
+        "person": person,
+        **limits(budget),
+    }
     cost, large = AGE.to_json(), Guarantee.touch(("age",), "age", Rho(3)).to_json()
     assert told == [
         (1, "open", "ledger", None, first),

@@ -16,7 +16,7 @@ SCHEMA = Schema((Attribute("age", "integer", low=0, high=3), Attribute("pay", "r
 
 
 def tables(name: str, counts: list[int], scale: float) -> MarginalTables:
-    return MarginalTables((NoisyMarginal((name,), np.array(counts), "gaussian", scale),), sum(counts), SCHEMA)
+    return MarginalTables((NoisyMarginal((name,), np.array(counts), "gaussian", scale, SCHEMA),), sum(counts), SCHEMA)
 
 
 def test_a_mean_lies_in_the_middle_of_what_noise_allows() -> None:

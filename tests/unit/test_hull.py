@@ -222,7 +222,7 @@ def test_blocks_are_small_and_hold_every_set() -> None:
 
 def test_an_exact_hull_too_large_is_refused_and_says_what_to_do() -> None:
     queries = Conjunctions(2).bind(schema(*[2] * 40))
-    with pytest.raises(DomainTooLarge, match="1,099,511,627,776 records") as caught:
+    with pytest.raises(DomainTooLarge, match=r"about 10\^12 records") as caught:
         pieces_of(queries, "exact")
     assert "blocks" in caught.value.fix and "bytes" in str(caught.value)
     assert HULL_CELLS == 1 << 22

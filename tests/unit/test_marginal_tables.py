@@ -29,7 +29,8 @@ def tables(*parts: NoisyMarginal, n: int = 1000) -> MarginalTables:
 
 def exactly(*names: str, counts: list[int] | np.ndarray, scale: float = 1e-3) -> NoisyMarginal:
     """A table with next to no noise, so that estimates can be checked by hand."""
-    return NoisyMarginal(names, np.array(counts, dtype=np.int64).reshape(SCHEMA.sizes(names)), "gaussian", scale)
+    cells = np.array(counts, dtype=np.int64).reshape(SCHEMA.sizes(names))
+    return NoisyMarginal(names, cells, "gaussian", scale, SCHEMA)
 
 
 def test_parts_are_found_in_any_order_and_others_are_named() -> None:

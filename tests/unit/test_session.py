@@ -49,6 +49,7 @@ def test_release_round_trips_through_its_folder(people: Path, tmp_path: Path) ->
         DIGESTS,
         "release.json",
         "report.html",
+        "values.csv",
         "values.parquet",
     ]
 
@@ -58,9 +59,9 @@ def test_parquet_holds_values_intervals_and_scale(people: Path, tmp_path: Path) 
 
     release = session(people).release(PAIRS, to=tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / "values.parquet").to_pylist()
-    assert len(rows) == 10 and rows[1]["values"] == ["x", "1"] and rows[1]["attributes"] == ["a", "b"]
+    assert len(rows) == 10 and (rows[1]["a"], rows[1]["b"], rows[1]["table"]) == ("x", "1", "a+b")
     width = release["a", "b"].half_width()
-    assert all(row["high"] - row["count"] == row["count"] - row["low"] == width for row in rows)
+    assert all(row["high"] - row["value"] == row["value"] - row["low"] == width for row in rows)
 
 
 def test_cost_spends_nothing_and_predicts_the_spend(people: Path) -> None:

@@ -90,7 +90,7 @@ def test_byte_order_mark_and_line_ends_and_quoted_names(tmp_path):
 
 
 def test_names_may_hold_anything(tmp_path):
-    names = ("a b", "c'd", 'e"f', "select", "G", "g", "h\ni", "{j}", "k;l", "ñ")
+    names = ("a b", "c'd", 'e"f', "select", "G", "g", "h i", "{j}", "k;l", "ñ")
     schema = Schema(tuple(Attribute(name, "integer", low=0, high=20) for name in names))
     frame = pd.DataFrame([range(len(names))], columns=list(names))
     frame.to_csv(tmp_path / "a.csv", index=False)
