@@ -11,6 +11,15 @@ WORDS = re.compile(  # English words that are none in German
 )
 
 
+# What is read and what is heard on a page, but for code
+SHOWN = """() => {
+  for (const node of document.querySelectorAll("pre, code, .mono, style, script")) node.remove();
+  const said = ["aria-label", "placeholder", "title", "alt", "aria-valuetext"];
+  const told = [...document.querySelectorAll("*")].flatMap((node) => said.map((name) => node.getAttribute(name) ?? ""));
+  return [document.title, document.body.textContent, ...told];
+}"""
+
+
 def english_in(text: str) -> list[str]:
     """English words in a text with their surroundings, without what users and programs named."""
     plain = re.sub(r"[\w.-]+\.(parquet|json|db|html)|_\w+|\w+_\w*|“[^”]*”|„[^“]*“|NoisyMarginals", "", text)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import view_releases
 from axe_playwright_python.sync_playwright import Axe
+from english import SHOWN, english_in
 from report_pages import MARGINALS, PURE, SCHEMA, people, session
 
 from nabladp.cli import main
@@ -27,6 +28,7 @@ from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release
 from nabladp.release.comparison import NOTICE, Comparison, compare, compare_release, comparison_path
 from nabladp.report import load
+from nabladp.report.language import language
 from nabladp.report.owner_pages import MOST_ROWS, comparison_page, write_comparison
 from nabladp.tables import CodedTable, open_table
 from nabladp.views import Compared
@@ -286,13 +288,27 @@ def test_it_is_accessible_and_fits_a_phone(page: str, open_page: Any, scheme: st
     assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found.response["violations"]] == []
 
 
+def test_no_english_is_left_in_german(compared: dict[str, list[Comparison]], open_page: Any) -> None:
+    """Of every mechanism: errors, tables and what charts tell; labels of learners, lists and matrices among them."""
+    watched = open_page(comparison_page([found[0] for found in compared.values()], "Erhebung", spoken="de"))
+    watched.ask("nabladp.released.then(() => true)")
+    watched.ask("document.querySelectorAll('.view').forEach((details) => (details.open = true))")
+    watched.page.wait_for_function("[...document.querySelectorAll('.view-body')].every((body) => body.hasChildNodes())")
+    ours = "|".join(map(re.escape, [*compared, "everything else", *(f.release.name for f, *_ in compared.values())]))
+    for text in watched.ask(SHOWN):
+        assert english_in(re.sub(ours, "", text)) == []
+    assert watched.page.title() == "UNGESCHÜTZT: Erhebung" and "ENTHÄLT UNGESCHÜTZTE" in watched.page.inner_text("aside")
+    assert watched.is_quiet()
+
+
 def test_large_tables_keep_the_worst_cells(tmp_path: Path) -> None:
-    from nabladp.report.owner_pages import _view
+    from nabladp.report.owner_pages import _texts, _view
 
     size = MOST_ROWS + 10
     truth = np.zeros(size)
     released = np.arange(size, dtype=np.float64)
-    view = _view(Compared("many", "count", released, truth, labels=tuple(map(str, range(size)))), SCHEMA)
+    many = Compared("many", "count", released, truth, labels=tuple(map(str, range(size))))
+    view = _view(many, SCHEMA, _texts(SCHEMA, language("en")))
     assert len(view.rows) == MOST_ROWS and view.rows[0][0] == "10" and "largest errors" in view.notes[0]
 
 

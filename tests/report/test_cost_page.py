@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from english import SHOWN, english_in
 from plans import saved_plan
 from report_pages import Watched
 
@@ -183,6 +185,17 @@ def test_it_is_accessible_and_fits_a_phone(plan: Plan, open_page: Any, scheme: s
     rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
     found = Axe().run(watched.page, options={"resultTypes": ["violations"], **rules})
     assert [(v["id"], [n["html"] for n in v["nodes"]]) for v in found.response["violations"]] == []
+
+
+def test_no_english_is_left_in_german(plan: Plan, open_page: Any) -> None:
+    watched = open_page(cost_page(plan, "Plan", spoken="de"), "#explore?a=income&a=sick")
+    watched.ask("nabladp.prospect.then(() => true)")
+    for place in (12, PLANNED):
+        slide(watched, "all", place)
+        for text in watched.ask(SHOWN):
+            assert english_in(re.sub(r"a neighbour|region|person", "", text.replace(NASTY, ""))) == []
+    assert watched.page.inner_text('[data-headline="fits"]') == "eingehalten"
+    assert re.search(r"ε × \d|wie geplant", watched.page.inner_text("output[for=slider-0]")) and watched.is_quiet()
 
 
 def test_names_and_titles_are_text(plan: Plan, open_page: Any) -> None:

@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Any
 
 import pytest
-from english import english_in
+from english import SHOWN, english_in
 
 from nabladp.errors import ReleaseError
 from nabladp.report import report
@@ -76,14 +76,6 @@ def test_a_script_asks_for_no_text_that_is_not_there(calculator: Any) -> None:
 
 
 # ---- a page in German is German -------------------------------------------------------------------------------------
-
-
-SHOWN = """() => {
-  for (const node of document.querySelectorAll("pre, code, .mono, style, script")) node.remove();
-  const said = ["aria-label", "placeholder", "title", "alt", "aria-valuetext"];
-  const told = [...document.querySelectorAll("*")].flatMap((node) => said.map((name) => node.getAttribute(name) ?? ""));
-  return [document.title, document.body.textContent, ...told];
-}"""
 
 
 def test_no_english_is_left_on_a_german_report(open_page: Any, folder: Any) -> None:

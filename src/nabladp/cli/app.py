@@ -102,6 +102,9 @@ def compare(
     folder: Annotated[Path, typer.Argument(help="The folder of a release, or of a whole plan.")],
     source: Annotated[str, typer.Argument(help="The table it was made from: a file, a glob or a DuckDB query.")],
     to: Annotated[Path, typer.Option("--to", help="A new HTML file outside of any published folder.")],
+    language: Annotated[
+        str | None, typer.Option(help="The page's language, en or de (default: the release's).")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
     """Compare a release with the table itself. For the owner only: the page contains unprotected statistics."""
@@ -114,7 +117,7 @@ def compare(
         comparison_path(folder, to)  # refuses before anything is read
         with working("comparing with the table"):
             comparisons = sorted(compare_releases(folder, source), key=lambda part: ledger_order(part.release))
-            page = write_comparison(comparisons, folder, to)
+            page = write_comparison(comparisons, folder, to, spoken=language)
         parts = [part.to_json() for part in comparisons]
         if json:
             print_json({"notice": NOTICE, "file": str(page), "releases": parts})
@@ -241,6 +244,7 @@ def cost(
     worst: Annotated[int | None, typer.Option(help="Find the costliest set of this many attributes.")] = None,
     prior: Annotated[float, typer.Option(help="The adversary's prior belief, for --set.")] = 0.5,
     page: Annotated[Path | None, typer.Option(help="Also write a page with sliders over budgets.")] = None,
+    language: Annotated[str | None, typer.Option(help="The page's language, en or de (default: the plan's).")] = None,
     json: Json = False,
 ) -> None:
     """Show what a plan would cost and how large its errors would be. Spends nothing, reads nothing of the table."""
@@ -257,7 +261,9 @@ def cost(
             from nabladp.report.owner_pages import write_cost_page
 
             with working("computing the cost at other budgets") as tell:
-                answer["page"] = str(write_cost_page(Plan.load(plan), page, plan.stem, tell))
+                answer["page"] = str(
+                    write_cost_page(Plan.load(plan), page, plan.stem, tell, spoken=language)
+                )
         if json:
             print_json(answer)
         else:

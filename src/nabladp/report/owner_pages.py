@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,30 +11,42 @@ from typing import Any
 import numpy as np
 
 from nabladp.errors import ReleaseError
-from nabladp.privacy.units import to_float
-from nabladp.release.comparison import NOTICE, Comparison, comparison_path
-from nabladp.release.cost import Cost, format_cost
+from nabladp.release.comparison import Comparison, comparison_path
+from nabladp.release.cost import Cost
 from nabladp.release.names import refuse_published
 from nabladp.release.other_budgets import outlook
 from nabladp.release.plan import Plan
-from nabladp.report.chapter import explorer
+from nabladp.report.chapter import explorer, format_costs
+from nabladp.report.language import Language, language
 from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.report.sentences import PRIOR, Sentences
+from nabladp.report.view_texts import ViewTexts
 from nabladp.schema import Schema
 from nabladp.views import Compared, Series, View
-from nabladp.views.view import count_of, format_figure, format_percent, round_digits, value_column
+from nabladp.views.view import format_figure, format_percent, round_digits, value_column
 
 Tell = Callable[[str, int, int], None]
+_LIKELY = re.compile("error|within|noise|deviation|share|rows")  # in the label of a figure that is an error
 
 
-def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
+def cost_page(plan: Plan, title: str, tell: Tell | None = None, *, spoken: str | None = None) -> str:
     """The owner's page before a release: sentences, limits, figures and explorer for the plan's budgets; sliders and
-    curves for others."""
+    curves for others. ``spoken`` is its language; default: that of the plan's ``[report]``."""
+    t = language(spoken or plan.imprint.language)
     cost = plan.cost()
     facts = cost.to_json()
-    sets = _sets(cost, facts)
+    sets = _sets(cost, facts, t)
     prospect = outlook(plan, [chosen for _, _, chosen in sets], tell)
     rows = [plan.rows] if plan.rows else []
+    words = Sentences(
+        cost.guarantee,
+        plan.delta,
+        rows,
+        plan.rows_per_person,
+        plan.adversaries,
+        spoken=t,
+        bounded=plan.person.id is not None,
+    )
     context = {
         "title": title,
         "delta": plan.delta,
@@ -41,28 +54,28 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None) -> str:
         "fits": cost.fits,
         "any_rows": cost.any_rows,
         "rows": plan.rows,
-        "words": Sentences(
-            cost.guarantee, plan.delta, rows, plan.rows_per_person, plan.adversaries, bounded=plan.person.id is not None
-        ),
-        "sets": [_set_row(cost, *row) for row in sets],
-        "limits": [_limit_row(line) for line in facts["limits"]],
+        "words": words,
+        "sets": [_set_row(cost, t, *row) for row in sets],
+        "limits": [_limit_row(line, t) for line in facts["limits"]],
         "parts": [{"name": part.name, "mechanism": part.mechanism} for part in prospect.parts],
         "public": facts["public"],
         "derived": facts["derived"],
     }
     blocks = {
         "guarantee": cost.guarantee.to_json(),
-        "explorer": explorer(cost.guarantee, plan.delta, facts["adversaries"]),
-        "outlook": {**prospect.to_json(), "limits": _limits(cost, sets)},
+        "explorer": explorer(cost.guarantee, plan.delta, facts["adversaries"], words.one),
+        "outlook": {**_outlook(prospect.to_json(), _texts(plan.schema, t)), "limits": _limits(cost, sets)},
     }
     scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js", "cost.js")
-    return assemble("cost.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE))
+    return assemble("cost.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE), t)
 
 
-def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = None) -> Path:
+def write_cost_page(
+    plan: Plan, to: str | Path, title: str, tell: Tell | None = None, *, spoken: str | None = None
+) -> Path:
     goal = Path(to)
     refuse_published(goal)
-    text = cost_page(plan, title, tell)
+    text = cost_page(plan, title, tell, spoken=spoken)
     try:
         goal.write_text(text, encoding="utf-8", newline="\n")
     except OSError:
@@ -72,9 +85,24 @@ def write_cost_page(plan: Plan, to: str | Path, title: str, tell: Tell | None = 
     return goal
 
 
-def _sets(cost: Cost, facts: dict[str, Any]) -> list[tuple[str, str, tuple[str, ...]]]:
+def _texts(schema: Schema, t: Language) -> ViewTexts:
+    """The texts of mechanisms in a language; what the owner of the table named stays."""
+    return ViewTexts(t, {name for attribute in schema for name in (attribute.name, attribute.heading)})
+
+
+def _outlook(prospect: dict[str, Any], texts: ViewTexts) -> dict[str, Any]:
+    """The curves' data, with labels in the page's language, and which of them are likely to be errors."""
+    for part in prospect["parts"]:
+        part["figures"] = [
+            {"label": texts(own["label"]), "values": own["values"], "likely": bool(_LIKELY.search(own["label"]))}
+            for own in part["figures"]
+        ]
+    return prospect
+
+
+def _sets(cost: Cost, facts: dict[str, Any], t: Language) -> list[tuple[str, str, tuple[str, ...]]]:
     """Kind, label and attributes of every set on the cost page: the person, attributes, adversaries, limits."""
-    sets = [("person", "all protected attributes", tuple(cost.guarantee.per_person().attributes))]
+    sets = [("person", t("cost.all_protected"), tuple(cost.guarantee.per_person().attributes))]
     sets += [("attribute", name, (name,)) for name in facts["attributes"]]
     sets += [("adversary", body["name"], tuple(body["attributes"])) for body in facts["adversaries"]]
     known = {frozenset(chosen) for _, _, chosen in sets}
@@ -85,24 +113,23 @@ def _sets(cost: Cost, facts: dict[str, Any]) -> list[tuple[str, str, tuple[str, 
     ]
 
 
-def _set_row(cost: Cost, kind: str, label: str, chosen: tuple[str, ...]) -> dict[str, Any]:
+def _set_row(cost: Cost, t: Language, kind: str, label: str, chosen: tuple[str, ...]) -> dict[str, Any]:
     figure = cost.guarantee.figure(chosen)
     values = {
         "epsilon": figure.epsilon(cost.delta),
         "epsilon_paper": figure.epsilon(cost.delta, "paper"),
         "rho": figure.rho,
     }
-    texts = {key: format_cost(value if value < float("inf") else None) for key, value in values.items()}
-    return {"kind": kind, "label": label, "attributes": chosen, **texts}
+    return {"kind": kind, "label": label, "attributes": chosen, **format_costs(values, t)}
 
 
-def _limit_row(line: dict[str, Any]) -> dict[str, Any]:
+def _limit_row(line: dict[str, Any], t: Language) -> dict[str, Any]:
     return {
         "name": line["limit"],
-        "measure": line["measure"],
-        "allowed": format_cost(line["allowed"], up=False),
-        "spent": format_cost(line["spent"]),
-        "requested": format_cost(line["requested"]),
+        "measure": t.measure(line["measure"]),
+        "allowed": t.cost(line["allowed"], up=False),
+        "spent": t.cost(line["spent"]),
+        "requested": t.cost(line["requested"]),
         "fits": line["fits"],
     }
 
@@ -114,9 +141,7 @@ def _limits(cost: Cost, sets: list[tuple[str, str, tuple[str, ...]]]) -> list[di
         {
             "set": numbers[line.standing.limit.attributes],
             "pure": line.standing.limit.pure,
-            "measure": line.standing.limit.measure,
             "allowed": str(line.standing.limit.units),
-            "shown": format_cost(to_float(line.standing.limit.units), up=False),
             "spent": None if line.standing.spent_units is None else str(line.standing.spent_units),
         }
         for line in cost.lines
@@ -127,31 +152,30 @@ MOST_ROWS = 20_000  # of one table; then those with the largest errors
 MARKS = 40  # times that the notice is written across a page
 
 
-def comparison_page(comparisons: Sequence[Comparison], title: str) -> str:
-    parts = [
-        {
-            "number": number,
-            "name": comparison.release.name.rpartition("/")[2],
-            "mechanism": comparison.release.mechanism,
-        }
-        | {"rows": [_line(table) for table in comparison.tables]}
-        for number, comparison in enumerate(comparisons)
-    ]
-    blocks = {
-        f"views-{number}": [_view(table, comparison.release.schema).to_json() for table in comparison.tables]
-        for number, comparison in enumerate(comparisons)
-    }
-    context = {"title": title, "notice": NOTICE, "marks": MARKS, "parts": parts}
-    return assemble(
-        "comparison.html.j2", context, blocks, ("guarantee.js", *VIEW_SCRIPTS, "released.js"), ("style.css", VIEW_STYLE)
-    )
+def comparison_page(comparisons: Sequence[Comparison], title: str, *, spoken: str | None = None) -> str:
+    """The owner's page of released and true values; ``spoken`` is its language; default: that of the release."""
+    t = language(spoken or (comparisons[0].release.imprint.language if comparisons else "en"))
+    parts: list[dict[str, Any]] = []
+    blocks: dict[str, Any] = {}
+    for number, comparison in enumerate(comparisons):
+        release = comparison.release
+        texts = _texts(release.schema, t)
+        lines = [_line(table, texts) for table in comparison.tables]
+        name = release.name.rpartition("/")[2]
+        parts.append({"number": number, "name": name, "mechanism": release.mechanism, "rows": lines})
+        blocks[f"views-{number}"] = [_view(table, release.schema, texts).to_json() for table in comparison.tables]
+    context = {"title": title, "notice": t("comparison.notice"), "marks": MARKS, "parts": parts}
+    scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js")
+    return assemble("comparison.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE), t)
 
 
-def write_comparison(comparisons: Sequence[Comparison], folder: str | Path, out: str | Path) -> Path:
+def write_comparison(
+    comparisons: Sequence[Comparison], folder: str | Path, out: str | Path, *, spoken: str | None = None
+) -> Path:
     """Write the owner's comparison of released and true values into a new private file, never into a published
     folder."""
     goal = comparison_path(folder, out)
-    text = comparison_page(comparisons, Path(folder).resolve().name)
+    text = comparison_page(comparisons, Path(folder).resolve().name, spoken=spoken)
     try:
         with open(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
@@ -162,65 +186,75 @@ def write_comparison(comparisons: Sequence[Comparison], folder: str | Path, out:
     return goal
 
 
-def _line(table: Compared) -> dict[str, str]:
+def _line(table: Compared, texts: ViewTexts) -> dict[str, str]:
     """One line of the comparison's table of errors."""
     errors = table.to_json()
 
     def figure(value: float | None) -> str:
         if value is None:
             return "–"
-        return format_percent(value) if table.format == "share" else format_figure(float(value))
+        return texts(format_percent(value) if table.format == "share" else format_figure(float(value)))
 
     return {
-        "title": table.title,
-        "cells": format_figure(errors["cells"]),
+        "title": texts(table.title),
+        "cells": texts.t.number(errors["cells"]),
         "predicted": figure(errors["predicted"]),
         "actual": figure(errors["actual"]),
         "largest": figure(errors["largest"]),
-        "covered": "–" if errors["covered"] is None else format_percent(errors["covered"]),
-        "summary": table.summary,
+        "covered": "–" if errors["covered"] is None else texts(format_percent(errors["covered"])),
+        "summary": texts(table.summary),
     }
 
 
-def _view(table: Compared, schema: Schema) -> View:
+_COLUMNS = ("released", "low", "high", "true", "error", "error_low", "error_high", "outside")
+
+
+def _view(table: Compared, schema: Schema, texts: ViewTexts) -> View:
+    t = texts.t
     chosen = np.arange(len(table.truth))
     if len(chosen) > MOST_ROWS:
         chosen = np.sort(np.argsort(-np.abs(table.released - table.truth), kind="stable")[:MOST_ROWS])
-    texts = _names(table, schema, chosen)
+    names = _names(table, schema, chosen, texts)
     low, high = table.interval or (np.full(len(table.truth), np.nan),) * 2
     values = [[round_digits(float(column[i])) for column in (table.released, low, high, table.truth)] for i in chosen]
-    rows = [[text, *own, *_errors(*own)] for text, own in zip(texts, values, strict=True)]
-    names = ("released", "low", "high", "true", "error", "error_low", "error_high", "outside")
-    errors = _line(table)
-    note = f"Only the {MOST_ROWS:,} values with the largest errors are shown." if len(rows) < len(table.truth) else ""
+    rows = [[name, *own, *_errors(*own)] for name, own in zip(names, values, strict=True)]
+    errors = _line(table, texts)
+    note = t("comparison.worst_only", most=MOST_ROWS) if len(rows) < len(table.truth) else ""
+    missed = any(row[8] is not None for row in rows)
+    bounds = (6, 7) if table.interval else (None, None)
+    heads = [t(f"comparison.{name}") for name in _COLUMNS]
     return View(
-        title=table.title,
+        title=errors["title"],
         kind="dots",
-        columns=[value_column("what"), *(value_column(name, table.format, i) for i, name in enumerate(names, 1))],
+        columns=[
+            value_column(t("comparison.what")),
+            *(value_column(head, table.format, i) for i, head in enumerate(heads, 1)),
+        ],
         rows=rows,
-        summary=table.summary or f"{count_of(len(table.truth), 'value')}, mean error {errors['actual']}",
+        summary=errors["summary"] or t("comparison.summary", count=len(table.truth), error=errors["actual"]),
         facts=[
-            ("mean error", f"{errors['actual']} (predicted: {errors['predicted']})"),
-            ("largest error", errors["largest"]),
-            ("intervals that contain the true value", errors["covered"]),
+            (
+                t("comparison.mean"),
+                t("comparison.with_prediction", actual=errors["actual"], predicted=errors["predicted"]),
+            ),
+            (t("comparison.largest_error"), errors["largest"]),
+            (t("comparison.contains"), errors["covered"]),
         ],
         notes=[note] if note else [],
         series=[
-            Series("released − true", 5, *((6, 7) if table.interval else (None, None))),
-            *(
-                [Series("the true value is outside of the interval", 8)]
-                if any(row[8] is not None for row in rows)
-                else []
-            ),
+            Series(t("comparison.difference"), 5, *bounds),
+            *([Series(t("comparison.missed"), 8)] if missed else []),
         ],
-        caption=f"Released value minus true value{', with its interval' if table.interval else ''}: {NOTICE}",
-        line=(0.0, "no error"),
+        caption=t(
+            "comparison.caption_interval" if table.interval else "comparison.caption", notice=t("comparison.notice")
+        ),
+        line=(0.0, t("comparison.no_error")),
     )
 
 
-def _names(table: Compared, schema: Schema, chosen: Any) -> list[str]:
+def _names(table: Compared, schema: Schema, chosen: Any, texts: ViewTexts) -> list[str]:
     if not table.attributes:
-        return [table.labels[i] for i in chosen]
+        return [texts(table.labels[i]) for i in chosen]
     codes = np.unravel_index(chosen, schema.sizes(table.attributes))
     parts = [[schema[name].label(int(code)) for code in own] for name, own in zip(table.attributes, codes, strict=True)]
     return [" · ".join(row) for row in zip(*parts, strict=True)]

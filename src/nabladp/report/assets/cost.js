@@ -4,9 +4,8 @@
   "use strict";
   const { charting } = nabladp;
   const { html, svg, label, ticks, picture, paragraph, grow, textWidth } = charting;
-  const { cost: up } = nabladp;
-  const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-  const LIKELY = /error|within|noise|deviation|share|rows/;
+  const { cost: up, text: say } = nabladp;
+  const digits = new Intl.NumberFormat(nabladp.locale, { maximumSignificantDigits: 4, useGrouping: "always" });
 
   class Prospect {
     constructor(data) {
@@ -39,14 +38,14 @@
     }
   }
 
-  const factorText = (factor) => (factor === 1 ? "as planned" : `ε × ${digits.format(factor)}`);
+  const factorText = (factor) => (factor === 1 ? say("planned") : say("factor", { factor: digits.format(factor) }));
 
   // ---- one release -------------------------------------------------------------------------------------------
 
-  /** The figure that most likely is an error: one that changes with the budget and is called so. */
+  /** The figure that most likely is an error: one that changes with the budget and whose label says so. */
   function firstFigure(figures) {
     const changing = figures.filter(({ values }) => new Set(values.filter((value) => value !== null)).size > 1);
-    return changing.find(({ label: text }) => LIKELY.test(text)) || changing[0] || figures[0];
+    return changing.find(({ likely }) => likely) || changing[0] || figures[0];
   }
 
   class Part {
@@ -61,7 +60,7 @@
       });
       this.budget = html("code");
       this.said = html("p", { role: "status" });
-      const row = html("div", { class: "slider" }, html("label", { for: `slider-${number}` }, "Budget"), this.slider, this.output);
+      const row = html("div", { class: "slider" }, html("label", { for: `slider-${number}` }, say("budget")), this.slider, this.output);
       place.append(row, html("pre", { tabindex: 0 }, this.budget));
       this.curve(place);
     }
@@ -82,8 +81,8 @@
         this.draw();
       });
       this.place = html("figure", { class: "chart-figure" });
-      const told = html("div", { class: "slider" }, html("label", { for: `figure-${this.number}` }, "Expected error"), choice);
-      const fold = html("details", { class: "view-table" }, html("summary", {}, "Show as a table"));
+      const told = html("div", { class: "slider" }, html("label", { for: `figure-${this.number}` }, say("expected_error")), choice);
+      const fold = html("details", { class: "view-table" }, html("summary", {}, say("as_table")));
       this.table = html("div");
       fold.append(this.table);
       place.append(told, this.said, this.place, fold);
@@ -94,9 +93,9 @@
       const step = this.prospect.step(this.number);
       const factor = factorText(this.prospect.factors[this.prospect.places[this.number]]);
       this.slider.value = this.prospect.places[this.number];
-      this.slider.setAttribute("aria-valuetext", step ? `${factor}: ${step.budget.join(", ")}` : `${factor}: refused`);
+      this.slider.setAttribute("aria-valuetext", step ? `${factor}: ${step.budget.join(", ")}` : `${factor}: ${say("refused")}`);
       this.output.textContent = factor;
-      this.budget.textContent = step ? step.budget.join("\n") : "This mechanism refuses such a budget.";
+      this.budget.textContent = step ? step.budget.join("\n") : say("refuses");
       if (this.figure) this.draw();
     }
 
@@ -109,8 +108,8 @@
         .filter(({ x, y }) => x !== null && y !== null && x > 0);
       const at = points.find(({ i }) => i === here);
       this.said.textContent = at
-        ? `${this.figure.label}: ${digits.format(at.y)}, at ε = ${up(at.x)} for the costliest attribute (this release alone).`
-        : "No figure at this budget.";
+        ? say("error_at", { label: this.figure.label, value: digits.format(at.y), epsilon: up(at.x) })
+        : say("no_error_at");
       this.place.replaceChildren();
       if (points.length > 1) this.place.append(lines(this.data.name, this.figure.label, points, here, width));
       this.table.replaceChildren();
@@ -118,8 +117,8 @@
         label: `${this.data.name}: ${this.figure.label}`,
         count: points.length,
         columns: [
-          { name: "budget", format: "text", read: (row) => factorText(this.prospect.factors[points[row].i]) },
-          { name: "ε of the costliest attribute", format: "number", read: (row) => points[row].x },
+          { name: say("budget_column"), format: "text", read: (row) => factorText(this.prospect.factors[points[row].i]) },
+          { name: say("epsilon_column"), format: "number", read: (row) => points[row].x },
           { name: this.figure.label, format: "number", read: (row) => points[row].y },
         ],
       });
@@ -136,7 +135,7 @@
     const left = Math.max(...texts.map((text) => textWidth(text))) + 10;
     const across = (value) => left + 8 + x.at(value) * (width - left - 24);
     const down = (value) => height - y.at(value) * (height - top);
-    const told = `${what} against ε of the costliest attribute, ${points.length} budgets; the values are in the table below.`;
+    const told = say("curve_told", { what, count: points.length });
     const node = picture({ title: `${name}: ${what}` }, width, height + 50, told);
     y.marks.forEach((value, i) => {
       node.append(svg("line", { class: "chart-grid", x1: left, x2: width, y1: down(value), y2: down(value) }));
@@ -151,7 +150,7 @@
       const kind = i === here ? "chart-point chart-point-here" : "chart-point";
       node.append(svg("circle", { class: kind, cx: across(ex), cy: down(error), r: i === here ? 7 : 3.5 }));
     }
-    grow(node, height + 30 + paragraph(node, 0, height + 42, `${what}, against ε of the costliest attribute`, width));
+    grow(node, height + 30 + paragraph(node, 0, height + 42, say("curve", { what }), width));
     return node;
   }
 
@@ -196,7 +195,7 @@
     const before = spent === null ? whole : nabladp.toFloat(spent);
     bar(row.querySelector(".limit"), before, units === null ? whole : nabladp.toFloat(units), whole);
     const note = row.querySelector(".broken") || row.cells[0].appendChild(html("small", { class: "broken" }));
-    note.textContent = fits ? "" : "exceeded";
+    note.textContent = fits ? "" : say("exceeded");
     return fits;
   }
 
@@ -216,10 +215,8 @@
     const headline = (name) => document.querySelector(`[data-headline="${name}"]`);
     headline("epsilon").textContent = figures[0] ? `ε = ${up(prospect.epsilon(figures[0]))}` : "–";
     headline("paper").textContent = figures[0] ? up(prospect.epsilon(figures[0], nabladp.paper)) : "–";
-    headline("fits").textContent = fits ? "met" : "exceeded";
-    headline("sentence").textContent = fits
-      ? "With these budgets the plan stays within every limit."
-      : "With these budgets the plan exceeds a limit.";
+    headline("fits").textContent = say(fits ? "met" : "exceeded");
+    headline("sentence").textContent = say(fits ? "plan_within" : "plan_over");
   }
 
   async function start() {
@@ -229,7 +226,7 @@
     const changed = () => {
       showAll(prospect, parts);
       const same = new Set(prospect.places).size === 1;
-      master.nextElementSibling.textContent = same ? factorText(prospect.factors[prospect.places[0]]) : "set one by one";
+      master.nextElementSibling.textContent = same ? factorText(prospect.factors[prospect.places[0]]) : say("one_by_one");
     };
     for (const place of document.querySelectorAll(".part")) {
       parts.push(new Part(place.querySelector(".part-body"), prospect, Number(place.dataset.part), changed));
