@@ -297,7 +297,9 @@ def test_no_english_is_left_in_german(compared: dict[str, list[Comparison]], ope
     ours = "|".join(map(re.escape, [*compared, "everything else", *(f.release.name for f, *_ in compared.values())]))
     for text in watched.ask(SHOWN):
         assert english_in(re.sub(ours, "", text)) == []
-    assert watched.page.title() == "UNGESCHÜTZT: Erhebung" and "ENTHÄLT UNGESCHÜTZTE" in watched.page.inner_text("aside")
+    assert watched.page.title() == "UNGESCHÜTZT: Erhebung" and "ENTHÄLT UNGESCHÜTZTE" in watched.page.inner_text(
+        "aside"
+    )
     assert watched.is_quiet()
 
 

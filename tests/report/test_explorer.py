@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,80 @@ def test_a_planted_slip_is_noticed(calculator: Any) -> None:
     wrong = guarantee + Guarantee.touch(UNIVERSE, ["a3"], Rho(1e-7))
     answers = calculator.ask(ASK, [json.dumps(wrong.to_json()), [(["a3"], 1e-6, 0.5)], None])
     assert not close(answers[0]["rho"], guarantee.rho(["a3"]))
+
+
+def test_small_changes_cost_what_python_says(calculator: Any) -> None:
+    """Distances as they are typed, between listed ones and beyond them; several numbers, several rows, and public."""
+    draw = random.Random(8)
+    near: dict[str, Any] = {}
+    parts = [guarantees()["all"]]
+    for name, listed in (
+        ("a1", ("0.5", "1", "1000")),
+        ("a2", ("3", "70")),
+        ("__proto__", ("1/3", "5")),
+        ("a11", ("2",)),
+    ):
+        near[name] = ["0", *listed, "0.4999", "0.33333333333333333", "999.5", "1e2", "1000.0001", "12"]
+        for kind, unit in ((Rho, 10**-3), (Pure, 10**-2)):
+            costs = sorted(draw.random() * unit for _ in listed)
+            own = {name: kind(unit), "a5": kind(unit / 2)}
+            steps = {Fraction(far): kind(cost) for far, cost in zip(listed, costs, strict=True)}
+            parts.append(Guarantee.touch(UNIVERSE, own, near={name: steps}).for_rows(draw.choice([1, 2])))
+    guarantee = Guarantee.compose(UNIVERSE, parts)
+    questions = []
+    for chosen in subsets((*NAMES, "d1", "d2"), 120, 2):
+        sources = guarantee.universe.sources(chosen)
+        questions.append(
+            (chosen, {n: draw.choice(fars) for n, fars in near.items() if n in sources and draw.random() < 0.8})
+        )
+    ask = """([data, questions]) => {
+      const g = nabladp.guarantee(JSON.parse(data));
+      return [g.gradual, questions.map(([chosen, within]) => {
+        const far = new Map(within.map(([name, text]) => [name, nabladp.fraction(text)]));
+        const { rho, pure, tight, paper } = g.within(far).figures(chosen, 1e-6);
+        return [String(g.within(far).rhoUnits(chosen)), rho, pure, tight, paper];
+      })];
+    }"""
+    gradual, found = calculator.ask(
+        ask, [json.dumps(guarantee.to_json()), [[c, list(w.items())] for c, w in questions]]
+    )
+    assert set(gradual) == {"a1", "a2", "__proto__"}, "not the public one"
+    lower = 0
+    for (chosen, within), (units, *told) in zip(questions, found, strict=True):
+        figure = guarantee.figure(chosen, {name: Fraction(far) for name, far in within.items()})
+        assert units == str(figure.guarantee.rho_units(chosen)).replace("None", "null"), (chosen, within)
+        expected = (figure.rho, figure.pure, figure.epsilon(1e-6), figure.epsilon(1e-6, "paper"))
+        assert all(close(ours, theirs) for ours, theirs in zip(told, expected, strict=True)), (chosen, within)
+        lower += figure.rho < guarantee.rho(chosen)
+    assert lower > 20
+
+
+def test_fractions_as_they_are_typed(calculator: Any) -> None:
+    typed = ["1000", "0.5", ".5", "1e3", "1E-2", "2.50", "1/3", "", ".", "-1", "1e999", "0x10", "1,5", "NaN"]
+    found = calculator.ask("(all) => all.map((text) => nabladp.fraction(text)?.map(String) ?? null)", typed)
+    exact = [None if pair is None else Fraction(int(pair[0]), int(pair[1])) for pair in found]
+    assert exact[:7] == [Fraction(text) for text in ("1000", "0.5", "0.5", "1000", "0.01", "2.5", "1/3")]
+    assert exact[10] == 10**999 and all(pair is None for pair in [*exact[7:10], *exact[11:]])
+
+
+def test_small_differences_are_told_apart_from_the_figures(open_page: Any) -> None:
+    own = Guarantee.touch(
+        ["income", "sex"], {"income": Rho(0.05), "sex": Rho(0.01)}, near={"income": {10: Rho(1e-4), 900: Rho(2e-3)}}
+    )
+    page = report(own)
+    watched = open_page(page, "#explore?a=income&within=9:income")
+    shown = watched.page.inner_text(".small-differences >> nth=-1")
+    assert "already knows income up to a range of width 9:" in shown and "ρ 0.0001" in shown
+    assert "not the figures of income" in shown and "ε = 1.472" in watched.page.inner_text(".pair"), shown
+    watched.page.get_by_label("differs by at most").fill("901")
+    assert "ρ 0.05" in watched.page.inner_text(".small-differences >> nth=-1")
+    assert "within=901%3Aincome" in watched.ask("location.hash")
+    watched.page.get_by_role("checkbox", name="income").uncheck()
+    assert not watched.page.get_by_label("differs by at most").is_visible()
+    rows = watched.page.locator(".certificate .small-difference").all_text_contents()
+    assert len(rows) == 1 and "known up to a range of width 10" in rows[0] and "0.0001" in rows[0]
+    annex = " ".join(watched.page.locator(".certificate").text_content().split())
+    assert "These are not the figures of the attribute" in annex and watched.is_quiet()
 
 
 def test_conversions_and_rounding_on_many_numbers(calculator: Any) -> None:

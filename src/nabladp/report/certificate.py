@@ -32,8 +32,10 @@ def certificate(
     shown = adversaries if len(adversaries) <= MOST_ADVERSARIES else []
     codes = [release_code(release) for release in releases] or [guarantee_code(fingerprint)]
     code = code_of_all(codes)
+    small = [_row(own["belief"], own["costs"], (), words.t) for own in about["small"]]
     promises = _promises(words, about["costs"], limits, shown)
     certain = [row["certain"] for row in promises]
+    annexes = ["attributes", *(["small"] if small else []), *(["adversaries"] if adversaries else []), "origin"]
     return {
         "certain": all(certain),
         "some_certain": any(certain),
@@ -44,6 +46,8 @@ def certificate(
         "qr": qr_path(code),
         "promises": promises,
         "attributes": _attributes(words, about, limits),
+        "small": small,
+        "annex": {name: number for number, name in enumerate(annexes, 1)},
         "adversaries": adversaries,
         "elsewhere": len(adversaries) - len(shown),
         "fingerprint": fingerprint,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 from typing import Any
 
 from nabladp.privacy import Guarantee
+from nabladp.privacy.terms import WeightTerm
 from nabladp.release.cost import figure, figures, finite
 from nabladp.report.language import Language
 from nabladp.report.sentences import PRIOR, Sentences
@@ -55,6 +57,7 @@ def chapter(words: Sentences, described: Mapping[str, Described], limits: Limits
     """The report's chapter on one guarantee: what is said of attributes and of the whole person (or whatever a row is
     about)."""
     costs = figures(words.guarantee, words.adversaries, words.delta)
+    units = {name: str(about["unit"]) for name, about in described.items() if about.get("unit")}
     return {
         "words": words,
         "costs": costs,
@@ -62,10 +65,36 @@ def chapter(words: Sentences, described: Mapping[str, Described], limits: Limits
         "pure": costs["person"]["pure_epsilon"] is not None,
         "some_pure": any(f["rho"] and f["pure_epsilon"] is not None for f in costs["attributes"].values()),
         "attributes": attribute_rows(described, words, costs, limits),
+        "units": units,
+        "small": small_differences(words, units),
         "limited": words.released,
         "person_limit": limit_bar(words.guarantee, limits.person, words.t) if limits.person else None,
         "set_limits": [limit_bar(words.guarantee, line, words.t) for line in limits.sets],
     }
+
+
+def small_differences(words: Sentences, units: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What is promised for small differences of single attributes, where that is more: for the listed distances next
+    to a hundredth and a tenth of the widest."""
+    rows = []
+    for name, listed in _listed_distances(words.guarantee).items():
+        near = [[far for far in listed if far <= listed[-1] / part] for part in (100, 10)]
+        full = figure(words.guarantee, (name,), words.delta)
+        for far in dict.fromkeys([own[-1] for own in near if own] or listed[-1:]):
+            small = words.small_difference(name, far, units.get(name, ""))
+            costs = figure(words.guarantee.figure(name, {name: far}).guarantee, (name,), words.delta)
+            if costs != full:
+                rows.append({"belief": small, "costs": costs, "figure": format_costs(costs, words.t)})
+    return rows
+
+
+def _listed_distances(guarantee: Guarantee) -> dict[str, list[Fraction]]:
+    """The distances for which parts of a guarantee state what a change of at most that size costs, in order."""
+    listed: dict[str, set[Fraction]] = {}
+    for term, _ in guarantee.terms:
+        for name, steps in term.near if isinstance(term, WeightTerm) else ():
+            listed.setdefault(name, set()).update(far for far, _ in steps)
+    return {name: sorted(listed[name]) for name in guarantee.universe.protected if name in listed}
 
 
 def set_rows(guarantee: Guarantee, delta: float, t: Language) -> tuple[str, list[dict[str, Any]]]:
@@ -80,9 +109,15 @@ def set_rows(guarantee: Guarantee, delta: float, t: Language) -> tuple[str, list
     return (t(f"about.sets_{'_'.join(map(str, sizes))}") if sizes else ""), rows
 
 
-def explorer(guarantee: Guarantee, delta: float, adversaries: Sequence[Any], one: str = "person") -> dict[str, Any]:
-    """The data of a chapter's explorer besides the guarantee."""
-    given = {"delta": delta, "prior": PRIOR, "one": one, "adversaries": adversaries}
+def explorer(
+    guarantee: Guarantee,
+    delta: float,
+    adversaries: Sequence[Any],
+    one: str = "person",
+    units: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The data of a chapter's explorer besides the guarantee; ``units`` are those of attributes that are numbers."""
+    given = {"delta": delta, "prior": PRIOR, "one": one, "adversaries": adversaries, "units": dict(units or {})}
     return {**given, "costliest": costliest(guarantee)}
 
 
@@ -110,7 +145,7 @@ def blocks_of(chapters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         words = about["words"]
         blocks[f"guarantee{about['mark']}"] = words.guarantee.to_json()
         blocks[f"explorer{about['mark']}"] = explorer(
-            words.guarantee, words.delta, about["costs"]["adversaries"], words.one
+            words.guarantee, words.delta, about["costs"]["adversaries"], words.one, about["units"]
         )
     return blocks
 
@@ -124,7 +159,8 @@ def of_schema(schema: Schema) -> dict[str, Described]:
         a.name: {
             "kind": a.kind,
             "size": a.size,
-            "title": a.heading if a.title or a.unit else "",
+            "title": a.heading if a.title else f"({a.unit})" if a.unit else "",
+            "unit": a.unit,
             "note": " ".join(text for text in (a.description, a.note) if text),
         }
         for a in schema

@@ -38,6 +38,7 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None, *, spoken: str |
     sets = _sets(cost, facts, t)
     prospect = outlook(plan, [chosen for _, _, chosen in sets], tell)
     rows = [plan.rows] if plan.rows else []
+    units = {attribute.name: attribute.unit for attribute in plan.schema if attribute.unit}
     words = Sentences(
         cost.guarantee,
         plan.delta,
@@ -63,7 +64,7 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None, *, spoken: str |
     }
     blocks = {
         "guarantee": cost.guarantee.to_json(),
-        "explorer": explorer(cost.guarantee, plan.delta, facts["adversaries"], words.one),
+        "explorer": explorer(cost.guarantee, plan.delta, facts["adversaries"], words.one, units),
         "outlook": {**_outlook(prospect.to_json(), _texts(plan.schema, t)), "limits": _limits(cost, sets)},
     }
     scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js", "cost.js")

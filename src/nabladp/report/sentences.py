@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from nabladp.privacy import Guarantee
@@ -156,6 +157,13 @@ class Sentences:
 
     def _belief(self, label: str, about: str, attributes: Sequence[str]) -> Belief:
         return belief(self.guarantee, label, about, attributes, self.delta, self.t)
+
+    def small_difference(self, name: str, far: Fraction, unit: str) -> Belief:
+        """What someone can come to believe who already knows a number up to a range of this width."""
+        width = self.t.number(int(far)) if far.denominator == 1 else self.t.localised(f"{float(far):,.6g}")
+        label = self.t("about.small_range", name=self.t.quoted(name), far=f"{width} {unit}".strip())
+        nearby = self.guarantee.figure(name, {name: far}).guarantee
+        return belief(nearby, label, label, (name,), self.delta, self.t)
 
     def is_protected(self, names: Sequence[str]) -> bool:
         return not self.guarantee.universe.sources(names) & self.guarantee.universe.public

@@ -5,6 +5,7 @@
   const { make, name, text: say, pieces, cost: up } = nabladp;
   const SVG = "http://www.w3.org/2000/svg";
 
+  const distance = new Intl.NumberFormat(nabladp.locale, { maximumSignificantDigits: 15, useGrouping: "always" });
   const text = (tag, className, words) => make(tag, { className, textContent: words });
   const chance = (delta) => say("one_in", { number: Math.floor(Number((1 / delta).toPrecision(12))) });
   const percent = (share) => say("percent", { number: String(Math.round(100 * share)) });
@@ -60,10 +61,14 @@
     return make("dl", { className: "pair" }, ...boxes);
   }
 
-  function meaning({ after, exact }, one, prior, delta) {
+  function rising({ after, exact }, one, prior, delta) {
     const most = text("b", "", percentUp(after));
     const exception = exact ? say("always") : say("except", { chance: chance(delta), one });
-    const rises = pieces("rises", { before: percent(prior), after: most, exception });
+    return pieces("rises", { before: percent(prior), after: most, exception });
+  }
+
+  function meaning({ after, exact }, one, prior, delta) {
+    const rises = rising({ after, exact }, one, prior, delta);
     const bars = [["before", 100 * prior], ["gain", 100 * (after - prior)], ["track", 100 * (1 - after)]];
     return make(
       "div",
@@ -71,6 +76,26 @@
       make("p", { className: "says" }, ...rises),
       bar("belief", ...bars),
       text("p", "assume", `${say(exact ? "by_pure" : "by_paper")} ${say("assumed", { one })}`),
+    );
+  }
+
+  /** For someone who knows a number up to a range: never to be taken for the figures of the attributes themselves. */
+  function smallDifferences({ asked, units, figures: found, posterior }, whole, prior, delta) {
+    const written = (far) => nabladp.whole.format(far).length && nabladp.number(far);
+    const known = [...asked].flatMap(([attribute, far], i) => [
+      ...(i ? ["; "] : []),
+      ...pieces("known_range", { name: name(attribute), far: distance.format(Number(far)), unit: units[attribute] ? ` ${units[attribute]}` : "" }),
+    ]);
+    const figure = [`ε = ${up(found.tight)}`, say("epsilon_paper", { value: up(found.paper) }), `ρ ${up(found.rho)}`];
+    if (found.pure !== Infinity) figure.push(say("epsilon_pure", { value: up(found.pure) }));
+    return make(
+      "div",
+      { className: "small-differences" },
+      text("h3", "", say("small")),
+      make("p", {}, ...pieces("small_known", { known })),
+      make("p", { className: "says" }, ...rising(posterior, whole.one, prior, delta)),
+      text("p", "", found.tight === Infinity ? say("no_bound") : figure.join(" · ")),
+      make("p", { className: "assume" }, ...pieces("small_only", { names: joined([...asked.keys()], ", ") })),
     );
   }
 
@@ -112,7 +137,7 @@
   }
 
   /** Everything about the chosen attributes, beside all protected ones. */
-  function about(guarantee, chosen, found, whole, delta, prior) {
+  function about(guarantee, chosen, found, small, whole, delta, prior) {
     const head = make("p", { className: "asked" }, ...pieces("curious", { names: joined(chosen) }));
     const sources = [...guarantee.sources(chosen)];
     const open = sources.filter((source) => guarantee.public.has(source));
@@ -122,7 +147,8 @@
     }
     const compared = sources.length > 1 ? [comparison(found, delta)] : [];
     const means = meaning(found.posterior, whole.one, prior, delta);
-    return [head, figures(found, whole, delta), means, ...compared, information(found, whole.one, whole.open.length > 0)];
+    const smaller = small ? [smallDifferences(small, whole, prior, delta)] : [];
+    return [head, figures(found, whole, delta), means, ...smaller, ...compared, information(found, whole.one, whole.open.length > 0)];
   }
 
   function nothing(whole, delta) {

@@ -25,6 +25,7 @@
       this.person = guarantee.protected.length ? guarantee.protected : guarantee.attributes;
       this.open = guarantee.attributes.filter((attribute) => guarantee.public.has(attribute));
       this.names = [...guarantee.attributes, ...guarantee.derived.keys()];
+      this.gradual = new Map(); // attributes whose small changes cost less, and where one says how small
       this.boxes = new Map();
       this.badges = new Map();
       place.append(this.chooser(), this.result());
@@ -40,7 +41,7 @@
       card.addEventListener("submit", (event) => event.preventDefault());
       if (this.told.adversaries.length) card.append(this.adversaries());
       this.glance = make("div", { className: "glance", role: "status" });
-      card.append(this.attributes(), this.costliest(), this.settings(), this.glance);
+      card.append(this.attributes(), this.small(), this.costliest(), this.settings(), this.glance);
       return card;
     }
 
@@ -91,6 +92,35 @@
         [...list.children].forEach((item) => (item.hidden = !item.textContent.toLowerCase().includes(wanted)));
       });
       return search;
+    }
+
+    /** How small a difference is asked about, for each attribute that has figures for that; shown once it is ticked. */
+    small() {
+      for (const attribute of this.guarantee.gradual) {
+        const far = make("input", { type: "number", min: "0", step: "any", inputMode: "decimal" });
+        far.addEventListener("input", () => this.changed());
+        const unit = this.told.units[attribute];
+        const words = pieces("differs", { name: name(attribute), unit: unit ? ` (${unit})` : "" });
+        this.gradual.set(attribute, make("label", {}, ...words, far));
+      }
+      const note = make("p", { className: "assume", textContent: say("small_ask") });
+      const fields = make("div", { className: "settings" }, ...this.gradual.values());
+      this.smallest = fieldset(say("small"), note, fields);
+      this.smallest.hidden = true;
+      return this.smallest;
+    }
+
+    /** The distances asked about, as typed, for ticked attributes; those that are no numbers are left out. */
+    distances(chosen) {
+      const sources = this.guarantee.sources(chosen);
+      const asked = new Map();
+      for (const [attribute, label] of this.gradual) {
+        label.hidden = !sources.has(attribute);
+        const typed = label.querySelector("input").value;
+        if (!label.hidden && nabladp.fraction(typed)) asked.set(attribute, typed);
+      }
+      this.smallest.hidden = [...this.gradual.values()].every((label) => label.hidden);
+      return asked;
     }
 
     costliest() {
@@ -145,6 +175,10 @@
       const chosen = asked?.getAll("a") ?? [];
       for (const [attribute, box] of this.boxes) box.checked = chosen.includes(attribute);
       this.strangers = chosen.filter((attribute) => !this.boxes.has(attribute));
+      const typed = new Map((asked?.getAll("within") ?? []).map((text) => [text.slice(text.indexOf(":") + 1), text]));
+      for (const [attribute, label] of this.gradual) {
+        label.querySelector("input").value = (typed.get(attribute) ?? "").split(":")[0];
+      }
       const prior = Number(asked?.get("prior"));
       this.delta.value = asked?.get("delta") ?? this.told.delta.toExponential();
       this.prior.value = String(100 * (prior > 0 && prior < 1 ? prior : this.told.prior));
@@ -161,6 +195,7 @@
 
     keep() {
       const kept = new URLSearchParams(this.chosen().map((attribute) => ["a", attribute]));
+      for (const [attribute, far] of this.distances(this.chosen())) kept.append("within", `${far}:${attribute}`);
       if (Number(this.delta.value) !== this.told.delta) kept.append("delta", this.delta.value);
       if (Number(this.prior.value) !== 100 * this.told.prior) kept.append("prior", String(this.prior.value / 100));
       const address = kept.size ? `#explore${this.suffix}?${kept}` : location.pathname + location.search;
@@ -195,6 +230,15 @@
       return { ...figures, group: this.guarantee.groupBound(chosen), posterior: nabladp.posterior(figures, prior) };
     }
 
+    /** The figures of small differences: what was asked, and the guarantee for these; null where nothing was. */
+    askSmall(chosen, delta, prior) {
+      const asked = this.distances(chosen);
+      if (!asked.size) return null;
+      const exact = new Map([...asked].map(([attribute, far]) => [attribute, nabladp.fraction(far)]));
+      const figures = this.guarantee.within(exact).figures(chosen, delta);
+      return { asked, units: this.told.units, figures, posterior: nabladp.posterior(figures, prior) };
+    }
+
     /** All protected attributes at this δ, looked up once. */
     whole(delta) {
       if (this.known?.delta !== delta) {
@@ -217,9 +261,10 @@
       }
       if (!valid) return this.silent();
       const found = chosen.length ? this.ask(chosen, delta, prior) : null;
+      const small = this.askSmall(chosen, delta, prior);
       const whole = this.whole(delta);
       const told = found
-        ? answer.about(this.guarantee, chosen, found, whole, delta, prior)
+        ? answer.about(this.guarantee, chosen, found, small, whole, delta, prior)
         : answer.nothing(whole, delta);
       this.answer.replaceChildren(...this.unknown(), ...told);
       this.glance.textContent = answer.glance(found, whole, prior);

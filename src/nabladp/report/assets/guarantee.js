@@ -1,12 +1,13 @@
 // Guarantee: for every set T of attributes, what the release can tell (nabladp/privacy/guarantee.py).
 (() => {
   "use strict";
-  const { SHAPES, layersOf, halfSquare, rootDouble, nextUp, toFloat, tight, paper } = nabladp;
+  const { SHAPES, layersOf, forChanges, halfSquare, rootDouble, nextUp, toFloat, tight, paper } = nabladp;
   const CONVERSIONS = { tight, paper };
 
   class Guarantee {
     constructor(data) {
       if (data.format !== 1 || data.unit !== "2^-60") throw new Error("This guarantee was written in another format.");
+      this.data = data;
       this.attributes = data.universe.attributes;
       this.derived = new Map(Object.entries(data.universe.derived ?? {}));
       this.public = new Set(data.universe.public ?? []);
@@ -31,6 +32,17 @@
         const number = this.layers.push({ rho: count * rho, pure: pure === null ? null : count * pure }) - 1;
         for (const name of on) this.meets[this.position.get(name)].push(number);
       }
+    }
+
+    /** The attributes of which small changes cost less than others. */
+    get gradual() {
+      const named = new Set(this.data.terms.flatMap((body) => Object.keys(body.near ?? {})));
+      return this.protected.filter((name) => named.has(name));
+    }
+
+    /** The same for rows in which these numbers differ by at most so much: a map from names to fractions. */
+    within(distances) {
+      return new Guarantee({ ...this.data, terms: this.data.terms.map((body) => forChanges(body, distances)) });
     }
 
     /** The source attributes behind these names; a derived column is its sources. */

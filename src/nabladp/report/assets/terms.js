@@ -173,5 +173,32 @@
     return found;
   }
 
-  Object.assign(nabladp, { SHAPES, layersOf });
+  // ---- small changes of a number -----------------------------------------------------------------------------------
+
+  /** "1000", "0.5" or "1/3" as an exact fraction, above and below the line; null if it is none. */
+  function fraction(text) {
+    const found = /^(\d{0,400})(?:\.(\d{1,400}))?(?:e([+-]?\d{1,3}))?(?:\/(\d{1,400}))?$/i.exec(text.trim());
+    if (!found || (!found[1] && !found[2])) return null;
+    const [, whole, decimals = "", exponent = "0", below = "1"] = found;
+    const power = Number(exponent) - decimals.length;
+    const tens = 10n ** BigInt(Math.abs(power));
+    const number = BigInt(whole + decimals);
+    return power < 0 ? [number, BigInt(below) * tens] : [number * tens, BigInt(below)];
+  }
+  const atMost = ([a, b], [c, d]) => a * d <= c * b;
+
+  /** A touch term for rows in which numbers differ by at most these distances (WeightTerm.for_changes). */
+  function forChanges(body, distances) {
+    const lower = new Map();
+    for (const [name, steps] of Object.entries(body.near ?? {})) {
+      const far = distances.get(name);
+      const found = far && steps.find(([listed]) => atMost(far, fraction(listed)));
+      if (found) lower.set(name, found[1]);
+    }
+    if (!lower.size) return body;
+    const weights = [...weightsOf(body)].map(([name, weight]) => [name, lower.get(name) ?? String(weight)]);
+    return { shape: body.shape, pure: body.pure, count: body.count, weights: Object.fromEntries(weights) };
+  }
+
+  Object.assign(nabladp, { SHAPES, layersOf, forChanges, fraction });
 })();
