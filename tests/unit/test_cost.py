@@ -13,9 +13,9 @@ from nabladp.privacy.budget import Limit
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.privacy.units import UNIT
-from nabladp.release.cost import Cost, figure, figures, finite, format_cost
+from nabladp.release.cost import Cost, default_delta, figure, figures, finite, format_cost
 from nabladp.release.other_budgets import request_cost
-from nabladp.release.verdict import typed_budgets
+from nabladp.release.verdict import delta_warnings, typed_budgets
 from nabladp.schema import Attribute, Schema
 
 NAMES = ("a", "b", "c")
@@ -104,10 +104,22 @@ def test_a_verdict_needs_the_number_of_rows() -> None:
 
 def test_a_large_figure_of_a_person_is_a_warning() -> None:
     for limited, fix in ((True, "Lower the budgets."), (False, "Limit it with person = ")):
-        _, warning = verdict(10**6, CDP(1), limited)
+        _, warning = verdict(10**5, CDP(1), limited)
         assert warning.startswith("The figure for the whole person is large: ε = 7.") and fix in warning
         assert "A belief of 50% can rise to at most " in warning
     assert len(verdict(10**6, CDP(0.3))) == 1
+
+
+def test_delta_follows_the_rows_and_is_never_above_a_tenth_of_one_over_them() -> None:
+    expected = {None: 1e-6, 1: 1e-6, 10**5: 1e-6, 10**5 + 1: 1e-7, 10**6: 1e-7, 10**7: 1e-8, 3 * 10**7: 1e-9}
+    assert {rows: default_delta(rows) for rows in expected} == expected
+    assert all(10 * rows * delta <= 1 + 1e-9 for rows, delta in expected.items() if rows)
+
+
+def test_a_delta_that_is_not_below_one_over_the_rows_is_a_warning() -> None:
+    (warning,) = delta_warnings(1e-3, 1000)
+    assert "δ = 0.001 is not below 1/rows (1,000 rows)" in warning and "Set delta = 1e-06" in warning
+    assert not delta_warnings(0.99e-3, 1000) and not delta_warnings(0.5, None)
 
 
 def test_every_budget_is_shown_in_every_measure() -> None:

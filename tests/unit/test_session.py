@@ -128,6 +128,15 @@ def test_another_table_is_paid_from_the_same_ledger(people: Path) -> None:
         s.with_table(pa.table({"a": ["x"]}))
 
 
+def test_delta_follows_the_rows_of_the_table_where_none_is_given(people: Path) -> None:
+    import pyarrow as pa
+
+    s = session(people)
+    many = s.with_table(pa.table({"a": ["x"] * 200_000, "b": [0] * 200_000}))
+    release = many.release(NoisyMarginals(CDP(0.1), k=1), name="many")
+    assert (s.delta, many.delta, release.delta) == (1e-6, 1e-7, 1e-7)
+
+
 def test_ten_tenths_fit_exactly(people: Path) -> None:
     s = Session(people, SCHEMA, Budget(per_attribute=Rho(1)), people.parent / "tenths.db", new_ledger=True)
     for _ in range(10):

@@ -193,6 +193,14 @@ def _exact(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> flo
 DELTA = 1e-6
 
 
+def default_delta(rows: int | None) -> float:
+    """The δ at which ε is shown where none is given: 10⁻⁶, or the power of ten at or below a tenth of 1/rows."""
+    if not rows:
+        return DELTA
+    digits = len(str(10 * rows - 1))  # the least power of ten that is not below 10 · rows
+    return min(DELTA, float(f"1e-{digits}"))
+
+
 @dataclass(frozen=True, repr=False)
 class Cost(Displayed):
     """The guarantee of a request, its expected error, and how it stands against the limits."""

@@ -17,18 +17,18 @@ from nabladp.privacy import Guarantee
 from nabladp.privacy.ledger import Spending
 from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.release.cost import (
-    DELTA,
     Cost,
     Largest,
     as_toml,
     budgets_of,
+    default_delta,
     error_json,
     is_budget,
     price,
     scale_budgets,
     without_rows,
 )
-from nabladp.release.verdict import noise_verdicts, person_warnings
+from nabladp.release.verdict import delta_warnings, noise_verdicts, person_warnings
 from nabladp.schema import Schema
 
 _DIGITS, _MOST_TRIES, _MOST_SECONDS = 3, 12, 2.0
@@ -61,10 +61,12 @@ def request_cost(
     largest = None
     if not waiting and not all(line.fits for line in lines):
         largest = largest_budget(named, schema, n or 0, rows_per_person, lines)
+    delta = more.setdefault("delta", default_delta(n))
     limited = any(line.standing.limit.name == "person" for line in lines)
     verdict = (
         *noise_verdicts(named, dict(errors)),
-        *person_warnings(guarantee, more.get("delta", DELTA), limited),
+        *person_warnings(guarantee, delta, limited),
+        *delta_warnings(delta, n),
     )
     return Cost(guarantee, errors, lines, any_rows=waiting, largest=largest, verdict=verdict, **more)
 

@@ -22,7 +22,7 @@ from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry, Spending, no_ledger
 from nabladp.privacy.ledger.limits import check_limits, check_same_budget, extend_universe, limit_requests
 from nabladp.privacy.values import BudgetValue
-from nabladp.release.cost import DELTA, Cost, price, without_rows
+from nabladp.release.cost import Cost, default_delta, price, without_rows
 from nabladp.release.curator_tasks import check_opened, open_existing
 from nabladp.release.imprint import TEXTS, Imprint
 from nabladp.release.names import check_names
@@ -70,7 +70,7 @@ class Plan:
     ledger: str = field(repr=False)  # as may this one
     releases: tuple[tuple[str, Mechanism], ...]
     adversaries: Mapping[str, tuple[str, ...]]
-    delta: float
+    given_delta: float | None  # None: it follows the number of rows
     out: Path
     imprint: Imprint = field(default_factory=Imprint)
     population: str = ""
@@ -110,8 +110,9 @@ class Plan:
         if isinstance(source, str) and _QUERY.match(source):
             check_population(source, population)
         schema = Schema.load(folder / _text(table, "table", "schema", "schema.toml"))
-        delta = report.get("delta", DELTA)
-        check_delta(delta)
+        given_delta = report.get("delta")
+        if "delta" in report:
+            check_delta(given_delta)
         limits = Budget.from_json({name: value for name, value in budget.items() if name != "ledger"})
         limits.limits(schema)  # refuses unknown attributes
         return cls(
@@ -124,11 +125,16 @@ class Plan:
             ledger=ledger if "://" in ledger else str(folder / ledger),
             releases=_releases(data, schema),
             adversaries=_adversaries(data, schema),
-            delta=delta,
+            given_delta=given_delta,
             out=folder / (_text(report, "report", "folder", out) if "folder" in report else out),
             imprint=Imprint.of(report, folder),
             population=population,
         )
+
+    @property
+    def delta(self) -> float:
+        """The δ at which ε is shown."""
+        return default_delta(self.rows) if self.given_delta is None else self.given_delta
 
     @property
     def rows_per_person(self) -> int:
@@ -228,7 +234,7 @@ class Plan:
             self.budget,
             self.ledger,
             noise=noise,
-            delta=self.delta,
+            delta=self.given_delta,
             adversaries=self.adversaries,
             person=self.person,
             new_ledger=new_ledger,

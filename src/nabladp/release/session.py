@@ -21,7 +21,7 @@ from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.ledger import Entry
 from nabladp.privacy.values import CDP, BudgetValue
 from nabladp.release.attempt import Attempt, RowMarks, Watched
-from nabladp.release.cost import DELTA, Cost, error_json, waits_for_rows
+from nabladp.release.cost import Cost, default_delta, error_json, waits_for_rows
 from nabladp.release.imprint import Imprint
 from nabladp.release.names import check_names
 from nabladp.release.other_budgets import naming_largest, request_cost
@@ -48,6 +48,7 @@ class Session:
     :class:`~nabladp.person.Person`), and every release costs that much more. ``rows_per_person`` is a promise instead:
     that nobody has more rows in this table. ``population`` is one sentence on why it is public which rows are in; a
     query that selects rows needs it.
+    ``delta`` is where ε is shown: without it 10⁻⁶, or less where that is more than a tenth of 1/rows.
     ``new_ledger`` creates the ledger, which must not exist yet; without it, it must. ``imprint`` says who publishes, to
     what end and in which language, for report and certificate.
     """
@@ -60,7 +61,7 @@ class Session:
         ledger: Ledger | str | Path | None = None,
         *,
         noise: NoiseSource | None = None,
-        delta: float = DELTA,
+        delta: float | None = None,
         adversaries: Mapping[str, Sequence[str]] | None = None,
         rows: int | None = None,
         rows_per_person: int | None = None,
@@ -75,8 +76,9 @@ class Session:
         expect(new_ledger, bool, "'new_ledger'", "Write new_ledger=True to create the ledger.")
         self.schema = schema
         self.noise = noise or NoiseSource()
-        check_delta(delta)
-        self.delta = delta
+        if delta is not None:
+            check_delta(delta)
+        self._given_delta = delta
         self.person = _person(table, person, rows_per_person, schema)
         self.rows_per_person = self.person.rows
         self.imprint = Imprint() if imprint is None else expect(imprint, Imprint, "'imprint'", "Give an Imprint.")
@@ -94,6 +96,14 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
 
+    @property
+    def delta(self) -> float:
+        """The δ at which ε is shown: the one given, otherwise it follows the number of rows."""
+        return self._delta(self.table.known_rows)
+
+    def _delta(self, rows: int | None) -> float:
+        return default_delta(rows) if self._given_delta is None else self._given_delta
+
     def with_table(self, table: Any, rows: int | None = None, population: str = "") -> Session:
         """The session's schema, ledger and noise for another table: what is released from either adds up."""
         return Session(
@@ -102,7 +112,7 @@ class Session:
             None,
             self.ledger,
             noise=self.noise,
-            delta=self.delta,
+            delta=self._given_delta,
             adversaries=self.adversaries,
             rows=rows,
             person=self.person,
@@ -325,7 +335,7 @@ class Session:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             stamp=self.noise.stamp,
             adversaries=self.adversaries,
-            delta=self.delta,
+            delta=self._delta(self.table.n),
             person=self.person,
             versions=versions(),
             limits=limits,

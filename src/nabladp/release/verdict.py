@@ -11,7 +11,7 @@ from nabladp.privacy import Budget, Guarantee, Pure
 from nabladp.privacy.conversion import epsilon_from_rho
 from nabladp.privacy.interpretation import posterior
 from nabladp.privacy.values import BudgetValue, as_value
-from nabladp.release.cost import as_python, budgets_of, scale_budgets
+from nabladp.release.cost import as_python, budgets_of, default_delta, scale_budgets
 
 WEAK_EPSILON = 5.0  # at which a belief of 50% can rise to more than 99%
 _CLEAR = 0.2  # noise of this share of an average count leaves its size clear
@@ -74,6 +74,16 @@ def person_warnings(guarantee: Guarantee, delta: float, limited: bool) -> list[s
     belief = posterior(guarantee, guarantee.universe.protected, 0.5, delta).sentence
     fix = "Lower the budgets." if limited else "Limit it with person = { rho = … } in [budget], or lower the budgets."
     return [f"The figure for the whole person {figure}. {belief} {fix}"]
+
+
+def delta_warnings(delta: float, rows: int | None) -> list[str]:
+    """A warning where δ is so large that the bounds of somebody in the table are expected to fail."""
+    if not rows or delta * rows < 1:
+        return []
+    return [
+        f"δ = {delta:g} is not below 1/rows ({rows:,} rows): the bounds that hold except with probability δ may fail "
+        f"for somebody in the table. Set delta = {default_delta(rows):g} under [report], or leave it out."
+    ]
 
 
 # ---- every budget in every measure -----------------------------------------------------------------------------------
