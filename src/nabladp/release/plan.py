@@ -111,7 +111,7 @@ class Plan:
             check_population(source, population)
         schema = Schema.load(folder / _text(table, "table", "schema", "schema.toml"))
         given_delta = report.get("delta")
-        if "delta" in report:
+        if given_delta is not None:
             check_delta(given_delta)
         limits = Budget.from_json({name: value for name, value in budget.items() if name != "ledger"})
         limits.limits(schema)  # refuses unknown attributes
