@@ -96,7 +96,7 @@ def test_summaries_say_what_is_promised() -> None:
     pure = ThresholdLearner(Pure(2), "y", notion="pure").expected_error(schema, 5000)
     assert pure.error is not None and pure.person == math.ceil(40 * math.log(2) / 2 / pure.error)
     assert learned.expected_error(schema, 3).person is None
-    assert told["summary"]["if some threshold never errs, errs on at most this share of people"] == told["error"]
+    assert told["summary"]["errs on at most this share of people, if some threshold never errs"] == told["error"]
     assert "nothing" in learned.expected_error(schema, 0).to_json()["summary"]["promised"]
     assert "nothing" in learned.expected_error(schema, 3).to_json()["summary"]["promised"]
 

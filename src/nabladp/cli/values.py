@@ -59,6 +59,8 @@ def _show(name: str, release: Release) -> None:
     if release.stamp:
         say(f" {release.stamp} ", "bold white on red")
     say(f"{name}: {release.mechanism} of {release.n:,} rows, ledger entry {release.ledger['entry']}", "bold")
+    if release.explanation():
+        say(printable(release.explanation()))
     tables = list(_tables(release.to_arrow()))
     say_tables(*(_drawn(title, table) for title, table in tables[:_MOST_TABLES]))
     if len(tables) > _MOST_TABLES:

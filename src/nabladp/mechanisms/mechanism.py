@@ -203,6 +203,10 @@ class Output(Exported, Displayed):
         none."""
         return None
 
+    def explanation(self) -> str:
+        """What a mechanism did and what its numbers mean, in one sentence for people. Default: nothing is said."""
+        return ""
+
     def views(self, context: ReleaseContext) -> list[View]:
         """The views of an output that a report shows. Default: the table of values, as bars where it holds numbers."""
         return generic_views(self.values_table(context.schema), context.expected_error)

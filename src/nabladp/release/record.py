@@ -180,6 +180,10 @@ class Release(Displayed, Exported):
 
         return ReleaseContext(self.schema, self.n, self.parameters, self.expected_error, read_table)
 
+    def explanation(self) -> str:
+        """What was done and what the numbers mean, in one sentence; empty where the mechanism says nothing."""
+        return self.output.explanation()
+
     def views(self) -> list[View]:
         """The views of the release that a report shows; values of the record are never changed, only arranged."""
         try:

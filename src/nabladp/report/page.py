@@ -126,7 +126,10 @@ def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t:
         embedded = record is not None and len(record) <= room
         if record is not None and embedded:
             blocks[f"record-{number}"] = record
-        parts.append(_part(number, release, embedded, t) | {"summary": _summary(release.expected_error, texts)})
+        parts.append(
+            _part(number, release, embedded, t)
+            | {"explanation": texts(release.explanation()), "summary": _summary(release.expected_error, texts)}
+        )
     return parts
 
 

@@ -145,6 +145,12 @@ class Distribution(Output):
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
+    def explanation(self) -> str:
+        return (
+            "Combinations of values were counted with random noise, and counts too small to be told from noise were "
+            "left out: a number estimates how probable the combination is, and the rest is everything else."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         schema, names, codes = context.schema, self.names, self.codes.tolist()
         columns, rows = combination_columns(schema, names, codes)
@@ -156,7 +162,7 @@ class Distribution(Output):
             chance = format_percent(1 - self.failure)
             facts += [
                 ("predicted squared error, all together", f"{format_figure(self.error.mean)} on average at most"),
-                (f"… with probability {chance}", f"{format_figure(self.error.bound)} at most"),
+                (f"squared error with probability {chance}", f"{format_figure(self.error.bound)} at most"),
                 ("what is not listed", f"has fewer than {self.error.hidden_below:,} rows with probability {chance}"),
             ]
         listed = View(

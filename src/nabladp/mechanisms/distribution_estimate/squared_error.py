@@ -259,11 +259,12 @@ class EstimateError(ExpectedError):
     def _summary(self) -> dict[str, Any]:
         if self.error is None:
             return {"attributes": self.attributes, "promised": "nothing until the number of rows is known"}
+        chance = f"with probability {1 - self.failure:g}, at most"
         return {
             "attributes": self.attributes,
             "squared error of all probabilities together, mean at most": self.error.mean,
-            f"… with probability {1 - self.failure:g} at most": self.error.bound,
-            "… against the population the rows were drawn from, mean at most": self.error.population_mean,
-            f"… with probability {1 - self.failure:g} at most (population)": self.error.population_bound,
+            f"squared error {chance}": self.error.bound,
+            "squared error against the population, mean at most": self.error.population_mean,
+            f"squared error against the population {chance}": self.error.population_bound,
             "combinations are kept from this noisy count on": self.error.cut,
         }

@@ -263,6 +263,13 @@ class NoisyGram(Output):
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
+    def explanation(self) -> str:
+        return (
+            "For every two columns the rows in which they agree were counted, less those in which they differ, and "
+            "random noise was added: a number estimates that difference, and regressions are computed from these "
+            "numbers alone."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """The Gram matrix, and regressions of the label; without a label, of the attributes with two values."""
         schema, label = context.schema, context.parameters.get("label")

@@ -120,11 +120,11 @@ class HeavyHittersError(ExpectedError):
             return {"attributes": self.attributes, "promised": f"nothing {why}"}
         return {
             "attributes": self.attributes,
-            "every combination shared by at least … rows is found": settings.certified,
-            "… as a share of the rows": settings.certified / self.n,
-            "… and its count is within ±": settings.count_error,
-            "… all this with probability at least": 1 - settings.failure,
-            "… at the same budget per person, rows": self.person,
+            "rows that must share a combination for it to be found": settings.certified,
+            "these rows as a share of all": settings.certified / self.n,
+            "its count is then right within ±": settings.count_error,
+            "probability that all this holds, at least": 1 - settings.failure,
+            "rows that must share it at the same budget per person": self.person,
             "lists of the tree, expected length at most": math.ceil(settings.expected_list),
             "levels of the tree": len(settings.levels),
             "memory in MB, at most": math.ceil(settings.memory / 2**20),
@@ -306,6 +306,12 @@ class HeavyList(Output):
         }
 
     # ---- showing --------------------------------------------------------------------------------------------------
+
+    def explanation(self) -> str:
+        return (
+            "Combinations of values that many rows share were searched for and counted with random noise: a number "
+            "estimates how many rows share the combination, and one that is not listed is rare."
+        )
 
     def views(self, context: ReleaseContext) -> list[View]:
         return heavy_views(self.to_json(), context.schema)

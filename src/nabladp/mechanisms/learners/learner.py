@@ -64,7 +64,7 @@ class Learner(Mechanism):
 
 # ---- rows needed if the budget were per person -----------------------------------------------------------------------
 
-PERSON_LABEL = "… at the same budget per person, rows at least of the order of"
+PERSON_LABEL = "rows needed at the same budget per person, at least of the order of"
 
 
 def least_units(schema: Schema, columns: Sequence[str], budget: BudgetValue, budgets: Mapping[str, BudgetValue]) -> int:

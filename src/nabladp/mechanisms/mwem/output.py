@@ -277,6 +277,12 @@ class FittedDistribution(Output):
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
+    def explanation(self) -> str:
+        return (
+            "Round by round, queries that a model of the table answered badly were measured with random noise, and the "
+            "model was fitted to them: a number estimates the share of rows that meet the query."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of MWEM's answers beside what was measured, and beside the synthetic rows."""
         runs = query_runs(self.queries)

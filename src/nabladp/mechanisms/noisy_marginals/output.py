@@ -332,6 +332,12 @@ class MarginalTables(Output):
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
+    def explanation(self) -> str:
+        return (
+            "Rows with each combination of values were counted, and random noise was added to every count: a number is "
+            "the true count give or take its interval."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """Marginals as views: bars for one attribute, a heat map for two, a table for more."""
         errors = context.expected_error

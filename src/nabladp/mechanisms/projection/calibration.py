@@ -219,19 +219,26 @@ class ProjectionError(ExpectedError):
         """The expected error of a Projection for people: root mean squares, at most the roots of these bounds."""
         lines: dict[str, Any] = {
             "queries": self.queries,
-            "possible records": f"2^{self.log_records / math.log(2):.1f}",
+            "possible records": _whole_or_about(self.log_records),
             "hull": "exact" if self.exact else f"relaxed to {self.pieces:,} pieces that contain it",
             "noise scale of a count": self.attribute.scale,
-            "… at the same budget per person": self.person.scale,
+            "noise scale of a count at the same budget per person": self.person.scale,
             "ε of a person over ε of an attribute": self.ratio,
         }
         if self.attribute.least is None or self.person.least is None:
             return lines
         lines["error of a share, root mean square, at most"] = math.sqrt(self.attribute.least)
-        lines["… by the noise alone"] = math.sqrt(self.attribute.noise or 0)
+        lines["error of a share by the noise alone"] = math.sqrt(self.attribute.noise or 0)
         if self.attribute.hull is not None:
-            lines["… by the hull"] = math.sqrt(self.attribute.hull)
-        return lines | {"… at the same budget per person, at most": math.sqrt(self.person.least)}
+            lines["error of a share by the hull"] = math.sqrt(self.attribute.hull)
+        return lines | {"error of a share at the same budget per person, at most": math.sqrt(self.person.least)}
+
+
+def _whole_or_about(log_number: float) -> int | str:
+    """A number from its logarithm: the number itself, or of a very large one how large it is."""
+    if log_number < 40 * math.log(2):
+        return round(math.exp(log_number))
+    return f"about {math.exp(log_number):.2g}" if log_number < 700 else "more than 1e+300"
 
 
 def expected_error(calibration: Calibration, rho: float, pieces: Pieces, n: int) -> ProjectionError:

@@ -213,6 +213,12 @@ class ProjectedAnswers(Output):
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
+    def explanation(self) -> str:
+        return (
+            "Every query was answered with random noise, and all answers were then moved together to the nearest ones "
+            "that a table could give: a number estimates the share of rows that meet the query."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of every answer before and after projection."""
         scales, level, bound = self.deviations, format_percent(LEVEL), format_percent(math.sqrt(self.error_bound()))

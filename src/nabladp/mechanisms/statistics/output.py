@@ -177,6 +177,12 @@ class StatisticsOutput(Output):
 
     # ---- for the report and for the owner -------------------------------------------------------------------------
 
+    def explanation(self) -> str:
+        return (
+            "The queries were answered from counts and sums of rows with random noise: a number estimates what the "
+            "query would give without noise, and its interval says how far off it may be."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """For every query the table of its answer, and a picture of each of its columns; one bill for all."""
         views = []

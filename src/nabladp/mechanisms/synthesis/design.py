@@ -266,7 +266,7 @@ class SynthesisError(ExpectedError):
             told["rounds, at most"] = self.rounds
         told["noise scale of a measured marginal"] = self.scale
         if self.noise_error is not None:
-            told["its error by noise alone (total variation)"] = self.noise_error
+            told["error of a measured marginal by noise alone (total variation)"] = self.noise_error
         return told | {"memory, MB": round(self.memory_mb), "time, seconds": round(self.seconds)}
 
 

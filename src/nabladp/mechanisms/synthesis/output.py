@@ -256,6 +256,12 @@ class SyntheticModel(Output):
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
+    def explanation(self) -> str:
+        return (
+            "Tables of counts were measured with random noise, and a model was fitted to them: a number estimates how "
+            "many rows have these values, and synthetic rows are sampled from the model, not copied from people."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of a Synthesis release: answers, measurements beside the model, and the first synthetic rows, where at
         hand."""

@@ -131,9 +131,10 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
         summary=f"{drawn} for synthetic rows, {answered} for answers",
         facts=[
             ("predicted error of synthetic rows", f"{drawn} on average (total variation)"),
-            ("… of answers", answered),
+            ("predicted error of answers", answered),
             *_distance_facts(quality),
-            ("how it was made", f"{quality['strategy']}, {count_of(quality['rounds'], 'round')}: {quality['why']}"),
+            ("strategy", f"{quality['strategy']}: {quality['why']}"),
+            ("rounds", format_figure(quality["rounds"])),
             ("measured", count_of(quality["measured"], "noisy marginal")),
         ],
         notes=_notes(quality),
@@ -172,7 +173,7 @@ def answer_view(schema: Schema, answer: Answer, codes: Codes | None, n: int) -> 
         summary=f"{count_of(answer.counts.size, 'cell')}, predicted error {format_percent(answer.error)}",
         facts=[
             ("predicted error", f"{format_percent(answer.error)} (total variation)"),
-            ("… of the drawn table", format_percent(answer.drawn)),
+            ("predicted error of synthetic rows", format_percent(answer.drawn)),
             ("deviation of a count", f"{format_figure(deviation)}, root mean square"),
             ("interval", f"about {_CHANCE} each"),
         ],

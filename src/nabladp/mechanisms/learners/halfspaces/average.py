@@ -88,12 +88,12 @@ class Average:
         return math.hypot(2 * self.scale, self.response.spread(self.task.n)) / self.response.signal
 
     def figures(self) -> dict[str, Any]:
-        how = "randomized first" if self.response else "paid for in every sum" if self.task.label_sources else "public"
-        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label is": how}
+        how = "randomized first" if self.response else "charged in every sum" if self.task.label_sources else "public"
+        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
         if self.task.n or not self.response:
             told["deviation of the noise in a weight, in rows"] = self.noise()
         if self.task.n:
-            told["… as a share of the rows"] = self.noise() / self.task.n
+            told["the same deviation as a share of the rows"] = self.noise() / self.task.n
         return told
 
     # ---- on data --------------------------------------------------------------------------------------------------

@@ -305,8 +305,8 @@ class Descent:
         return min(most, 2 * NOISE_RATE * n / (self._noise * math.sqrt(self.steps))) if self._noise else most
 
     def figures(self) -> dict[str, Any]:
-        how = "paid for in every step" if self.task.label_sources else "public"
-        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label is": how}
+        how = "charged in every step" if self.task.label_sources else "public"
+        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
         expected = self.mechanism.expected_error(self.task.schema, self.task.n)
         told |= {"noise scale of a product of two columns": expected.largest_scale, "noisy steps": self.steps}
         if self.task.n:

@@ -169,7 +169,7 @@ class Exact:
     def figures(self) -> dict[str, Any]:
         told: dict[str, Any] = {"halfspaces to choose from": self.candidates.count}
         told["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
-        told["… and not at all from this distance on"] = self.pick.loss.outer
+        told["a row does not count from this distance on"] = self.pick.loss.outer
         if self.pick.response is not None:
             told["a label is kept with probability"] = float(self.pick.keep)
         if self.task.n:
@@ -287,7 +287,7 @@ class Robust:
     def figures(self) -> dict[str, Any]:
         told = self.gram.figures() | {"candidates": self.promise.candidates}
         told["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
-        told["… and not at all from this distance on"] = self.pick.loss.outer
+        told["a row does not count from this distance on"] = self.pick.loss.outer
         if self.task.n:
             told["γ'-robust error on the table beyond the best candidate's γ-robust error, on average at most"] = (
                 self.promise.private_excess(self.task.n)

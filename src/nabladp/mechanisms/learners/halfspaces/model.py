@@ -342,6 +342,12 @@ class HalfspaceModel(LearnedRule):
     def released_accuracy(self) -> tuple[float, float, float] | None:
         return None if self.holdout is None else (self.holdout.accuracy, *self.holdout.interval())
 
+    def explanation(self) -> str:
+        return (
+            "A weight was learned for every value, with random noise: for rows whose weights add up to 0 or more, "
+            f"{self.label} = {self.label_names()[1]} is predicted."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of the halfspace's weights, and of what each value adds."""
         first, second = self.label_names()

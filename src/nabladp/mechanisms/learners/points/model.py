@@ -79,6 +79,12 @@ class PointModel(LearnedRule):
 
         return pa.table({"feature": list(self.values), "value": list(self.values.values())})
 
+    def explanation(self) -> str:
+        return (
+            "One combination of values was chosen from noisy counts: for rows that have exactly these values, "
+            f"{self.label} = {self.label_names()[1]} is predicted."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of the learned point: the rule in words, and why it is this one."""
         first, second = self.label_names()

@@ -134,8 +134,8 @@ class PointError(ExpectedError):
             return {"features": self.features, "promised": f"nothing {why}"}
         return {
             "features": self.features,
-            "if one point carries the label, errs on at most this share of people": self.promise.error,
-            "… with probability at least": 1 - self.failure,
+            "errs on at most this share of people, if one point carries the label": self.promise.error,
+            "probability that this holds, at least": 1 - self.failure,
             PERSON_LABEL: self.person,
             "a point is accepted from this noisy count on": self.promise.cut,
         }

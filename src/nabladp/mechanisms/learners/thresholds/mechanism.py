@@ -308,9 +308,9 @@ class ThresholdError(ExpectedError):
             return {"features": self.features, "promised": f"nothing {why}"}
         return {
             "features": self.features,
-            "if some threshold never errs, errs on at most this share of people": self.error,
-            "… with probability at least": 1 - self.failure,
-            "… and on at most so many rows": self.design.errors,
+            "errs on at most this share of people, if some threshold never errs": self.error,
+            "probability that this holds, at least": 1 - self.failure,
+            "errs then on at most so many rows of the table": self.design.errors,
             PERSON_LABEL: self.person,
             "prefixes are looked for at so many lengths": len(self.design.cuts),
         }

@@ -86,6 +86,12 @@ class ThresholdModel(LearnedRule):
         labels = [schema[name].label(code) for name, code in zip(self.features, self.codes, strict=True)]
         return pa.table({"feature": list(self.features), "value": labels})
 
+    def explanation(self) -> str:
+        return (
+            f"A threshold was chosen from noisy counts: for rows from these values on, {self.label} = "
+            f"{self.label_names()[1]} is predicted."
+        )
+
     def views(self, context: ReleaseContext) -> list[View]:
         """Views of the learned threshold: the rule in words, and how it was found."""
         first, second = self.label_names()
