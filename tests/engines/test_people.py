@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pytest
-from many_rows import ROWS, SCHEMA, SETS, counted, visits, wanted
+from many_rows import ROWS, SCHEMA, SETS, counted, of_people, visits, wanted, wanted_of_people
 
 from nabladp.errors import DataError
 from nabladp.person import Person
@@ -74,6 +74,7 @@ def test_all_engines_use_the_same_rows(
         assert table.n == len(used) and table.known_rows is None, name
         assert counts(table) == counted(used), name
         table.check_row_order()  # its rows have a fixed order, also those of a query
+        assert of_people(table) == wanted_of_people(frame, person), name
         half = PartOfRows(table, np.arange(0, table.n, 2))
         rest = PartOfRows(table, np.arange(0, table.n, 2), inside=False)
         sums = [np.add(one, other).tolist() for one, other in zip(counts(half), counts(rest), strict=True)]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from many_rows import SCHEMA as VISITS
-from many_rows import SETS, counted, visits
+from many_rows import SETS, counted, of_people, visits, wanted_of_people
 from many_rows import wanted as rows_used
 from spark_cluster import Cluster, cluster, spark  # noqa: F401
 from spark_kernels import Broken, ColumnSums, Places, Slow, Wrong
@@ -482,7 +482,7 @@ def test_at_most_so_many_rows_of_a_person_are_used(spark: Any, tmp_path: Path) -
         half = np.arange(0, table.n, 2)
         parts = [PartOfRows(table, half, inside).marginals(SETS) for inside in (True, False)]
         assert [(one + other).ravel().tolist() for one, other in zip(*parts, strict=True)] == counted(used)
-    assert check_table(table) == []
+    assert of_people(table) == wanted_of_people(frame, person) and check_table(table) == []
     with pytest.raises(DataError, match="have no order"):
         open_table(made, VISITS, person=Person("patient", 2))
     for change, what in (
@@ -494,3 +494,21 @@ def test_at_most_so_many_rows_of_a_person_are_used(spark: Any, tmp_path: Path) -
         for rows in (None, len(used)):
             with pytest.raises(DataError, match=what):
                 open_table(broken, VISITS, rows, person=person).marginals(SETS)
+
+
+def test_an_id_counted_for_each_partition_by_itself_is_caught(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """As if every partition had people of its own: m rows of a person are used in each."""
+    from pyspark.sql import functions as f
+
+    from nabladp.tables.spark import people
+
+    frame, person, right = visits(), Person("patient", 2, "visit"), people._text
+    made = spark.createDataFrame(frame).repartition(5)
+    assert open_table(made, VISITS, person=person).n == len(rows_used(frame, person))
+
+    def with_partition(column: Any) -> Any:
+        text = right(column)
+        return f.concat(text, f.lit(" "), f.spark_partition_id()) if "c2" in str(column) else text
+
+    monkeypatch.setattr(people, "_text", with_partition)
+    assert open_table(made, VISITS, person=person).n > 1.3 * len(rows_used(frame, person))

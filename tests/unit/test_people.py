@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from earlier_formats import write_file
 from many_rows import SCHEMA, counted, visits, wanted
 from typer.testing import CliRunner
 
 from nabladp.cli.app import app
-from nabladp.errors import DataError, LedgerError, NablaDPError, PlanError
+from nabladp.errors import DataError, LedgerError, MechanismError, NablaDPError, PlanError
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+from nabladp.mechanisms.statistics import Statistics
 from nabladp.noise import NoiseSource
 from nabladp.person import Person
 from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.release import Plan, Release, Session
 from nabladp.release.comparison import compare
 from nabladp.tables import open_table
+from nabladp.tables.encode import Encoder
+from nabladp.tables.kernels import PERSON
+from nabladp.tables.spark import tasks
 
 PLAN = """\
 [table]
@@ -261,3 +267,111 @@ def test_dropped_rows_from_the_command_line(plan: Path, frame: pd.DataFrame) -> 
     )
     assert runner.invoke(app, ["ledger", "create", str(plan)]).exit_code == 0
     assert "people have no ID" in runner.invoke(app, asked).output
+
+
+# ---- people in place of rows -----------------------------------------------------------------------------------------
+
+VISITED = "SELECT b, COUNT(DISTINCT patient) AS people, SUM_PER_PERSON(a, 0, 12) AS total FROM visits GROUP BY b"
+
+
+def test_people_and_their_totals_are_answered(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """With noise, an interval, a bill, and a cost below the square of the rows; the release can be read again."""
+    person = Person("patient", 4, "visit")
+    Ledger.create(tmp_path / "ledger.db", SCHEMA, Budget(person=Rho(1e6)), test=True).close()
+    made = Session(frame, SCHEMA, None, tmp_path / "ledger.db", person=person, noise=NoiseSource.seeded(5))
+    answers = made.sql(VISITED, CDP(2), to=tmp_path / "out")
+    used = frame.loc[wanted(frame, person)]
+    totals = used.groupby(["b", "patient"])["a"].sum().clip(0, 12).groupby("b").sum()
+    for row, people, total in zip(answers.rows, used.groupby("b")["patient"].nunique(), totals, strict=True):
+        assert abs(row["people"] - people) + abs(row["total"] - total) > 0
+        assert row["people_low"] <= people <= row["people_high"] and row["total_low"] <= total <= row["total_high"]
+    one = Statistics(CDP(2), VISITED, id="patient").guarantee(SCHEMA, len(used))
+    assert answers.release.guarantee.rho("b") == made.ledger.spent_on(["b"]).rho
+    assert answers.release.guarantee.rho("a") == pytest.approx(2 * one.rho("a"))  # of two groups
+    assert answers.release.guarantee.rho("b") == pytest.approx(one.rho("b"))  # a person is in two groups at most
+    read = Release.load(tmp_path / "out")
+    assert read.output.answers[0].rows == answers.rows and read.parameters["id"] == "patient"
+    facts = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "SUM_PER_PERSON" in facts
+    everybody = made.sql("SELECT COUNT(DISTINCT Patient) FROM visits", CDP(1)).rows[0]
+    assert set(everybody.values()) == {float(used["patient"].nunique())}  # public, as the number of rows
+
+
+def test_one_row_of_a_person_for_each_key(frame: pd.DataFrame, tmp_path: Path) -> None:
+    made = session(tmp_path, frame, person=Person("patient", 4, "visit"))
+    query = "SELECT b, COUNT(*) AS n FROM visits WHERE a > 2 GROUP BY b"
+    plain, once = (made.cost(query, CDP(0.1), one_row_per=keys) for keys in ((), "b"))
+    assert plain.cost.guarantee.rho("a") == pytest.approx(2 * 4 * once.cost.guarantee.rho("a"))
+    rows = made.sql(query, CDP(0.2), one_row_per="b").rows
+    first = (
+        frame.loc[wanted(frame, Person("patient", 4, "visit"))].sort_values("visit").groupby(["patient", "b"]).head(1)
+    )
+    for row, n in zip(rows, first[first["a"] > 2].groupby("b").size(), strict=True):
+        assert abs(row["n"] - n) < 60
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "what"),
+    [
+        ("SELECT SUM_PER_PERSON(a) FROM t", {}, "bounds of one person's total"),
+        ("SELECT SUM_PER_PERSON(a, 5, 5) FROM t", {}, "lower bound"),
+        ("SELECT SUM_PER_PERSON(b, 0, 5) FROM t", {}, "takes numbers, not text"),
+        ("SELECT COUNT(DISTINCT pateint) FROM t", {}, "no column 'pateint'"),
+        ("SELECT COUNT(patient) FROM t", {}, "no column 'patient'"),
+        ("SELECT patient, COUNT(*) FROM t GROUP BY patient", {}, "no column 'patient'"),
+        ("SELECT b, COUNT(*) FROM t GROUP BY b", {"one_row_per": "a"}, "does not group everywhere"),
+        ("SELECT b, COUNT(*) FROM t GROUP BY ROLLUP(b)", {"one_row_per": "b"}, "does not group everywhere"),
+        ("SELECT COUNT(DISTINCT patient) FROM t", {"sampling_error": True}, "about rows, not about people"),
+        ((), {"sum_per_person": {"a": [3, 1]}}, "must be two numbers"),
+    ],
+)
+def test_what_cannot_be_asked_of_people_is_refused(
+    query: Any, options: dict[str, Any], what: str, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    made = session(tmp_path, frame, person=Person("patient", 4, "visit"))
+    with pytest.raises(NablaDPError, match=what):
+        made.sql(query, CDP(0.1), **options)
+    assert made.ledger.head.seq == 1
+
+
+def test_people_without_an_id_are_refused_before_anything_is_spent(frame: pd.DataFrame, tmp_path: Path) -> None:
+    made = session(tmp_path, frame, rows_per_person=3)
+    total = Statistics(CDP(0.1), sum_per_person={"a": (0, 12)})
+    for refused in (made.cost, made.release):
+        with pytest.raises(MechanismError, match="whose a row is"):
+            refused(total)
+    with pytest.raises(DataError, match="whose a row is"):
+        total.run(made.table, NoiseSource.seeded(1))
+    assert made.ledger.head.seq == 1
+
+
+def test_people_from_a_plan_and_the_command_line(plan: Path, frame: pd.DataFrame) -> None:
+    runner = CliRunner()
+    text = plan.read_text().partition("[[release]]")[0]
+    plan.write_text(
+        f'{text}\n[[release]]\nmechanism = "Statistics"\nby = ["b"]\ncount_distinct = ["patient"]\n'
+        "sum_per_person = { a = [0, 12] }\nbudget = { cdp = 0.05 }\n"
+    )
+    done = runner.invoke(app, ["release", str(plan), "--new-ledger"])
+    assert done.exit_code == 0, done.output
+    asked = ["sql", str(plan), "SELECT b, AVG(a) FROM t GROUP BY b", "--budget", "cdp=0.05", "--one-row-per", "b"]
+    shown = runner.invoke(app, [*asked, "--json"])
+    assert shown.exit_code == 0 and {row["b"] for row in json.loads(shown.output)["answers"][0]} == {"x", "y"}
+    page = plan.parent / "truth.html"
+    compared = runner.invoke(
+        app, ["compare", str(plan.parent / "plan-release"), str(plan.parent / "visits.csv"), "--to", str(page)]
+    )
+    assert compared.exit_code == 0, compared.output
+
+
+def test_people_on_spark_stay_whole_whatever_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = [1, 2, 3, 1, 1, 2, 1, 2, 3, 4, 5]
+    encoder = Encoder(SCHEMA, ("a",))
+    for size, rows in itertools.product((1, 2, 4, 20), (1, 3, 50)):
+        monkeypatch.setattr(tasks, "batch_rows", lambda _, rows=rows: rows)
+        table = pa.table({"c0": pa.array(range(10, 21)), "rank": ranks})
+        table = table.set_column(0, "c0", pa.array([i % 10 for i in range(11)]))
+        found = list(tasks.FromPeople(encoder).codes(iter(table.to_batches(size))))
+        assert [code for batch in found for code in batch.column("a").to_pylist()] == [i % 10 for i in range(11)]
+        people = [len(set(batch.column(PERSON).to_pylist())) for batch in found]
+        assert sum(people) == 4 and sum(len(batch) for batch in found) == 11

@@ -289,7 +289,9 @@ def compare_laws(
     worst: dict[frozenset[str], tuple[float, float]] = {}
     laws: dict[tuple[Record, ...], tuple[tuple[int, ...], float]] = {}
     compared = 0
-    own = list(itertools.combinations_with_replacement(records, moving))  # of a person, in any order
+    by_person = moving > 1 and mechanism.needs_people(schema)  # then it matters whose a row is, and which is first
+    in_order = itertools.product(records, repeat=moving)
+    own = list(in_order if by_person else itertools.combinations_with_replacement(records, moving))
     changed = [[row for row in itertools.product(records, repeat=moving) if row != one] for one in own]
     total = math.comb(len(records) + n - moving - 1, n - moving) * sum(map(len, changed))
 
@@ -298,11 +300,12 @@ def compare_laws(
         if progress is not None:
             progress("exact pair", compared, total)
 
-    def law(rows: tuple[Record, ...]) -> tuple[tuple[int, ...], float]:
-        key = tuple(sorted(rows))
+    def law(rest: tuple[Record, ...], person: tuple[Record, ...]) -> tuple[tuple[int, ...], float]:
+        key = (*rest, *person) if by_person else tuple(sorted((*rest, *person)))
         if key not in laws:
             show()
-            result = mechanism.distribution(_table(schema, key, deadline))
+            people = [*range(1, len(rest) + 1), *[0] * moving] if by_person else None
+            result = mechanism.distribution(_table(schema, key, deadline, people))
             laws[key] = divergences.learn(result), result.largest_order
         return laws[key]
 
@@ -314,7 +317,7 @@ def compare_laws(
                 for name, a, b in zip(schema.names, before, after, strict=True)
                 if a != b and name in universe.position
             )
-            (here, order), (there, _) = law((*rest, *one)), law((*rest, *other))
+            (here, order), (there, _) = law(rest, one), law(rest, other)
             if compared % _PAIRS_AT_ONCE == 0:
                 show()
             result = divergences.between(here, there, order)
@@ -361,8 +364,10 @@ def _records(schema: Schema, derive: Derive) -> list[Record]:
     return results
 
 
-def _table(schema: Schema, rows: Sequence[Record], deadline: Deadline = FOREVER) -> WatchedTable:
+def _table(
+    schema: Schema, rows: Sequence[Record], deadline: Deadline = FOREVER, people: Sequence[int] | None = None
+) -> WatchedTable:
     columns = np.array(rows, dtype=np.int64).T
-    result = WatchedTable(schema, dict(zip(schema.names, columns, strict=True)))
+    result = WatchedTable(schema, dict(zip(schema.names, columns, strict=True)), people=people)
     result.deadline = deadline
     return result

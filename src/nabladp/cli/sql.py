@@ -33,6 +33,10 @@ def sql(
     sampling_error: Annotated[
         bool, typer.Option("--sampling-error", help="Widen intervals for rows that are a random sample.")
     ] = False,
+    one_row_per: Annotated[
+        list[str] | None,
+        typer.Option("--one-row-per", help="Of each person use one row for every value of this key, the first."),
+    ] = None,
     within: Annotated[
         list[str] | None,
         typer.Option("--within", help="Also show what a small change costs: income=1000 for one by at most 1,000."),
@@ -59,6 +63,7 @@ def sql(
             "quantiles": quantiles,
             "groups": queries.read_groups(groups),
             "sampling_error": sampling_error,
+            "one_row_per": one_row_per or [],
         }
         loaded = Plan.load(plan)
         if dry_run:

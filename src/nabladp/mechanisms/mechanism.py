@@ -19,6 +19,7 @@ from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import Parameter, plan_options
 from nabladp.mechanisms.tidy import tidy_values
 from nabladp.noise import NoiseSource
+from nabladp.person import Person
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared, compare_tables
@@ -261,6 +262,10 @@ class Auditable(ABC):
         """The same mechanism with everything published that its guarantee covers: an audit then sees more of a run."""
         return self
 
+    def needs_people(self, schema: Schema) -> bool:
+        """Whether it matters to the mechanism whose a row is, beyond which rows are used."""
+        return False
+
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """Pairs of records (codes by attribute, 0 where unnamed) differing on these attributes that are hardest to
         hide."""
@@ -326,6 +331,10 @@ class Mechanism(Auditable):
         """Whether the mechanism distinguishes rows by their index; a table without a fixed order is then refused
         beforehand."""
         return False
+
+    def for_people(self, person: Person, schema: Schema) -> Self:
+        """The mechanism for tables of such people; refuses what it cannot do there."""
+        return self
 
     # ---- on data ----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from nabladp.displayed import Displayed
 from nabladp.errors import GuaranteeError, quote
 from nabladp.privacy.conversion import check_conversion, check_delta, epsilon_from_rho
 from nabladp.privacy.graph import GraphTerm, check_label, graph_term
+from nabladp.privacy.many_rows import People
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Term, WeightTerm, is_whole
 from nabladp.privacy.units import format_rounded, half_square, root_double, to_float
 from nabladp.privacy.universe import Attributes, Universe
@@ -110,15 +111,17 @@ class Guarantee(Displayed):
         *,
         gaussian_scale: float | None = None,
         near: Mapping[str, Mapping[Any, BudgetValue]] | None = None,
+        people: People | None = None,
     ) -> Guarantee:
         """A guarantee charged once, at the largest weight, to any T that meets ``on``: a noisy marginal, a randomized
         response.
 
         ``near`` lists, for a source attribute that is a number, what it pays for changes of at most some distance, all
-        its columns and roles together: ``{"income": {1000: Rho(0.001)}}``. See :meth:`figure`.
+        its columns and roles together: ``{"income": {1000: Rho(0.001)}}``. See :meth:`figure`. ``people`` is what
+        several rows of a person cost, in units, where :meth:`for_rows` is not to charge the square of their number.
         """
         universe = Universe.of(attributes)
-        return cls._of(universe, weighted_term("touch", universe, on, cost, None, gaussian_scale, near))
+        return cls._of(universe, weighted_term("touch", universe, on, cost, None, gaussian_scale, near, people))
 
     @classmethod
     def linear(
@@ -215,7 +218,8 @@ class Guarantee(Displayed):
         return Guarantee.compose(self.universe, (self, other))
 
     def for_rows(self, rows: int) -> Guarantee:
-        """The guarantee for people with up to ``rows`` rows each: ε·rows, ρ·rows² (group privacy)."""
+        """The guarantee for people with up to ``rows`` rows each: ε·rows, ρ·rows² (group privacy), or less where a
+        mechanism counts each person once in every group."""
         if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
             raise GuaranteeError(f"A person has between 1 and {MOST_ROWS:,} rows.", fix="Give a whole number.")
         if rows == 1:

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Protocol
 
 from nabladp.checks import as_fraction, is_number
 from nabladp.errors import GuaranteeError
+from nabladp.privacy.many_rows import People
 from nabladp.privacy.units import UNIT, half_square
 
 # ---- costs, weights and curves ---------------------------------------------------------------------------------------
@@ -75,6 +76,8 @@ class WeightTerm:
 
     ``near`` gives a touch term lower weights for small changes of a number: where an attribute differs by at most a
     listed distance, the weight beside it stands in place of the attribute's own. :meth:`cost` does not look at it.
+
+    ``people`` says of a touch term what several rows of a person cost where that is not group privacy's square.
     """
 
     shape: str
@@ -83,6 +86,7 @@ class WeightTerm:
     pure: bool = False
     gaussian_scale: float | None = None
     near: Near = ()
+    people: People | None = None
 
     def __post_init__(self) -> None:
         if self.shape not in SHAPES:
@@ -98,11 +102,23 @@ class WeightTerm:
                 "A Gaussian scale belongs to a touch term that costs ρ = 1/scale² for each of its attributes.",
                 fix="Leave it out, or give the scale of the noise exactly.",
             )
+        if self.people is not None and not self._people_fit(self.people):
+            raise GuaranteeError(
+                "Costs by person belong to a touch term, have a role for each of its attributes, and are not below it.",
+                fix="Do not edit stored guarantees.",
+            )
         if self.near and not self._near_fits():
             raise GuaranteeError(
                 "Weights for small changes rise with the distance, to at most the attribute's own, in a touch term.",
                 fix="Give distances and weights above zero, both in rising order.",
             )
+
+    def _people_fit(self, people: People) -> bool:
+        """One row is never charged more than two are."""
+        if self.shape != "touch" or self.gaussian_scale is not None or self.near:
+            return False
+        two = people.weights(2)
+        return two.keys() == self._weight.keys() and all(two[name] >= own for name, own in self.weights)
 
     def _near_fits(self) -> bool:
         if self.shape != "touch" or self.gaussian_scale is not None:
@@ -176,13 +192,17 @@ class WeightTerm:
 
     def for_rows(self, rows: int) -> WeightTerm:
         """The term for people with ``rows`` rows (group privacy over rows): ε grows by ``rows``, ρ by its square."""
+        if self.people is not None and rows > 1:
+            return WeightTerm(self.shape, sorted_weights(self.people.weights(rows)), self.limit, self.pure)
         factor = rows if (self.pure or self.shape == "linear") else rows * rows
         weights = tuple((name, factor * weight) for name, weight in self.weights)
         near = tuple((name, tuple((far, factor * weight) for far, weight in steps)) for name, steps in self.near)
         return WeightTerm(self.shape, weights, self.limit, self.pure, near=near)
 
     def sort_key(self) -> tuple[Any, ...]:
-        return ("weight", self.shape, self.weights, self.limit or 0, self.pure, self.gaussian_scale or 0.0, self.near)
+        people = () if self.people is None else (self.people.groups, self.people.roles)
+        scale = self.gaussian_scale or 0.0
+        return ("weight", self.shape, self.weights, self.limit or 0, self.pure, scale, self.near, people)
 
     def to_json(self) -> dict[str, Any]:
         equal = len({weight for _, weight in self.weights}) == 1
@@ -197,6 +217,8 @@ class WeightTerm:
             body["gaussian_scale"] = self.gaussian_scale
         if self.near:  # versions that do not know it charge every change in full
             body["near"] = {name: [[str(far), str(weight)] for far, weight in steps] for name, steps in self.near}
+        if self.people is not None:  # versions that do not know it charge the square of the rows
+            body["people"] = self.people.to_json()
         return body
 
     @classmethod
@@ -208,7 +230,8 @@ class WeightTerm:
             for name, steps in sorted(body.get("near", {}).items())
         )
         pure, scale = read_truth(body["pure"]), body.get("gaussian_scale")
-        return cls(body["shape"], weights, body.get("limit"), pure, scale, near)
+        people = People.from_json(body["people"]) if "people" in body else None
+        return cls(body["shape"], weights, body.get("limit"), pure, scale, near, people)
 
 
 def _weight_within(steps: Sequence[tuple[Fraction, int]], distance: Fraction) -> int | None:

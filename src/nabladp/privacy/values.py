@@ -14,6 +14,7 @@ from typing import Any
 from nabladp import checks
 from nabladp.errors import BudgetError, GuaranteeError, quote, suggestion
 from nabladp.privacy.conversion import rho_for
+from nabladp.privacy.many_rows import People
 from nabladp.privacy.terms import CappedTerm, CurveTerm, Near, WeightTerm, is_whole, sorted_caps, sorted_weights
 from nabladp.privacy.units import Number, exact, root_double, units_down, units_up
 from nabladp.privacy.universe import Universe
@@ -192,6 +193,7 @@ def weighted_term(
     limit: int | None,
     gaussian_scale: float | None = None,
     near: Mapping[str, Mapping[Any, BudgetValue]] | None = None,
+    people: People | None = None,
 ) -> WeightTerm | None:
     """The term of a cost for each attribute, in one of the shapes of :class:`WeightTerm`; None where nothing is
     charged."""
@@ -212,7 +214,7 @@ def weighted_term(
             weights[source] = max(known, units) if shape == "touch" else known + units
     if not weights:
         return None
-    return WeightTerm(shape, sorted_weights(weights), limit, pure, gaussian_scale, _near(near or {}, pure))
+    return WeightTerm(shape, sorted_weights(weights), limit, pure, gaussian_scale, _near(near or {}, pure), people)
 
 
 def exact_decimal(number: Any) -> Fraction:

@@ -110,6 +110,7 @@ class Plan:
         if isinstance(source, str) and _QUERY.match(source):
             check_population(source, population)
         schema = Schema.load(folder / _text(table, "table", "schema", "schema.toml"))
+        person = _person(data, table, schema)
         given_delta = report.get("delta")
         if given_delta is not None:
             check_delta(given_delta)
@@ -120,10 +121,10 @@ class Plan:
             source=source,
             schema=schema,
             rows=_count(table, "rows", "the public number of rows"),
-            person=_person(data, table, schema),
+            person=person,
             budget=limits,
             ledger=ledger if "://" in ledger else str(folder / ledger),
-            releases=_releases(data, schema),
+            releases=_releases(data, schema, person),
             adversaries=_adversaries(data, schema),
             given_delta=given_delta,
             out=folder / (_text(report, "report", "folder", out) if "folder" in report else out),
@@ -162,7 +163,8 @@ class Plan:
         def cost(mechanism: Mechanism) -> Cost:
             return request_cost([("query", mechanism)], self.schema, self.rows, self.rows_per_person, standing, **shown)
 
-        return queries.query_cost(cost, self.schema, self.rows, list(query), budget, **options)
+        own = {"id": self.person.id, **options}
+        return queries.query_cost(cost, self.schema, self.rows, list(query), budget, **own)
 
     def query_session(
         self, query: Sequence[str], budget: BudgetValue, new_ledger: bool, test_seed: int | None, **options: Any
@@ -306,7 +308,7 @@ def _person(data: Mapping[str, Any], table: Mapping[str, Any], schema: Schema) -
     return person
 
 
-def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mechanism], ...]:
+def _releases(data: Mapping[str, Any], schema: Schema, person: Person) -> tuple[tuple[str, Mechanism], ...]:
     listed = list(enumerate(_table_array(data, "release"), 1))
     for number, options in listed:
         if not isinstance(options.get("mechanism"), str):
@@ -314,7 +316,7 @@ def _releases(data: Mapping[str, Any], schema: Schema) -> tuple[tuple[str, Mecha
     names = [options.get("name", f"{number:02d}-{options['mechanism']}") for number, options in listed]
     check_names(names, PlanError)
     return tuple(
-        (name, _mechanism(options["mechanism"], _own_options(options), schema, number))
+        (name, _mechanism(options["mechanism"], _own_options(options), schema, person, number))
         for name, (number, options) in zip(names, listed, strict=True)
     )
 
@@ -323,10 +325,10 @@ def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in ("mechanism", "name")}
 
 
-def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, number: int) -> Mechanism:
+def _mechanism(kind: str, options: Mapping[str, Any], schema: Schema, person: Person, number: int) -> Mechanism:
     """A plan's mechanism; refuses unknown attributes and tables too large before anything happens."""
     try:
-        mechanism = mechanism_class(kind).from_plan(options)
+        mechanism = mechanism_class(kind).from_plan(options).for_people(person, schema)
         mechanism.reads(schema)
     except NablaDPError:
         raise

@@ -136,10 +136,11 @@ class Session:
             return self._cost(*asked, **options)
         from nabladp.release import queries  # loads the parser of SQL
 
-        return queries.query_cost(self._cost, self.schema, self.table.known_rows, *asked, **options)
+        own = {"id": self.person.id, **options}
+        return queries.query_cost(self._cost, self.schema, self.table.known_rows, *asked, **own)
 
     def _cost(self, *mechanisms: Mechanism) -> Cost:
-        named = [(f"{type(m).__name__} {i}", _mechanism(m)) for i, m in enumerate(mechanisms, 1)]
+        named = [(f"{type(m).__name__} {i}", self._for_people(m)) for i, m in enumerate(mechanisms, 1)]
         rows, standing = self.table.known_rows, self.ledger.spent()
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(named, self.schema, rows, self.rows_per_person, standing, **options)
@@ -155,7 +156,8 @@ class Session:
         """
         from nabladp.release import queries
 
-        return queries.least_budget(query, error, self.schema, self.table.n, like, **options)
+        own = {"id": self.person.id, **options}
+        return queries.least_budget(query, error, self.schema, self.table.n, like, **own)
 
     def left(self) -> dict[str, float]:
         """What is left of every limit of the session, in its own measure."""
@@ -173,7 +175,7 @@ class Session:
         """Release one mechanism: reserve, run and bind it; with ``to`` also publish it in that (new) folder, with its
         report."""
         run = uuid.uuid4().hex[:8]
-        _mechanism(mechanism)
+        mechanism = self._for_people(mechanism)
         if name is not None:
             expect(name, str, "The name of a release", 'Give it as text, e.g. name="ages".')
         part = (name or f"{type(mechanism).__name__}-{run}", "", mechanism)
@@ -193,7 +195,7 @@ class Session:
     ) -> Answers:
         """Answer a SQL query, or several that share what they measure; ``budget`` limits each attribute.
 
-        ``options`` are those of :class:`Statistics`: ``budgets``, ``sets``, ``person``, ``quantiles``.
+        ``options`` are those of :class:`Statistics`: ``budgets``, ``sets``, ``person``, ``quantiles``, ``one_row_per``.
         """
         from nabladp.release import queries
 
@@ -226,8 +228,12 @@ class Session:
         check_names([name for name, _ in named])
         run = uuid.uuid4().hex[:8]
         goal = Path(os.path.abspath(as_path(to, "The folder of the releases")))
-        parts = [(f"{goal.name}-{run}/{name}", name, mechanism) for name, mechanism in named]
+        parts = [(f"{goal.name}-{run}/{name}", name, self._for_people(mechanism)) for name, mechanism in named]
         return self._publish(parts, run, goal, stage or ignore_progress, announce)
+
+    def _for_people(self, mechanism: Any) -> Mechanism:
+        known = _mechanism(mechanism)
+        return known.for_people(self.person, self.schema) if isinstance(known, Mechanism) else known
 
     def _publish(self, parts: Sequence[Part], run: str, goal: Path, stage: Stage, announce: Announce) -> Published:
         pending = Pending(goal, run, [subfolder for _, subfolder, _ in parts])

@@ -11,11 +11,13 @@ from sqlglot import exp
 from nabladp.schema import Schema
 from nabladp.sql.arithmetic import to_number
 from nabladp.sql.conditions import Connective
+from nabladp.sql.domains import LARGEST
 from nabladp.sql.expressions import Call, Expression, simplify
 from nabladp.sql.row_parser import RowParser
 from nabladp.sql.syntax import (
     MEAN_NAMES,
     QUANTILE_NAMES,
+    TOTAL_NAME,
     Node,
     check_options,
     constant_number,
@@ -35,12 +37,14 @@ class Aggregate:
     The texts say what value and filter mean: aggregates with equal texts are about the same values of the same rows.
     """
 
-    function: str  # count, count_distinct, sum, avg, var_pop, var_samp, stddev_pop, stddev_samp, quantile
+    function: str  # count, count_distinct, sum, avg, var_pop, var_samp, stddev_pop, stddev_samp, quantile;
+    # of people, each once in a group: count_people, sum_per_person
     value: Expression | None
     filter: Expression | None
     value_text: str = ""
     filter_text: str = ""
     q: Fraction | None = None
+    bounds: tuple[float, float] | None = None  # of a person's total
 
     @property
     def identity(self) -> tuple[str, str, str, Fraction | None]:
@@ -60,8 +64,9 @@ def conjunction_text(parts: Sequence[str]) -> str:
 class AggregateParser:
     """Reads aggregates; equal ones are listed once."""
 
-    def __init__(self, rows: RowParser) -> None:
-        self.rows = rows
+    def __init__(self, rows: RowParser, person: str = "") -> None:
+        """``person`` is the column that names people, which is no attribute."""
+        self.rows, self.person = rows, person
         self.listed: list[Aggregate] = []
 
     def positions(self, node: Node) -> list[int]:
@@ -98,6 +103,11 @@ class AggregateParser:
         if _is_quantile(node):
             argument, level = _quantile_arguments(node)
             return self._quantiles(node, argument, self._levels(node, level), conditions)
+        if isinstance(node, exp.Anonymous) and sql_name(node) == TOTAL_NAME:
+            return [self._total_of_people(node, conditions)]
+        if self._counts_people(node):
+            holds, text = self._filter(conditions)
+            return [Aggregate("count_people", None, holds, "", text)]
         if isinstance(node, exp.Anonymous) and sql_name(node) in MEAN_NAMES and len(node.expressions) == 1:
             node = exp.Avg(this=node.expressions[0])
         name = _NAMES.get(type(node))
@@ -172,6 +182,36 @@ class AggregateParser:
             return value
         index = {text: position for position, text in enumerate(value.domain.values)}
         return simplify(by_value("COUNT", index.__getitem__, value), self.rows.scope.schema)
+
+    # ---- people -----------------------------------------------------------------------------------------------------
+
+    def _counts_people(self, node: Node) -> bool:
+        """COUNT(DISTINCT patient), where that column names people."""
+        if not isinstance(node, (exp.Count, exp.ApproxDistinct)) or not self.person:
+            return False
+        distinct = node.this if isinstance(node.this, exp.Distinct) else None
+        parts = distinct.expressions if distinct is not None else [node.this]
+        column = (
+            unwrap(parts[0]) if len(parts) == 1 and (distinct is not None or not isinstance(node, exp.Count)) else None
+        )
+        if not isinstance(column, exp.Column) or column.name.lower() != self.person.lower():
+            return False
+        self.rows.scope.check_table(column)
+        return True
+
+    def _total_of_people(self, node: Node, conditions: Sequence[Node]) -> Aggregate:
+        """SUM_PER_PERSON(x, low, high): every person's own sum, clamped, and then added up."""
+        parts = list(node.expressions)
+        bounds = [constant_number(unwrap(part)) for part in parts[1:]]
+        if len(parts) != 3 or any(bound is None or abs(bound) > LARGEST for bound in bounds):
+            refuse(node, f"{TOTAL_NAME} takes an expression, and the bounds of one person's total", _TOTAL_FIX)
+        low, high = (float(bound) for bound in bounds if bound is not None)
+        if not low < high:
+            refuse(node, "The lower bound of a person's total is below the upper one", _TOTAL_FIX)
+        value = self._value(node, parts[0], conditions)
+        holds, filter_text = self._filter(conditions)
+        text = f"{TOTAL_NAME}({self.rows.scope.text(parts[0])}, {low!r}, {high!r})"
+        return Aggregate("sum_per_person", value, holds, text, filter_text, bounds=(low, high))
 
     # ---- quantiles --------------------------------------------------------------------------------------------------
 
@@ -267,6 +307,7 @@ _NAMES: dict[type[Node], str] = {
     exp.ApproxDistinct: "count_distinct",
 }
 _QUANTILE_FIX = "Write QUANTILE_CONT(x, 0.5)."
+_TOTAL_FIX = "Write SUM_PER_PERSON(x, 0, 100)."
 _AGGREGATES_FIX = (
     "Aggregates: COUNT, COUNT(DISTINCT x), SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT(x, q)."
 )

@@ -10,7 +10,7 @@ from sqlglot import exp
 from nabladp.errors import QueryError, quote
 from nabladp.schema import Schema
 from nabladp.sql.query import parse_query
-from nabladp.sql.syntax import Node, name_of, syntax_tree, text_of, unalias
+from nabladp.sql.syntax import TOTAL_NAME, Node, name_of, syntax_tree, text_of, unalias
 
 FUNCTIONS: dict[str, Callable[[str], str]] = {
     "count": "COUNT({})".format,
@@ -32,6 +32,7 @@ class WrittenQuery:
     where: str | None = None
     aggregates: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by key of FUNCTIONS
     quantile: Mapping[str, Sequence[float]] = field(default_factory=dict)  # levels by expression
+    sum_per_person: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # bounds by expression
 
     def text(self, schema: Schema) -> str:
         """The query in SQL."""
@@ -60,7 +61,12 @@ class WrittenQuery:
                 column = f"{name or f'quantile_{_short(text)}'}_{percent}"
                 yield "quantile", part, f"QUANTILE_CONT({text}, {level!r})", column
 
-    def explain(self, error: QueryError, schema: Schema) -> QueryError:
+        for part, (low, high) in self.sum_per_person.items():
+            text, name = _read("sum_per_person", part, schema)
+            total = f"{TOTAL_NAME}({text}, {low!r}, {high!r})"
+            yield "sum_per_person", part, total, name or f"sum_per_person_{_short(text)}"
+
+    def explain(self, error: QueryError, schema: Schema, person: str = "") -> QueryError:
         """Why the query was refused, by the key of the first part that cannot be answered by itself."""
         rows = self._from(schema)
         alone = [("where", self.where, f"SELECT COUNT(*){rows}")] if self.where is not None else []
@@ -68,7 +74,7 @@ class WrittenQuery:
         alone += [(key, part, f"SELECT {text}{rows}") for key, part, text, _ in self._aggregates(schema)]
         for key, part, text in alone:
             try:
-                parse_query(text, schema)
+                parse_query(text, schema, person=person)
             except QueryError as refusal:
                 return _without_position(refusal, f"{key} = {quote(part)}: ", key=key)
         return _without_position(error, "")
@@ -125,5 +131,6 @@ _EXAMPLES = {
     "by": 'Write by = ["region", "FLOOR(age / 10) AS decade"].',
     "where": "Write where = \"age >= 18 AND sex = 'f'\".",
     "quantile": "Write quantile = { income = [0.25, 0.75] }.",
+    "sum_per_person": "Write sum_per_person = { income = [0, 5000] }.",
     **{key: f'Write {key} = ["income"].' for key in FUNCTIONS},
 }

@@ -50,21 +50,22 @@ class Query:
         return tuple(sorted({name for expression in used for name in expression.columns}))
 
 
-def parse_query(text: str, schema: Schema, groups: Groups | None = None) -> Query:
+def parse_query(text: str, schema: Schema, groups: Groups | None = None, person: str = "") -> Query:
     """The query, or an error that says where and why it cannot be answered. Looks at no row.
 
-    ``groups`` are public lists of groups by key: all other values are counted together.
+    ``groups`` are public lists of groups by key: all other values are counted together. ``person`` is the column that
+    names people, for COUNT(DISTINCT …) of them.
     """
     expect(text, str, "A query", 'Write "SELECT region, COUNT(*) FROM people GROUP BY region".')
-    return _QueryParser(schema, text, groups or {}).query()
+    return _QueryParser(schema, text, groups or {}, person).query()
 
 
 # ---- the whole query -------------------------------------------------------------------------------------------------
 
 
 class _QueryParser:
-    def __init__(self, schema: Schema, text: str, groups: Groups) -> None:
-        self.schema, self.text, self.groups = schema, text, groups
+    def __init__(self, schema: Schema, text: str, groups: Groups, person: str) -> None:
+        self.schema, self.text, self.groups, self.person = schema, text, groups, person
         self.tree = syntax_tree(text)
         self.aliases = {item.alias.lower(): item.this for item in self.tree.expressions if isinstance(item, exp.Alias)}
 
@@ -81,7 +82,7 @@ class _QueryParser:
             among = among.among([tree.args["where"].this])
         keys = KeyParser(tree, rows, RowParser(among), self.aliases, self.groups)
         check_cells(tree, keys)
-        aggregates = AggregateParser(RowParser(among))
+        aggregates = AggregateParser(RowParser(among), self.person)
         post = PostParser(aggregates.positions, keys, self.aliases)
         columns = self._columns(post)
         having = tree.args.get("having")

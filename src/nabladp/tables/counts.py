@@ -16,7 +16,7 @@ from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
 from nabladp.tables.duck import Batches
 from nabladp.tables.encode import NULL_STEP, OTHER_STEP, Encoder, as_array, code_type, grid_codes
-from nabladp.tables.kernels import Kernel, Marginals, Total
+from nabladp.tables.kernels import PERSON, Kernel, Marginals, Total
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
@@ -61,11 +61,17 @@ class CodedRows(Counts):
         ``ordered``: in the same order each time, as far as there is one.
         """
 
+    def _of_people(self, names: tuple[str, ...]) -> Batches:
+        """The same with all rows of a person in one batch, in their order, and with the column PERSON."""
+        raise no_people()
+
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> Integers:
         kernel = Kernel.of(kernel)
         names = self.schema.names if kernel.attributes is None else tuple(kernel.attributes)
         rows, total = self.n, Total(kernel)
-        with closing(self._batches(names, kernel.by_row_index)) as batches:
+        with closing(
+            self._of_people(names) if kernel.by_person else self._batches(names, kernel.by_row_index)
+        ) as batches:
             for batch in batches:
                 total.add(batch)
                 if progress is not None:
@@ -73,6 +79,12 @@ class CodedRows(Counts):
         if total.sum is None or total.rows != rows:
             raise wrong_number_of_rows()
         return total.sum
+
+
+def no_people() -> DataError:
+    return DataError(
+        "The table does not say whose a row is.", fix='Name the column: [person] id = "patient", or Person("patient").'
+    )
 
 
 def no_rows() -> DataError:
@@ -89,9 +101,16 @@ def wrong_number_of_rows() -> DataError:
 
 
 class CodedTable(CodedRows):
-    """Counts over codes already in memory: one array for each attribute."""
+    """Counts over codes already in memory: one array for each attribute. ``people``: a number for whose each row is;
+    without it, each is of a person of its own."""
 
-    def __init__(self, schema: Schema, codes: Mapping[str, ArrayLike], batch_rows: int = 1 << 16) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        codes: Mapping[str, ArrayLike],
+        batch_rows: int = 1 << 16,
+        people: Sequence[int] | None = None,
+    ) -> None:
         expect(schema, Schema, "The schema of a table", 'Load it with Schema.load("schema.toml").')
         mapping(codes, "The codes of a table", "Give an array of codes for each attribute.")
         self.schema = schema
@@ -111,6 +130,7 @@ class CodedTable(CodedRows):
             raise DataError("The arrays of codes have different lengths.", fix="Give one code for each row.")
         self._rows = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names=list(schema.names))
         self._batch_rows = batch_rows
+        self._people = people
 
     @property
     def n(self) -> int:
@@ -120,6 +140,10 @@ class CodedTable(CodedRows):
         chosen = self._columns(names)
         for start in range(0, self.n, self._batch_rows):
             yield chosen.slice(start, self._batch_rows)
+
+    def _of_people(self, names: tuple[str, ...]) -> Batches:
+        whose = np.arange(self.n) if self._people is None else np.asarray(self._people, dtype=np.int64)
+        yield with_people(self._columns(names), whose)
 
     def _columns(self, names: tuple[str, ...]) -> pa.RecordBatch:
         """The in-memory codes of these columns; on the grid, the number that a code stands for."""
@@ -132,6 +156,11 @@ class CodedTable(CodedRows):
             codes = self._rows.column(attribute.name)
             arrays.append(codes if attribute.name == name else pa.array(_on_grid(attribute, codes.to_numpy())))
         return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def with_people(codes: pa.RecordBatch, person: Integers) -> pa.RecordBatch:
+    """A batch of codes with the column that says whose its rows are."""
+    return pa.RecordBatch.from_arrays([*codes.columns, pa.array(person)], names=[*codes.schema.names, PERSON])
 
 
 def _on_grid(attribute: Attribute, codes: Integers) -> NDArray[np.uint32]:
@@ -163,6 +192,8 @@ class PartOfRows(Counts):
         return len(self._indices) if self._inside else self._counts.n - len(self._indices)
 
     def fold(self, kernel: Kernel, progress: Progress | None = None) -> Integers:
+        if Kernel.of(kernel).by_person:  # a part of the rows may hold some of a person's and not others
+            raise no_people()
         return self._counts.fold(_ChosenRows(Kernel.of(kernel), self._indices, self._inside), progress)
 
 

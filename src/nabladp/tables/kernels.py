@@ -25,6 +25,7 @@ from nabladp.schema import Schema
 MOST_CELLS = 1 << 27  # of one marginal: a gigabyte
 MOST_CELLS_IN_ALL = 1 << 28
 MOST_AXES = 60  # of a joint histogram; arrays have at most 64
+PERSON = "\0person"  # the column of batches that says whose a row is, by a number that means nothing beyond the batch
 CACHED_CELLS = 1 << 15  # a joint histogram this small stays in cache while it is counted
 
 
@@ -33,11 +34,13 @@ class Kernel(ABC):
 
     A kernel is picklable, because other machines may run it, and draws nothing. ``attributes`` are the columns it needs
     (None: all of them). With ``by_row_index``, rows come in their own order and ``at`` is given the index of a batch's
-    first row. ``add_to`` may be overridden to add in place, which spares an array for every batch.
+    first row. With ``by_person``, a batch holds all rows of some people, those of each in their own order, and a column
+    PERSON. ``add_to`` may be overridden to add in place, which spares an array for every batch.
     """
 
     attributes: tuple[str, ...] | None = None
     by_row_index: bool = False
+    by_person: bool = False
 
     @abstractmethod
     def __call__(self, batch: pa.RecordBatch) -> Integers:

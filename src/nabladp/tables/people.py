@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from nabladp.arrays import Integers, compile_loop
 from nabladp.errors import DataError
 from nabladp.person import Person
-from nabladp.tables.counts import no_rows, wrong_number_of_rows
+from nabladp.tables.counts import no_rows, with_people, wrong_number_of_rows
 from nabladp.tables.duck import Batches
-from nabladp.tables.encode import value_texts
+from nabladp.tables.encode import Encoder, value_texts
 from nabladp.tables.sources import ScanSource, Source, scan_file
 
 Hashes = NDArray[np.uint64]
@@ -80,6 +80,27 @@ class UsedRows:
         if start != marks.rows:
             raise wrong_number_of_rows()
 
+    def people(self, encoder: Encoder) -> Batches:
+        """The codes of the used rows, all of a person's in one batch, in the order of their row IDs."""
+        marks, own = self._marks, self.person.columns
+        names = (*own, *(name for name in encoder.columns if name not in own))
+        with ExitStack() as stack:
+            batches = stack.enter_context(closing(self.source.batches(names, True)))
+            parts, start = _Parts(stack), 0
+            for batch in batches:
+                end = start + batch.num_rows
+                if end > marks.rows:
+                    raise wrong_number_of_rows()
+                kept = pa.array(marks.between(start, end))  # [used-rows]
+                keys = _keys(batch.select(range(len(own))), start, self.person).filter(kept)
+                codes = encoder.encode(batch.filter(kept))
+                parts.add(pa.table([*keys.columns, *codes.columns], names=_apart(keys, codes)))
+                start = end
+            if start != marks.rows:
+                raise wrong_number_of_rows()
+            for part in parts.all():
+                yield _people_of(part, self.person, encoder.names)
+
     def dropped(self, most: int) -> int:
         """How many rows are not used, counting at most so many of each person. No public number: it needs noise."""
         with closing(self.source.batches(self.person.columns, True)) as batches:
@@ -120,6 +141,29 @@ def mark_rows(batches: Iterable[pa.RecordBatch], person: Person, dropped: int = 
             marked, more = _mark(part, person, dropped, bits)
             used, others = used + marked, others + more
     return Marks(bits, rows, used, others)
+
+
+def _apart(keys: pa.Table, codes: pa.RecordBatch) -> list[str]:
+    """Names of keys and codes; those of codes may be anything."""
+    return [*keys.column_names, *(f"c{i}" for i in range(codes.num_columns))]
+
+
+def _people_of(part: pa.Table, person: Person, names: tuple[str, ...]) -> pa.RecordBatch:
+    """The codes of some people, all of whose used rows are here, sorted by person and row ID."""
+    ids, index = (part.column(name).to_numpy() for name in ("id", "index"))
+    if person.row_id is None:
+        order = np.lexsort((index, ids))
+    else:
+        order = np.lexsort((_ranks(part.column("text")), part.column("number").to_numpy(), ids))
+    whose = np.cumsum(np.diff(ids[order], prepend=ids[order][:1]) != 0)
+    sorted_ = part.select([f"c{i}" for i in range(len(names))]).take(pa.array(order)).combine_chunks()
+    columns = [column.combine_chunks() for column in sorted_.columns]
+    codes = pa.RecordBatch.from_arrays(columns, names=list(names)) if names else _no_codes(len(order))
+    return with_people(codes, whose)
+
+
+def _no_codes(rows: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
 
 
 def _mark(part: pa.Table, person: Person, dropped: int, bits: NDArray[np.uint8]) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from nabladp.arrays import Integers
 from nabladp.errors import DataError
 from nabladp.person import Person
 from nabladp.schema import Schema
-from nabladp.tables.counts import CodedRows, Progress, no_rows, wrong_number_of_rows
+from nabladp.tables.counts import CodedRows, Progress, no_people, no_rows, wrong_number_of_rows
 from nabladp.tables.duck import BATCH_ROWS, Batches, batch_rows
 from nabladp.tables.encode import Codes, Encoder
 from nabladp.tables.kernels import CACHED_CELLS, Kernel, Marginals
@@ -133,6 +133,13 @@ class Table(CodedRows):
         for start in range(0, rows, BATCH_ROWS):
             yield pa.RecordBatch.from_arrays([pa.nulls(min(BATCH_ROWS, rows - start))], names=["none"]).select([])
 
+    def _of_people(self, names: tuple[str, ...]) -> Batches:
+        if not isinstance(self._source, NamesPeople):
+            raise no_people()
+        encoder = Encoder(self.schema, names)
+        with closing(self._source.people(encoder)) as batches:
+            yield from batches
+
     def _cached_batches(self, names: tuple[str, ...]) -> Batches:
         rows = batch_rows(len(names))
         for start in range(0, self.n, rows):
@@ -175,6 +182,13 @@ class DropsRows(Protocol):
     """A source that leaves out rows of people who have many."""
 
     def dropped(self, most: int) -> int: ...
+
+
+@runtime_checkable
+class NamesPeople(Protocol):
+    """A source that knows whose a row is: batches of the codes of all rows of some people, with the column PERSON."""
+
+    def people(self, encoder: Encoder) -> Batches: ...
 
 
 @dataclass(frozen=True)

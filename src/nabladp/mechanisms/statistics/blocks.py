@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nabladp.errors import DomainTooLarge
+from nabladp.errors import DomainTooLarge, QueryError, quote
 from nabladp.mechanisms.statistics.grids import FINEST_TOTAL, Bins, Grid, strategy
 from nabladp.privacy.universe import Universe
 from nabladp.sql.domains import NULL, Domain
@@ -33,7 +33,8 @@ class Part:
     """One measured vector. Of its cost, a row that comes or goes takes ``member``, and one that changes its value
     ``change``.
 
-    ``kind``: count (rows), values (rows with a value), sum, squares, cdf, total, distinct, or point (a quantile).
+    ``kind``: count (rows), values (rows with a value), sum, squares, cdf, total, distinct, point (a quantile), or
+    people.
     """
 
     kind: str
@@ -85,13 +86,21 @@ def point_part(q: Fraction, pure: bool) -> Part:
 
 @dataclass(frozen=True)
 class Block:
-    """``keys`` are the columns of its table of groups; ``value`` is None where only rows are counted."""
+    """``keys`` are the columns of its table of groups; ``value`` is None where only rows are counted.
+
+    With ``of_people``, a person adds one number to every group with rows of theirs: 1, or the sum of their values,
+    clamped to ``bounds``. With ``once``, positions of keys, only a person's first row in each group of these keys is
+    looked at.
+    """
 
     keys: tuple[Key, ...]
     filters: tuple[Expression, ...]
     value: Expression | None
     parts: tuple[Part, ...]
     identity: Identity
+    of_people: bool = False
+    bounds: tuple[float, float] | None = None
+    once: tuple[int, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -113,6 +122,21 @@ class Block:
     def domain(self) -> Domain:
         """Of the value."""
         return NULL if self.value is None else self.value.domain
+
+    @property
+    def total_domain(self) -> Domain:
+        """Of what is added up, which is not always the value of a row."""
+        return self.domain if self.bounds is None else clamped(self.domain, self.bounds)
+
+    @property
+    def by_person(self) -> bool:
+        """Whether all rows of a person are needed together."""
+        return self.of_people or bool(self.once)
+
+    @property
+    def groups_of_one(self) -> int:
+        """In how many groups one person can be at most, whatever the number of rows."""
+        return math.prod(self.keys[i].size for i in self.once) if self.once else self.cells
 
     def columns(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         """Of the group keys, of the filter, of the value. A key of a single group moves no row to another."""
@@ -142,9 +166,16 @@ class Block:
         return max(change, sum((part.member * own for part, own in pairs if part.kind != "count"), Fraction(0)))
 
 
+def clamped(domain: Domain, bounds: tuple[float, float]) -> Domain:
+    """The numbers between these bounds; whole ones, if those of the domain and the bounds are."""
+    whole = domain.whole and all(float(bound).is_integer() for bound in bounds)
+    low, high = (int(bound) if whole else float(bound) for bound in bounds)
+    return Domain("number", domain.nullable, None, low, high, whole)
+
+
 # ---- from queries to blocks ------------------------------------------------------------------------------------------
 
-_APART = ("distinct", "point")  # measured for each grouping by itself: they do not add up over groups
+_APART = ("distinct", "point", "people")  # measured for each grouping by itself: they do not add up over groups
 Identity = tuple[tuple[str, ...], tuple[str, str], str, str]  # keys, filters, value, and what is measured apart
 
 
@@ -167,8 +198,10 @@ def part_size(block: Block, part: Part, pure: bool) -> int:
     return 1
 
 
-def plan_blocks(queries: Sequence[Query], quantiles: str, pure: bool, sampling_error: bool = False) -> Plan:
-    builder = _Builder(queries, quantiles, pure, sampling_error)
+def plan_blocks(
+    queries: Sequence[Query], quantiles: str, pure: bool, sampling_error: bool = False, once: Sequence[str] = ()
+) -> Plan:
+    builder = _Builder(queries, quantiles, pure, sampling_error, tuple(once))
     builder.add_all()
     plan = builder.plan(tuple(queries))
     numbers = sum(part_size(block, part, pure) * block.cells for block in plan.blocks for part in block.parts)
@@ -180,11 +213,26 @@ def plan_blocks(queries: Sequence[Query], quantiles: str, pure: bool, sampling_e
     return plan
 
 
+def check_once(names: Sequence[str], queries: Sequence[Query]) -> None:
+    """Refuse a key by which not all groups are made: a person would have several rows in one of them."""
+    for name in names:
+        for query in queries:
+            for grouping in query.grouping:
+                if not any(query.keys[i].is_named(name) for i in grouping):
+                    raise QueryError(
+                        f"'one_row_per' names {quote(name)}, by which the query does not group everywhere.",
+                        fix=f"Write GROUP BY {name}, without ROLLUP over it.",
+                    )
+
+
 class _Builder:
-    def __init__(self, queries: Sequence[Query], quantiles: str, pure: bool, sampling_error: bool) -> None:
+    def __init__(
+        self, queries: Sequence[Query], quantiles: str, pure: bool, sampling_error: bool, once: tuple[str, ...]
+    ) -> None:
         self.queries, self.quantiles, self.pure, self.sampling_error = queries, quantiles, pure, sampling_error
+        self.once = once
         self.kinds: dict[Identity, dict[Any, None]] = {}  # by block, what it has to give
-        self.made: dict[Identity, tuple[tuple[Key, ...], tuple[Expression, ...], Expression | None]] = {}
+        self.made: dict[Identity, Block] = {}  # without its parts
         self.places: dict[tuple[int, tuple[int, ...], int], dict[str, Identity]] = {}
         self.orders: dict[frozenset[str], tuple[str, ...]] = {}  # one order for the same keys in any
         self.coarse: set[Identity] = set()  # measured beside finer groups, whose sums tell most of it
@@ -218,9 +266,9 @@ class _Builder:
             return (rows, "squares")  # the variance of the values decides
         if aggregate.function == "sum":
             return (rows, "sum") if self._is_averaged(query, aggregate) else ("total",)
-        return {"count": (rows,), "count_distinct": ("distinct",), "avg": (rows, "sum")}.get(
-            aggregate.function, (rows, "squares")
-        )
+        known = {"count": (rows,), "count_distinct": ("distinct",), "avg": (rows, "sum")}
+        known |= {"count_people": ("people",), "sum_per_person": ("people",)}
+        return known.get(aggregate.function, (rows, "squares"))
 
     def _is_averaged(self, query: Query, aggregate: Aggregate) -> bool:
         """Whether the mean or the variance of the same value is asked for: its sum then follows from these."""
@@ -266,8 +314,11 @@ class _Builder:
         identity = self._identity(query, measured, aggregate, kind)
         self._sort(identity, query, measured)
         filters = tuple(condition for condition in (query.where, aggregate.filter) if condition is not None)
-        keys = {query.keys[i].text: query.keys[i] for i in measured}
-        self.made.setdefault(identity, (tuple(keys[text] for text in identity[0]), filters, aggregate.value))
+        named = {query.keys[i].text: query.keys[i] for i in measured}
+        keys = tuple(named[text] for text in identity[0])
+        once = tuple(i for i, key in enumerate(keys) if any(key.is_named(name) for name in self.once))
+        block = Block(keys, filters, aggregate.value, (), identity, kind == "people", aggregate.bounds, once)
+        self.made.setdefault(identity, block)
         own = (kind, aggregate.q) if kind == "point" else kind
         self.kinds.setdefault(identity, {})[own] = None
         return identity
@@ -279,17 +330,23 @@ class _Builder:
         return Plan(queries, blocks, places, self.sampling_error)
 
     def _block(self, identity: Identity) -> Block:
-        keys, filters, value = self.made[identity]
-        kinds = self.kinds[identity]
+        block = self.made[identity]
+        kinds, value = self.kinds[identity], block.value
         bins = Bins.of(value.domain).count if value is not None and "cdf" in kinds else 1
         parts = linear_parts([kind for kind in kinds if isinstance(kind, str)], self.pure, bins)
         if "total" in kinds and value is not None:
             parts.append(total_part(Grid.from_zero(value.domain, FINEST_TOTAL), self.pure))
+        if "people" in kinds and value is not None:
+            parts.append(
+                replace(total_part(Grid.from_zero(block.total_domain, FINEST_TOTAL), self.pure), kind="people")
+            )
+        elif "people" in kinds:
+            parts.append(Part("people", 1, Fraction(1, 2), Fraction(0)))
         if "distinct" in kinds:
             parts.append(Part("distinct", 1, Fraction(1, 2), Fraction(1, 2)))
         parts += [point_part(kind[1], self.pure) for kind in kinds if isinstance(kind, tuple)]
         times = self._times(identity)
-        return Block(keys, filters, value, tuple(replace(part, share=times * part.share) for part in parts), identity)
+        return replace(block, parts=tuple(replace(part, share=times * part.share) for part in parts))
 
     def _times(self, identity: Identity) -> int:
         """Sums over finer groups tell most of the coarser ones, which take a small share for themselves."""

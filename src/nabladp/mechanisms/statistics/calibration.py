@@ -17,6 +17,7 @@ from nabladp.mechanisms.statistics.grids import FINEST, FINEST_SQUARES, FINEST_T
 from nabladp.mechanisms.statistics.small_changes import change_of_bins, change_on_grid, distances, numeric_value
 from nabladp.privacy.budget import Limit
 from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.many_rows import People, Role, people_of
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import Pure, Rho
@@ -99,9 +100,44 @@ class Calibration:
         own = {source: kind(weight) for source, weight in dearest.items() if weight}
         if not own:
             return Guarantee.none(self.universe)
+        if self.plan.blocks[number].by_person:
+            return Guarantee.touch(self.universe, own, people=self._people(number))
         small = {} if n is None else self._small_changes(number, n)
         near = {name: {far: kind(cost) for far, cost in costs.items()} for name, costs in small.items() if name in own}
         return Guarantee.touch(self.universe, own, near=near)
+
+    def _people(self, number: int) -> People:
+        """What several rows of one person cost: an attribute's share in each of the groups that they reach."""
+        block, roles = self.plan.blocks[number], list[Role]()  # [people]
+        member, change = self._moves(number)
+        other = 2 * member if any(i not in block.once and key.size > 1 for i, key in enumerate(block.keys)) else 0
+        for source, weights in self.role_weights(number).items():
+            for role in (role for role, cost in weights.items() if cost):
+                if role == "group":
+                    within = max(change, member, other) if block.once else change
+                    if self._decides_which(block, source):
+                        roles.append(Role(source, 2, member, within))
+                    else:
+                        roles.append(Role(source, 1, 2 * member, 2 * member))
+                elif role == "filter":
+                    roles.append(Role(source, 1, member, member if block.once else max(member, change)))
+                else:
+                    roles.append(Role(source, 1, change, change))
+        return people_of(block.groups_of_one, roles)
+
+    def _decides_which(self, block: Block, source: str) -> bool:
+        """Whether an attribute decides in which groups a person is: of a person's first rows, by the keys of these."""
+        chosen = [block.keys[i] for i in block.once] if block.once else block.keys
+        columns = {name for key in chosen if key.size > 1 for name in key.expression.columns}
+        return source in self.universe.sources(columns)
+
+    def _moves(self, number: int) -> tuple[int, int]:
+        """What one number costs that comes to a block or leaves it, and one that changes: in units, rounded up."""
+        block = self.plan.blocks[number]
+        paid = [(part, units) for part, units in zip(block.parts, self.units[number], strict=True) if units is not None]
+        member = sum((part.member * units for part, units in paid), Fraction(0))
+        change = block.value_cost([part for part, _ in paid], [units for _, units in paid])
+        return math.ceil(member), math.ceil(change)
 
     def _small_changes(self, number: int, n: int) -> dict[str, dict[Fraction, Fraction]]:
         """What the attribute whose numbers are a block's values pays for changes of at most some distances."""
@@ -157,14 +193,14 @@ class Calibration:
     def _moved(self, block: Block, part: Part, units: int, n: int) -> list[tuple[int | Fraction, int]]:
         """How far a row moves each number of a part, and what that may cost."""  # [scales]
         power = 1 if self.pure else 2
-        if part.kind in ("count", "values", "distinct"):
+        if part.kind in ("count", "values", "distinct") or (part.kind == "people" and block.value is None):
             return [(1, math.floor(units * Fraction(1, 2)))]
         if part.kind == "sum":
             return [(max(1, self.grid(block, part, n).reach) ** power, units // (2 if self.pure else 4))]
         if part.kind == "squares":
             reach, whole = max(1, self.grid(block, part, n).reach) ** power, units // (2 if self.pure else 4)
             return [(reach, whole), (reach**2, whole // (4 if self.pure else 2))]
-        if part.kind == "total":
+        if part.kind in ("total", "people"):
             grid = self.grid(block, part, n)
             return [(max(2 * grid.reach**power, (grid.high - grid.low) ** power, 1), units)]
         if part.kind == "cdf":
@@ -220,8 +256,8 @@ class Calibration:
     def grid(self, block: Block, part: Part, n: int) -> Grid:
         """The steps in which values are summed: as fine as 64 bits allow for so many rows."""
         spare = 62 - math.ceil(math.log2(max(n, 2)))
-        if part.kind == "total":
-            grid = Grid.from_zero(block.domain, FINEST_TOTAL)
+        if part.kind in ("total", "people"):
+            grid = Grid.from_zero(block.total_domain, FINEST_TOTAL)
         else:
             bits = min(FINEST_SQUARES, spare // 2) if part.kind == "squares" else min(FINEST, spare)
             grid = Grid.centred(block.domain, bits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers, compile_loop
-from nabladp.mechanisms.statistics.blocks import Block
+from nabladp.mechanisms.statistics.blocks import Block, Part
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.grids import Bins, Grid, strategy
 from nabladp.schema import Schema
@@ -21,7 +21,7 @@ from nabladp.sql.expressions import AllCodes, Bools, Expression, Rows
 from nabladp.sql.query import Key
 from nabladp.tables import Counts, Kernel, Marginals
 from nabladp.tables.encode import grid_column
-from nabladp.tables.kernels import CACHED_CELLS
+from nabladp.tables.kernels import CACHED_CELLS, PERSON
 
 
 class BatchRows:
@@ -54,6 +54,17 @@ def key_codes(key: Key, rows: Any) -> NDArray[np.integer]:
     kept, rest = np.asarray(key.codes), len(key.codes) if key.others else 0  # without others: rows that do not pass
     position = np.minimum(np.searchsorted(kept, codes), len(kept) - 1)
     return np.where(kept[position] == codes, position, rest)
+
+
+def _own_group(key: Key, rows: Any) -> NDArray[np.integer]:
+    """The group of every row by one key; one more for all rows that are in none, and pass no condition."""
+    codes = _all_codes(key, rows)
+    if key.codes is None:
+        return codes
+    kept = np.asarray(key.codes, dtype=np.int64)
+    position = np.searchsorted(kept, codes)
+    found = np.append(kept, -1)[position] == codes
+    return np.where(found, position, len(kept))
 
 
 def _all_codes(key: Key, rows: Any) -> NDArray[np.integer]:
@@ -98,8 +109,8 @@ class Sums:
         start = 0
         layout: dict[str, tuple[int, int]] = {}
         kinds = {part.kind for part in self.block.parts}
-        sizes = {"count": 1, "values": 1, "sum": 1, "squares": 2, "total": 1}
-        for kind in ("count", "values", "sum", "squares", "total"):
+        sizes = {"count": 1, "values": 1, "sum": 1, "squares": 2, "total": 1, "people": 1}
+        for kind in sizes:
             if kind in kinds:
                 layout[kind] = (start, sizes[kind] * self.block.cells)
                 start += sizes[kind] * self.block.cells
@@ -115,11 +126,19 @@ class Sums:
     def size(self) -> int:
         return max((start + length for start, length in self.layout.values()), default=0)
 
-    def add_to(self, total: Integers, rows: Rows, weights: Integers | None = None) -> None:
-        """``weights``: how often each of these rows occurs; None: once."""
+    def add_to(
+        self, total: Integers, rows: Rows, weights: Integers | None = None, person: Integers | None = None
+    ) -> None:
+        """``weights``: how often each of these rows occurs; None: once. ``person``: whose they are, where that matters;
+        all rows of a person are then here, in their order."""
         group = self._groups(rows)
         kept = passes(self.block.filters, rows)
         counted = np.ones(rows.count, np.bool_) if kept is None else kept
+        if person is not None and self.block.once:
+            counted = counted & self._is_first(rows, person)
+        if person is not None and self.block.of_people:
+            self._add_people(total, rows, group, counted, person)
+            return
         if "count" in self.layout:
             _add(_tally, self._part(total, "count"), group, counted, weights)
         if self.block.value is None:
@@ -139,6 +158,31 @@ class Sums:
         if "bins" in self.layout:
             index = group * self.bins.count + self.bins.index(cells.data)
             _add(_tally, self._part(total, "bins"), index, present, weights)
+
+    def _is_first(self, rows: Rows, person: Integers) -> Bools:
+        """Rows that are a person's first in their group of the keys of ``once``, whatever else they say."""  # [once]
+        index = person.astype(np.int64)
+        for i in self.block.once:
+            index = index * (self.block.keys[i].size + 1) + _own_group(self.block.keys[i], rows)
+        first = np.zeros(len(index), np.bool_)
+        first[np.unique(index, return_index=True)[1]] = True
+        return first
+
+    def _add_people(self, total: Integers, rows: Rows, group: Integers, counted: Bools, person: Integers) -> None:
+        """Add each person's number to the groups with rows of theirs: 1, or the sum of their values, clamped."""
+        steps, grid = np.zeros(0, np.int64), None  # [each-person-once]
+        if self.block.value is not None:
+            cells, grid = self.block.value.evaluate(rows), self.grids["people"]
+            counted = counted if cells.null is None else counted & ~cells.null
+            steps = replace(grid, low=-_MOST_STEPS, high=_MOST_STEPS).steps(cells.data)[counted]
+        index = person[counted].astype(np.int64) * self.block.cells + group[counted]
+        once, place = np.unique(index, return_inverse=True)
+        added = np.ones(len(once), np.int64)
+        if grid is not None:
+            sums = np.zeros(len(once), np.int64)
+            np.add.at(sums, place, steps)
+            added = np.clip(sums, grid.low, grid.high)  # [clamp-total]
+        np.add.at(self._part(total, "people"), once % self.block.cells, added)
 
     def _part(self, total: Integers, kind: str) -> Integers:
         start, length = self.layout[kind]
@@ -181,6 +225,9 @@ def _tally(out: Integers, index: Integers, kept: Bools) -> None:
 def _sum(out: Integers, index: Integers, kept: Bools, steps: Integers) -> None:
     for i in range(len(index)):
         out[index[i]] += kept[i] * steps[i]
+
+
+_MOST_STEPS = 1 << 41  # of a value on the grid of a person's total: 2^20 rows of it fit into 64 bits
 
 
 # ---- one kernel for all blocks ---------------------------------------------------------------------------------------
@@ -234,6 +281,28 @@ class StatisticsKernel(Kernel):
         return parts
 
 
+class PeopleKernel(Kernel):
+    """All sums of blocks for which the rows of a person are needed together."""
+
+    by_person = True
+
+    def __init__(self, sums: Sequence[Sums], schema: Schema) -> None:
+        self.sums = tuple(sums)
+        self.attributes = columns_read(self.sums, schema)
+        self.bounds = np.cumsum([0, *(own.size for own in self.sums)]).tolist()
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        total = np.zeros(self.bounds[-1], np.int64)
+        rows, person = BatchRows(batch), batch.column(PERSON).to_numpy()
+        for own, start, end in zip(self.sums, self.bounds, self.bounds[1:], strict=False):
+            own.add_to(total[start:end], rows, person=person)
+        return total
+
+    def totals(self, counts: Counts) -> list[Integers]:
+        total = counts.fold(self) if self.sums else np.zeros(0, np.int64)
+        return [total[start:end] for start, end in zip(self.bounds, self.bounds[1:], strict=False)]
+
+
 def _few_codes(sums: Sums, schema: Schema, n: int) -> AllCodes | None:
     """All combinations of the codes of a block's columns; None where they are too many, or where numbers are read."""
     names = columns_read([sums], schema)
@@ -264,20 +333,24 @@ def _sort_columns(expression: Expression, schema: Schema, by_code: set[str], by_
         (by_grid if schema[name].kind == "real" else by_code).add(name)
 
 
-_ON_GRID = ("sum", "squares", "total")
+_ON_GRID = ("sum", "squares", "total", "people")
 
 
 def exact_numbers(calibration: Calibration, counts: Counts) -> list[list[Integers]]:
     """Every part of every block without noise: an array with a row for each group."""
     sums = [
         Sums(
-            block, {part.kind: calibration.grid(block, part, counts.n) for part in block.parts if part.kind in _ON_GRID}
+            block, {part.kind: calibration.grid(block, part, counts.n) for part in block.parts if _on_grid(part, block)}
         )
         for block in calibration.plan.blocks
     ]
-    kernel = StatisticsKernel(sums, counts.schema, counts.n)
-    totals = kernel.totals(counts)
-    return [
-        [own.numbers(total, part.kind, calibration.pure) for part in own.block.parts]
-        for own, total in zip(sums, totals, strict=True)
-    ]
+    of_rows, of_people = ([own for own in sums if own.block.by_person == by_person] for by_person in (False, True))
+    totals = dict(zip(map(id, of_people), PeopleKernel(of_people, counts.schema).totals(counts), strict=True))
+    if of_rows:
+        kernel = StatisticsKernel(of_rows, counts.schema, counts.n)
+        totals |= zip(map(id, of_rows), kernel.totals(counts), strict=True)
+    return [[own.numbers(totals[id(own)], part.kind, calibration.pure) for part in own.block.parts] for own in sums]
+
+
+def _on_grid(part: Part, block: Block) -> bool:
+    return part.kind in _ON_GRID and block.value is not None

@@ -59,7 +59,7 @@ class Estimator:
             for index, part in enumerate(block.parts):
                 if part.kind == kind and self._same_sums(block, kind) == name:
                     tables.append(self._table(number, index))
-        if name == (("", ""), "", "count"):
+        if name == (("", ""), "", "count") and not any(block.once for block in self.calibration.plan.blocks):
             tables.append(Table((), np.array([float(self.n)]), np.zeros(1)))  # the number of all rows is public
         return Pool(tables)
 
@@ -107,7 +107,7 @@ class _Average(Sequence[Sequence[Any]]):
         return self._known[number]
 
     def _row(self, block: Block, part: Part, rows: float) -> Floats:
-        if part.kind in ("count", "values"):
+        if part.kind in ("count", "values") or (part.kind == "people" and block.value is None):
             return np.array([rows])
         if part.kind == "distinct":
             return np.array([min(rows, block.bins.count)])
@@ -173,6 +173,15 @@ def _distinct(asked: _Asked) -> Interval:
     most = float(asked.bins.count)
     found = estimates.count(asked.part("distinct"), asked.z, most)
     return found._replace(high=np.full(len(found.high), most)) if asked.sampled else found
+
+
+def _people(asked: _Asked) -> Interval:
+    """Everybody has a row, so that there are no more people than rows."""
+    return estimates.count(asked.part("people"), asked.z, float(asked.estimator.n))
+
+
+def _total_of_people(asked: _Asked) -> Interval:
+    return estimates.total(asked.part("people"), asked.grid("people"), asked.z)
 
 
 def _sum(asked: _Asked) -> Interval:
@@ -241,6 +250,8 @@ def _point(asked: _Asked) -> Interval:
 _ESTIMATES: dict[str, Callable[[_Asked], Interval]] = {
     "count": _count,
     "count_distinct": _distinct,
+    "count_people": _people,
+    "sum_per_person": _total_of_people,
     "sum": _sum,
     "avg": _mean,
     "var_pop": _variance(sample=False, roots=False),

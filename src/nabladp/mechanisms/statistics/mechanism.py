@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +13,17 @@ import numpy as np
 from nabladp.arrays import Integers
 from nabladp.errors import AuditError, BudgetError, MechanismError, QueryError, quote, suggestion
 from nabladp.mechanisms.allocation import source_units
-from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Flag, check_all_support
+from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Flag, Name, check_all_support
 from nabladp.mechanisms.mechanism import Law, Mechanism, Records, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.statistics.bill import Bill
-from nabladp.mechanisms.statistics.blocks import Plan, part_size, plan_blocks
+from nabladp.mechanisms.statistics.blocks import Plan, check_once, part_size, plan_blocks
 from nabladp.mechanisms.statistics.calibration import Calibration
 from nabladp.mechanisms.statistics.counting import exact_numbers
 from nabladp.mechanisms.statistics.grids import strategy
 from nabladp.mechanisms.statistics.options import (
+    Bounds,
     Condition,
     Counted,
     Expressions,
@@ -34,6 +35,7 @@ from nabladp.mechanisms.statistics.options import (
 from nabladp.mechanisms.statistics.output import Options, StatisticsError, StatisticsOutput
 from nabladp.mechanisms.statistics.selection import rank_scores, selection_law
 from nabladp.noise import NoiseSource, gaussian_log_pmf, laplace_log_pmf
+from nabladp.person import Person
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.universe import Universe
@@ -62,11 +64,15 @@ class Statistics(Mechanism):
     A query is given in ``sql``, or by its parts: ``by`` and ``where``, and columns under ``count`` (or true, for
     rows), ``sum``, ``mean``, ``median``, ``quantile``, ``variance``, ``stddev`` and ``count_distinct``.
     ``groups`` are public lists of groups by key; all other values of the key are then one group, OTHER.
+    Where people have several rows, COUNT(DISTINCT id) counts each once in a group, SUM_PER_PERSON(x, low, high) clamps
+    each one's sum before it is added, and with ``one_row_per`` at most one row of each person is used for every value
+    of these keys, the first; ``id`` is filled in from the table.
     Intervals are about the noise; with ``sampling_error`` also about the sampling of rows from a population.
 
     Guarantee: for every block of aggregates with the same groups, filter and value, one ``touch`` with the weights 2M
     for sources of the groups, M for those of the filter, D for those of the value; blocks add. Assumed: the number of
-    rows is public, and one row is one person (PROOF.md).
+    rows is public, and one row is one person (PROOF.md). People with m rows cost m² times as much, but where each
+    counts once in a group: there about m times.
     """
 
     budget: BudgetValue = field(metadata=parameter(BudgetKind(), "The budget of every source attribute."))
@@ -112,7 +118,19 @@ class Statistics(Mechanism):
         default=(), metadata=parameter(Expressions(), "Likewise: STDDEV_SAMP of columns.")
     )
     count_distinct: str | Sequence[str] = field(
-        default=(), metadata=parameter(Expressions(), "Likewise: how many different values.")
+        default=(), metadata=parameter(Expressions(), "Likewise: how many different values; of the ID, people.")
+    )
+    sum_per_person: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict,
+        metadata=parameter(Bounds(), "Likewise: sums of each person's own sum, clamped.", stored="changed"),
+    )
+    one_row_per: str | Sequence[str] = field(
+        default=(),
+        metadata=parameter(Expressions(), "Keys for each value of which a person has one row.", stored="changed"),
+    )
+    id: str | None = field(
+        default=None,
+        metadata=parameter(Name(), "The column that names people; filled in from [person].", stored="changed"),
     )
 
     def __post_init__(self) -> None:
@@ -129,6 +147,7 @@ class Statistics(Mechanism):
     def _check_query(self) -> None:
         written = self._written
         given = [key for key, parts in written.aggregates.items() if parts] + ["quantile"] * bool(written.quantile)
+        given += ["sum_per_person"] * bool(written.sum_per_person)
         around = ["by"] * bool(written.by) + ["where"] * (written.where is not None)
         if self.sql and (given or around):
             raise MechanismError(
@@ -153,15 +172,15 @@ class Statistics(Mechanism):
             "stddev": self.stddev,
             "count_distinct": self.count_distinct,
         }
-        return WrittenQuery(self.by, self.where, aggregates, self.quantile)  # type: ignore[arg-type]  # as checked
+        return WrittenQuery(self.by, self.where, aggregates, self.quantile, self.sum_per_person)  # type: ignore[arg-type]  # as checked
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         written, groups = self._written, tuple(self.groups.items())
         texts = tuple(self.sql) or (written.text(schema),)
         try:
-            found = tuple(_parsed(text, schema, groups) for text in texts)
+            found = tuple(_parsed(text, schema, groups, self.id or "") for text in texts)
         except QueryError as error:
-            raise error if self.sql else written.explain(error, schema) from None
+            raise error if self.sql else written.explain(error, schema, self.id or "") from None
         keys = [key for query in found for key in query.keys]
         for name in self.groups:
             if not any(key.is_named(name) for key in keys):
@@ -183,7 +202,27 @@ class Statistics(Mechanism):
                     fix="Rename that attribute.",
                     attribute=name,
                 )
-        return plan_blocks(self.queries(schema), self.quantiles, self.budget.pure, self.sampling_error)
+        queries = self.queries(schema)
+        check_once(self.one_row_per, queries)
+        plan = plan_blocks(queries, self.quantiles, self.budget.pure, self.sampling_error, self.one_row_per)
+        if self.sampling_error and any(block.by_person for block in plan.blocks):
+            raise MechanismError(
+                "Sampling error is about rows, not about people.", fix="Leave out 'sampling_error', or count rows."
+            )
+        return plan
+
+    def for_people(self, person: Person, schema: Schema) -> Statistics:
+        own = replace(self, id=person.id)
+        asked = {aggregate.function for query in own.queries(schema) for aggregate in query.aggregates}
+        if person.id is None and (self.one_row_per or "sum_per_person" in asked):
+            raise MechanismError(
+                "This query is about people, and the table does not say whose a row is.",
+                fix='Name the column: [person] id = "patient", or Person("patient").',
+            )
+        return own if "count_people" in asked or person.id is None else replace(self, id=None)
+
+    def needs_people(self, schema: Schema) -> bool:
+        return any(block.by_person for block in self.plan(schema).blocks)
 
     def calibration(self, schema: Schema) -> Calibration:
         universe = Universe.of(schema)
@@ -221,7 +260,8 @@ class Statistics(Mechanism):
                     parts.append(self._with_noise(exact, scales, noise))
             numbers.append(tuple(parts))
         texts = tuple(query.text for query in calibration.plan.queries)
-        options = Options(self.quantiles, dict(self.groups), self.sampling_error)
+        once, groups = tuple(self.one_row_per), dict(self.groups)
+        options = Options(self.quantiles, groups, self.sampling_error, once, self.id or "")
         return StatisticsOutput(counts.schema, texts, options, calibration, tuple(numbers), counts.n)
 
     def _with_noise(self, exact: Integers, scales: tuple[float, ...] | None, noise: NoiseSource) -> Integers:
@@ -337,15 +377,15 @@ class Statistics(Mechanism):
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str, schema: Schema, groups: tuple[tuple[str, Sequence[Any]], ...]) -> Query:
-    return parse_query(text, schema, dict(groups))
+def _parsed(text: str, schema: Schema, groups: tuple[tuple[str, Sequence[Any]], ...], person: str) -> Query:
+    return parse_query(text, schema, dict(groups), person)
 
 
 def _possible(calibration: Calibration, number: int, index: int, column: int, n: int) -> tuple[int, int]:
     """The range of an exact number over all tables of n rows."""
     block = calibration.plan.blocks[number]
     part = block.parts[index]
-    if part.kind in ("count", "values"):
+    if part.kind in ("count", "values") or (part.kind == "people" and block.value is None):
         return 0, n
     if part.kind == "distinct":
         return 0, min(n, block.bins.count)

@@ -106,6 +106,28 @@ class Levels(Kind):
         return {part: list(levels) for part, levels in value.items()}
 
 
+class Bounds(Kind):
+    """Bounds of one person's total, by column or expression."""
+
+    takes = "a table of a lower and an upper bound by column"
+    example = "{ income = [0, 5000] }"
+
+    def checked(self, value: Any, declared: Parameter) -> dict[str, tuple[float, float]]:
+        if not isinstance(value, Mapping) or not all(isinstance(part, str) and part.strip() for part in value):
+            raise declared.wrong()
+        return {part: self._bounds(part, bounds, declared) for part, bounds in value.items()}
+
+    def _bounds(self, part: str, bounds: Any, declared: Parameter) -> tuple[float, float]:
+        listed = tuple(bounds) if isinstance(bounds, (list, tuple)) else ()
+        if len(listed) != 2 or not all(map(is_number, listed)) or not listed[0] < listed[1]:
+            text = f"The bounds of {quote(part)} in {declared.name!r} must be two numbers, the lower one first."
+            raise MechanismError(text, fix=declared.fix, parameter=declared.name)
+        return float(listed[0]), float(listed[1])
+
+    def stored(self, value: Any) -> dict[str, list[float]]:
+        return {part: list(bounds) for part, bounds in value.items()}
+
+
 class GroupLists(Kind):
     """Public lists of groups, by key; NULL counts among the others."""
 

@@ -95,16 +95,21 @@ class Options:
     quantiles: str
     groups: Mapping[str, Sequence[Any]]
     sampling_error: bool
+    one_row_per: tuple[str, ...] = ()
+    id: str = ""
 
     def to_json(self) -> dict[str, Any]:
         groups = {name: list(listed) for name, listed in self.groups.items()}
         changed = {"groups": groups, "sampling_error": self.sampling_error}
+        changed |= {"one_row_per": list(self.one_row_per), "id": self.id}
         return {"quantiles": self.quantiles, **{name: value for name, value in changed.items() if value}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Options:
         groups = {str(name): tuple(listed) for name, listed in data.get("groups", {}).items()}
-        return cls(str(data["quantiles"]), groups, bool(data.get("sampling_error", False)))
+        once = tuple(map(str, data.get("one_row_per", ())))
+        sampling_error = bool(data.get("sampling_error", False))
+        return cls(str(data["quantiles"]), groups, sampling_error, once, str(data.get("id", "")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +159,8 @@ class StatisticsOutput(Output):
         try:
             sql, pure, n = tuple(map(str, data["sql"])), bool(data["pure"]), int(data["n"])
             options = Options.from_json(data)
-            queries = [parse_query(text, schema, options.groups) for text in sql]
-            plan = plan_blocks(queries, options.quantiles, pure, options.sampling_error)
+            queries = [parse_query(text, schema, options.groups, options.id) for text in sql]
+            plan = plan_blocks(queries, options.quantiles, pure, options.sampling_error, options.one_row_per)
             units = tuple(tuple(None if own is None else int(own) for own in block) for block in data["units"])
             numbers = tuple(tuple(np.array(part, dtype=np.int64) for part in block) for block in data["numbers"])
             calibration = Calibration(plan, Universe.of(schema), pure, units)
@@ -191,6 +196,7 @@ class StatisticsOutput(Output):
             title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
             plain = _with_headings(table_view(title, table, "values.parquet"), answer.headings)
             facts = [("query", answer.query.text), *self._group_facts()]
+            facts += [("rows in use", f"of each person at most one for each {key}") for key in self.options.one_row_per]
             facts += predicted_facts(context.expected_error)
             notes = [*plain.notes, ABOUT_INTERVALS[self.options.sampling_error]]
             views.append(

@@ -30,7 +30,7 @@ def numeric_value(block: Block) -> Attribute | None:
 
     Where numbers outside the domain become a category, a small change may leave the domain: that is no small change.
     """
-    if not isinstance(block.value, Column):
+    if not isinstance(block.value, Column) or block.by_person:
         return None
     attribute = block.value.attribute
     numeric = attribute.kind in ("integer", "real") and attribute.unknown != "other"

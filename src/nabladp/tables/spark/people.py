@@ -28,6 +28,7 @@ class UsedSparkRows(SparkFrame):
 
     keys: DataFrame
     person: Person
+    ranked: DataFrame  # the used rows with their rank among their person's, which are all in one partition, in order
 
     @classmethod
     def of(cls, source: SparkFrame, names: tuple[str, ...], person: Person) -> UsedSparkRows:
@@ -42,7 +43,13 @@ class UsedSparkRows(SparkFrame):
         dealt = keyed.repartition(parts, "person")  # [dealt-by-id]
         rank = f.row_number().over(Window.partitionBy("person").orderBy("number", "text"))
         used = dealt.withColumn("rank", rank).where(f"rank <= {person.rows}")  # [first-rows]
-        return cls(used.select(*(f"c{i}" for i in range(len(names)))).toDF(*names), keyed.select(*_KEYS), person)
+        columns = [f"c{i}" for i in range(len(names))]
+        return cls(used.select(*columns).toDF(*names), keyed.select(*_KEYS), person, used.select(*columns, "rank"))
+
+    def of_people(self, names: tuple[str, ...]) -> DataFrame:
+        """These columns, and the rank of each row among its person's."""
+        index = {name: i for i, name in enumerate(self.frame.columns)}
+        return self.ranked.select(*(f"c{index[name]}" for name in names), "rank")
 
     def count(self) -> int:
         return self._used

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from nabladp.errors import NablaDPError
 from nabladp.person import Person
 from nabladp.schema import Schema
-from nabladp.tables.counts import Progress, wrong_number_of_rows
+from nabladp.tables.counts import Progress, no_people, with_people, wrong_number_of_rows
 from nabladp.tables.duck import Batches
 from nabladp.tables.encode import Encoder, Finding, source_column
 from nabladp.tables.kernels import Kernel, integer_result
 from nabladp.tables.spark import tasks
 from nabladp.tables.spark.jobs import Share, Stopped, act
+from nabladp.tables.spark.people import UsedSparkRows
 from nabladp.tables.spark.reading import SparkFrame
 from nabladp.tables.spark.tasks import Shipping, error_of
 from nabladp.tables.table import Table
@@ -158,9 +159,14 @@ class SparkTable(Table):
         by_row_index = kernel.by_row_index
         self._frame.check_people()
         n, nothing = self.n, self._no_rows(names)
+        if kernel.by_person:
+            nothing = with_people(nothing, np.empty(0, np.int64))
         shape = integer_result(kernel.at(nothing, 0)).shape
         cells = math.prod(shape)
-        frame, rows = self._in_fixed_order(names) if by_row_index else self._rows(names, n)
+        if kernel.by_person:
+            frame, rows = self._rows_of_people(names)
+        else:
+            frame, rows = self._in_fixed_order(names) if by_row_index else self._rows(names, n)
         if not by_row_index:
             codes = n * Encoder(self.schema, names).bytes_per_row()
             frame = frame.coalesce(most_tasks(self._cores, codes, cells))
@@ -169,13 +175,21 @@ class SparkTable(Table):
         total, seen = self._sum(frame, fold, cells, None if progress is None else _in_rows(progress, n))
         if seen != n:
             raise wrong_number_of_rows()
-        self._keeper.note(names)
+        if not kernel.by_person:
+            self._keeper.note(names)
         return total.reshape(shape)
 
     def _rows(self, names: tuple[str, ...], n: int) -> tuple[DataFrame, tasks.Rows]:
         if not names:
             return self._frame.no_columns(), tasks.FromValues(Encoder(self.schema, ()), ("c0",))
         return self._keeper.rows(names, n)
+
+    def _rows_of_people(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
+        """The Spark rows, all of a person's in one partition and in the order of their row IDs."""
+        if not isinstance(self._frame, UsedSparkRows):
+            raise no_people()
+        encoder = Encoder(self.schema, names)
+        return self._frame.of_people(encoder.columns), tasks.FromPeople(encoder)
 
     def _in_fixed_order(self, names: tuple[str, ...]) -> tuple[DataFrame, tasks.Rows]:
         """The Spark rows with always the same columns, whichever are asked for, so that a row has the same index in

@@ -22,6 +22,7 @@ import nabladp
 from nabladp import errors
 from nabladp.errors import DataError, NablaDPError, SourceError
 from nabladp.schema import Schema
+from nabladp.tables.counts import with_people
 from nabladp.tables.duck import batch_rows
 from nabladp.tables.encode import Encoder, encode_column, value_texts
 from nabladp.tables.kernels import Kernel, Total
@@ -176,6 +177,31 @@ class FromKept:
                         yield codes.select(list(self.names))
 
 
+@dataclass(frozen=True)
+class FromPeople:
+    """Rows of people, all of each one's after each other: encoded, in batches that hold whole people. The last column
+    is the rank of a row among its person's."""
+
+    encoder: Encoder
+
+    def codes(self, batches: Batches) -> Batches:
+        columns = tuple(f"c{i}" for i in range(len(self.encoder.columns)))
+        waiting: list[pa.RecordBatch] = []  # the beginning of a person's rows
+        for batch in gather(batches, (*columns, "rank"), batch_rows(len(columns) + 1)):
+            first = np.flatnonzero(batch.column("rank").to_numpy() == 1)
+            if len(first):
+                yield from self._encode([*waiting, batch.slice(0, first[-1])])
+                waiting, batch = [], batch.slice(first[-1])
+            waiting.append(batch)
+        yield from self._encode(waiting)
+
+    def _encode(self, batches: list[pa.RecordBatch]) -> Batches:
+        for batch in _join([batch for batch in batches if batch.num_rows]):
+            values = pa.RecordBatch.from_arrays(batch.columns[:-1], names=list(self.encoder.columns))
+            codes = self.encoder.encode(values) if self.encoder.names else batch.select([])
+            yield with_people(codes, np.cumsum(batch.column("rank").to_numpy() == 1))
+
+
 def gather(batches: Batches, names: tuple[str, ...], rows: int) -> Batches:
     """Longer Arrow batches from Spark's short ones, which are counted faster. Times are in UTC, whatever the session's
     zone."""
@@ -194,7 +220,7 @@ def gather(batches: Batches, names: tuple[str, ...], rows: int) -> Batches:
 def _join(batches: list[pa.RecordBatch]) -> Batches:
     if len(batches) == 1:
         yield batches[0]
-    else:
+    elif batches:
         yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
