@@ -22,7 +22,9 @@ MARGIN = 14 / 25.4 * 72  # points, as style.css has it
 POINTS = 0.75  # a pixel on paper
 SLACK = 0.6  # points
 SVG = "{http://www.w3.org/2000/svg}"
-MARKS = ".chart-bar, .chart-square, .chart-mark, .chart-whisker, .chart-line, .chart-area, .chart-curve, .chart-shape"
+MARKS = ", ".join(
+    f".chart-{kind}" for kind in ("bar", "square", "mark", "whisker", "line", "area", "curve", "shape", "sum")
+)
 LAID_OUT = """(marks) => {
   document.documentElement.classList.add("print-all");
   nabladp.toPaper();
@@ -139,15 +141,17 @@ def _extent(path: Any) -> Box:
 
 def _unmatched(wanted: list[tuple[Any, float, float]], found: list[tuple[Any, float, float]]) -> int:
     """How many wanted shapes have no found one of their colour and size."""
-    left: dict[Any, list[tuple[float, float]]] = {}
+    left: dict[Any, Counter[tuple[float, float]]] = {}
     for colour, width, height in found:
-        left.setdefault(colour, []).append((width, height))
+        left.setdefault(colour, Counter())[round(width, 1), round(height, 1)] += 1
     lost = 0
     for colour, width, height in wanted:
-        same = left.get(colour, [])
-        best = min(same, key=lambda size: abs(size[0] - width) + abs(size[1] - height), default=None)
+        same, size = left.get(colour, Counter()), (round(width, 1), round(height, 1))
+        best = (
+            size if same[size] else min(+same, key=lambda own: abs(own[0] - width) + abs(own[1] - height), default=None)
+        )
         if best is None or max(abs(best[0] - width), abs(best[1] - height)) > SLACK:
             lost += 1
         else:
-            same.remove(best)
+            same[best] -= 1
     return lost

@@ -154,7 +154,7 @@ def test_an_imprint_that_cannot_be_used_is_refused(tmp_path: Path, options: Any,
     (tmp_path / "picture.svg").write_text("<svg onload='alert(1)'/>")
     (tmp_path / "large.png").write_bytes(PNG + bytes(MOST_LOGO))
     with pytest.raises(error) as refused:
-        Imprint.of(options, tmp_path)
+        Imprint.of(options, tmp_path, SCHEMA)
     assert refused.value.fix  # type: ignore[attr-defined]
 
 

@@ -29,7 +29,7 @@ from nabladp.report.view_texts import ViewTexts
 from nabladp.schema import Attribute, Schema
 from nabladp.views.tables import MOST_ROWS, Layout, table_view
 
-KINDS = {"bars", "dots", "heat", "table"}
+KINDS = {"bars", "dots", "heat", "panels", "table"}
 
 
 @pytest.fixture(scope="module")
@@ -218,10 +218,10 @@ def test_marginals_show_every_cell_with_its_interval(released: dict[str, list[Re
         assert shown == expected
 
 
-def test_one_attribute_is_bars_two_are_a_heat_map_more_a_table(released: dict[str, list[Release]]) -> None:
+def test_one_attribute_is_bars_two_are_a_heat_map_three_are_panels(released: dict[str, list[Release]]) -> None:
     found = views(released["NoisyMarginals"][0])
     kinds = {view["title"]: view["kind"] for view in found}
-    assert kinds == {"age": "bars", "region + income": "heat", "region + age + sick": "table", "age + income": "heat"}
+    assert kinds == {"age": "bars", "region + income": "heat", "region + age + sick": "panels", "age + income": "heat"}
     assert titled(found, "age")["ordered"] and "ordered" not in titled(found, "region + income")
 
 

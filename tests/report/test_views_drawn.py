@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import view_releases
 from axe_playwright_python.sync_playwright import Axe
@@ -14,11 +15,13 @@ from playwright.sync_api import expect
 from report_pages import Watched
 from view_releases import View, read, views
 
+from bench._view_kinds import REGION, REGION_MAP, every_kind
 from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
 from nabladp.views.view import Series, axis_column, cell_axes, offset_column, value_column
 from nabladp.views.view import View as Made
 
-DRAW = """(views) => {
+DRAW = """([views, shapes]) => {
+  nabladp.shapes = shapes;
   const main = document.body.appendChild(document.createElement("main"));
   main.append(Object.assign(document.createElement("h1"), { textContent: "Views" }));
   for (const view of views) {
@@ -47,7 +50,8 @@ def draw(open_page: Any) -> Draw:
     def drawn(given: list[View] | View, **options: Any) -> Watched:
         page = assemble("base.html.j2", {}, {}, ("guarantee.js", *VIEW_SCRIPTS), ("style.css", VIEW_STYLE))
         watched: Watched = open_page(page.replace("<title></title>", "<title>Views</title>"), **options)
-        watched.ask(DRAW, given if isinstance(given, list) else [given])
+        shapes = {"region": REGION_MAP.drawn(REGION)}
+        watched.ask(DRAW, [given if isinstance(given, list) else [given], shapes])
         return watched
 
     return drawn
@@ -102,10 +106,15 @@ def test_every_view_draws_and_reads_as_in_python(draw: Draw, every: list[View]) 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_kind_of_view_is_accessible(draw: Draw, every: list[View], scheme: str) -> None:
+    """Every kind in small: those of the mechanisms, and the charts that their shape calls for; with filters."""
+    shown = [view.to_json() for view in every_kind() if view.title in CHARTS]
     kinds = {(view["kind"], len(view["series"]), len(view["names"]), view.get("signed", False)): view for view in every}
-    watched = draw([table(), *kinds.values()], color_scheme=scheme)
+    watched = draw([table(), *kinds.values(), *shown], color_scheme=scheme)
+    assert len(shown) == len(CHARTS)
     watched.page.get_by_text("Show as a table").first.click()
     expect(watched.page.locator("table.values")).to_have_count(1 + 1 + sum(kind == "table" for kind, *_ in kinds))
+    watched.page.get_by_text("Filter by column").first.click()
+    expect(watched.page.locator(".filters")).to_have_count(1)
     rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
     found = Axe().run(watched.page, options={"resultTypes": ["violations"], **rules})
     assert found.response["violations"] == []
@@ -240,6 +249,87 @@ def test_a_picture_fits_its_room_again_when_that_changes(draw: Draw) -> None:
     assert wide is not None and wide["width"] > 500
 
 
+CHARTS = (
+    "age by sex",
+    "numbers in order",
+    "several lines",
+    "bins of unequal width",
+    "small multiples",
+    "pyramids",
+    "map",
+)
+
+
+@pytest.fixture
+def charts(draw: Draw) -> tuple[Watched, dict[str, tuple[Made, Any]]]:
+    """One page with every chart of a shape, and where each is."""
+    made = {view.title: view for view in every_kind() if view.title in CHARTS}
+    watched = draw([view.to_json() for view in made.values()])
+    cards = watched.page.locator("section")
+    return watched, {title: (view, cards.nth(i)) for i, (title, view) in enumerate(made.items())}
+
+
+def test_every_shape_of_data_has_its_chart(charts: tuple[Watched, dict[str, tuple[Made, Any]]]) -> None:
+    watched, found = charts
+    line, card = found["numbers in order"]
+    (path,) = [node.get_attribute("d") for node in card.locator(".chart-curve").all()]
+    heights = [float(point.split()[1]) for point in path[1:].split("L")]
+    values = np.array(list(line.rows)[:100])
+    assert np.corrcoef(heights, values)[0, 1] == pytest.approx(-1), "a point for each, at its height"
+    assert card.locator(".chart-area").count() == 1 and "(null): 8 (-22 to 38)" in card.locator("svg").text_content()
+    _, card = found["several lines"]
+    assert card.locator(".chart-curve").count() == 3 and card.locator("path.chart-mark-2").count() > 5
+    bins, card = found["bins of unequal width"]
+    boxes = [[float(bar.get_attribute(key)) for key in ("width", "height")] for bar in card.locator(".chart-bar").all()]
+    areas = [width * height for width, height in boxes[:6]]  # the last bin is cut
+    assert np.array(areas) / areas[0] == pytest.approx(np.array(list(bins.rows)[:6]) / bins.rows[0], rel=0.03)
+    assert card.locator(".chart-break").count() == 1
+    panels, card = found["small multiples"]
+    assert (
+        card.locator("svg.chart > svg").count() == 5 and card.locator(".chart-square").count() == len(panels.rows) + 9
+    )
+    assert card.locator(".chart-head").all_text_contents() == [f"one: place {i}" for i in range(5)]
+    _, card = found["pyramids"]
+    assert card.locator("svg.chart > svg").count() == 3 and card.locator(".chart-bar").count() == 360
+    on_map, card = found["map"]
+    assert card.locator(".chart-shape").count() == 30 and "abroad: " in card.locator("svg").text_content()
+    steps = card.locator("g:has(> .chart-shape)").all()
+    shades = [int(step.get_attribute("class").removeprefix("heat-")) for step in steps]
+    assert np.corrcoef(shades, list(on_map.rows)[:30])[0, 1] > 0.98
+    assert watched.is_quiet()
+
+
+def test_every_chart_is_read_off_by_keyboard_and_pointer(charts: tuple[Watched, dict[str, tuple[Made, Any]]]) -> None:
+    """What the cursor says of every mark is what stands in the rows of the view, whichever way they are arranged."""
+    watched, found = charts
+    for view, card in found.values():
+        rows = {tuple(row[: len(view.names)]): row[len(view.names)] for row in read(view.to_json())}
+        frame, told = card.get_by_role("slider"), set()
+        frame.focus()
+        watched.page.keyboard.press("Home")
+        for _ in range(12):
+            told.add(frame.get_attribute("aria-valuetext"))
+            watched.page.keyboard.press("ArrowRight")
+        watched.page.keyboard.press("End")
+        told.add(frame.get_attribute("aria-valuetext"))
+        for text in told - {text for text in told if "sum" in text}:
+            name, _, figures = text.partition(": ")
+            value = rows[next(key for key in rows if sorted(key) == sorted(name.split(" · ")))]
+            shown = f"noisy {100 * value:.4g}%" if view.kind == "dots" else f"{value} ("
+            assert figures.startswith(shown), (text, value)
+        assert len(told) >= 8
+    shape = found["map"][1].locator(".chart-shape").nth(7)
+    shape.scroll_into_view_if_needed()
+    shape.hover()
+    assert (found["map"][1].locator(".chart-readout").text_content() or "").startswith("region 7: ")
+    panel = found["small multiples"][1].locator("svg.chart > svg").nth(3).locator(".chart-square").nth(10)
+    panel.scroll_into_view_if_needed()
+    panel.hover()
+    assert (found["small multiples"][1].locator(".chart-readout").text_content() or "").startswith(
+        "place 3 · b · year 1:"
+    )
+
+
 # ---- reading off ----------------------------------------------------------------------------------------------------
 
 
@@ -259,9 +349,11 @@ def test_the_cursor_walks_by_keyboard(draw: Draw) -> None:
 def test_the_cursor_walks_a_heat_map_in_both_directions(draw: Draw) -> None:
     watched = draw(heat(3, 4, list(range(12))))
     watched.page.keyboard.press("Tab")
-    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown"):
+    told = []
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "End"):
         watched.page.keyboard.press(key)
-    assert watched.page.get_by_role("slider").get_attribute("aria-valuetext") == "row 2 · c1: 9"
+        told.append(watched.page.get_by_role("slider").get_attribute("aria-valuetext"))
+    assert told[2:] == ["row 2 · c1: 9", "c1, sum: 15", "c1, sum: 15", "sum of all: 66"], "the sums come last"
 
 
 def test_equal_values_of_two_attributes_are_both_told(draw: Draw) -> None:
@@ -319,6 +411,40 @@ def test_tables_are_paged_sorted_and_searched(draw: Draw) -> None:
     watched.page.get_by_role("searchbox").fill("nothing like this")
     expect(watched.page.locator("table.values tbody tr")).to_have_count(0)
     assert watched.page.get_by_role("status").text_content() == "no rows"
+
+
+def test_tables_are_filtered_by_column(draw: Draw) -> None:
+    """Values to pick and ranges of numbers, together with the search; the CSV holds what is left."""
+    columns = [
+        axis_column("kind", ["a", "b", "c"], 10),
+        value_column("count", "count", 0),
+        value_column("share", "share", 1),
+    ]
+    rows = [[i, i / 30] for i in range(30)]
+    watched = draw(Made("filtered", "table", columns, rows, "some").to_json())
+    page, lines = watched.page, watched.page.locator("table.values tbody tr")
+    page.get_by_text("Filter by column").click()
+    page.get_by_role("checkbox", name="b").check()
+    expect(lines).to_have_count(10)
+    page.get_by_role("checkbox", name="c").check()
+    expect(lines).to_have_count(20)
+    page.get_by_label("count, at least").fill("12")
+    page.get_by_label("share, in %, at most").fill("70")
+    expect(lines).to_have_count(10)
+    assert column(watched, 2) == [str(i) for i in range(12, 22)]
+    assert page.get_by_text("Filter by column: 3 in use").count() == 1
+    page.get_by_role("searchbox").fill("c")
+    expect(lines).to_have_count(2)
+    with page.expect_download() as found:
+        page.get_by_role("button", name="CSV").click()
+    assert [line.split(",")[:2] for line in Path(found.value.path()).read_text().split()] == [
+        ["kind", "count"],
+        ["c", "20"],
+        ["c", "21"],
+    ]
+    page.get_by_role("button", name="Remove all filters").click()
+    expect(lines).to_have_count(10)
+    assert watched.is_quiet()
 
 
 def test_a_chart_can_be_shown_as_a_table(draw: Draw) -> None:

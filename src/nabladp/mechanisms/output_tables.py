@@ -9,16 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.noise import NoiseSource
-from nabladp.schema import Schema
+from nabladp.schema import Attribute, Schema
 from nabladp.schema.rules import DRAWN
-from nabladp.views.view import Column, cell_axes
+from nabladp.views.view import Column, Scale, cell_axes
 
 
 def schema_axes(schema: Schema, names: Sequence[str]) -> list[Column]:
     """The view columns of all combinations of some attributes, as people read them: titles, units and labels."""
     chosen = [schema[name] for name in names]
     ordered = [own.ordered_size if own.is_ordered else 0 for own in chosen]
-    return cell_axes([own.heading for own in chosen], [own.code_labels for own in chosen], ordered)
+    scales = [_scale(own) for own in chosen]
+    return cell_axes([own.heading for own in chosen], [own.code_labels for own in chosen], ordered, scales)
+
+
+def _scale(attribute: Attribute) -> Scale:
+    """Where the declared values of an attribute lie on a scale: between the edges of bins, or at their numbers."""
+    if attribute.kind == "real":
+        return {"edges": attribute.edges}
+    return {} if attribute.representatives is None else {"at": attribute.representatives.tolist()}
 
 
 _POSITIONS = 1 << 24  # inside a bin: as many as single precision tells apart

@@ -15,7 +15,7 @@ from nabladp.mechanisms.output_tables import schema_axes
 from nabladp.mechanisms.tidy import named_codes
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
-from nabladp.views.view import Series, View, count_of, marginal_kind, round_digits, value_column
+from nabladp.views.view import ONE_SERIES, Series, View, count_of, marginal_kind, round_digits, value_column
 from nabladp.workloads import Queries
 from nabladp.workloads.queries import Group
 
@@ -71,7 +71,7 @@ class QueryViews:
             facts=self.facts(run.numbers),
             notes=[self.note],
             names=range(len(names)),
-            series=self._series(len(names), only=self.squares if kind == "heat" else None),
+            series=self._series(len(names), only=self.squares if kind in ONE_SERIES else None),
             caption=self.caption,
             ordered=len(names) == 1 and self.schema[names[0]].is_ordered,
         )

@@ -17,6 +17,9 @@ from typing import Any
 from nabladp.checks import as_path, read_file
 from nabladp.displayed import report_languages
 from nabladp.errors import PlanError, SourceError, quote, quote_path
+from nabladp.release.shapes import FILE as SHAPES_FILE
+from nabladp.release.shapes import Shapes
+from nabladp.schema import Schema
 
 TEXTS = ("title", "issuer", "contact", "purpose", "population")
 MOST_SIGNS = 2_000  # of a text
@@ -72,11 +75,13 @@ class Logo:
 
 
 LOGO_FILES = tuple(f"logo.{kind}" for kind in _MEDIA)
+IMPRINT_FILES = (*LOGO_FILES, SHAPES_FILE)
 
 
 @dataclass(frozen=True)
 class Imprint:
-    """``population`` says whom the table is about; ``language`` is that of the report, such as "en" or "de"."""
+    """``population`` says whom the table is about; ``language`` is that of the report, such as "en" or "de"; ``shapes``
+    are the maps on which the report draws some attributes."""
 
     title: str = ""
     issuer: str = ""
@@ -85,6 +90,7 @@ class Imprint:
     population: str = ""
     language: str = "en"
     logo: Logo | None = None
+    shapes: Shapes | None = None
 
     def __post_init__(self) -> None:
         for name in TEXTS:
@@ -96,16 +102,20 @@ class Imprint:
             )
         if self.logo is not None and not isinstance(self.logo, Logo):
             raise PlanError("The logo is a picture.", fix='Load it with Logo.load(Path("logo.png")).')
+        if self.shapes is not None and not isinstance(self.shapes, Shapes):
+            fix = 'Load them with Shapes.load({"region": {"file": "regions.geojson", "key": "name"}}, schema).'
+            raise PlanError("'shapes' are not maps.", fix=fix)
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], folder: Path) -> Imprint:
-        """An imprint from the ``[report]`` table of a plan; the path of a logo is relative to the plan."""
+    def of(cls, options: Mapping[str, Any], folder: Path, schema: Schema) -> Imprint:
+        """An imprint from the ``[report]`` table of a plan; the paths of logo and shapes are relative to the plan."""
         given = {name: options[name] for name in (*TEXTS, "language") if name in options}
         logo = None
         if "logo" in options:
             _check_text("logo", options["logo"])
             logo = Logo.load(folder / as_path(options["logo"], "The logo"))
-        return cls(**given, logo=logo)
+        shapes = Shapes.load(options["shapes"], schema, folder) if "shapes" in options else None
+        return cls(**given, logo=logo, shapes=shapes)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -113,18 +123,28 @@ class Imprint:
         return {name: getattr(self, name) for name in TEXTS if getattr(self, name)}
 
     def to_json(self, *, embed: bool = False) -> dict[str, str]:
-        """The imprint as JSON; the logo is named by its file, or is in it. Empty where nothing was given."""
+        """The imprint as JSON; the logo is named by its file, or is in it, shapes by theirs. Empty where nothing was
+        given."""
         body = self.texts | ({"language": self.language} if self.language != "en" else {})
+        body |= {} if self.shapes is None or embed else {"shapes": SHAPES_FILE}  # a guarantee alone has no tables
         if self.logo is None:
             return body
         return body | {"logo": self.logo.address if embed else self.logo.file}
 
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files of an imprint beside a record."""
+        logo = {} if self.logo is None else {self.logo.file: self.logo.content}
+        return logo | ({} if self.shapes is None else {SHAPES_FILE: self.shapes.content})
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any], folder: Path | None = None) -> Imprint:
-        """An imprint from its JSON form. A logo's file beside a record may be missing: a record may travel alone."""
+        """An imprint from its JSON form. Its files beside a record may be missing: a record may travel alone."""
         if not set(data) <= {field.name for field in fields(cls)}:
             raise ValueError
-        given = {name: text for name, text in data.items() if name != "logo"}
+        given: dict[str, Any] = {name: text for name, text in data.items() if name not in ("logo", "shapes")}
+        if "shapes" in data and folder is not None and (folder / SHAPES_FILE).exists():
+            given["shapes"] = Shapes.of_folder(folder)
         if given.get("language") not in report_languages():  # of a later version, perhaps: English is better than none
             given.pop("language", None)
         logo = data.get("logo")

@@ -51,7 +51,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "person": ("id", "rows", "row_id"),
     "budget": ("ledger", "per_attribute", "attributes", "sets", "person"),
     "adversary": ("name", "attributes"),
-    "report": ("delta", "folder", *TEXTS, "language", "logo"),
+    "report": ("delta", "folder", *TEXTS, "language", "logo", "shapes"),
 }
 _FOREIGN = (TypeError, ValueError, AttributeError)  # what a value of the wrong type may lead to
 _QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
@@ -128,7 +128,7 @@ class Plan:
             adversaries=_adversaries(data, schema),
             given_delta=given_delta,
             out=folder / (_text(report, "report", "folder", out) if "folder" in report else out),
-            imprint=Imprint.of(report, folder),
+            imprint=Imprint.of(report, folder, schema),
             population=population,
         )
 

@@ -24,7 +24,7 @@ from nabladp.mechanisms.mechanism import ReleaseContext
 from nabladp.person import Person
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
-from nabladp.release.imprint import LOGO_FILES, Imprint
+from nabladp.release.imprint import IMPRINT_FILES, Imprint
 from nabladp.release.stored_record import check_record, check_same_attributes, read_adversaries, read_person
 from nabladp.schema import Schema
 from nabladp.views import View
@@ -134,10 +134,9 @@ class Release(Displayed, Exported):
 
     @property
     def _tables(self) -> dict[str, bytes]:
-        logo = self.imprint.logo
         table = self.to_arrow()
         values = {VALUES: self.parquet} | ({CSV: csv_bytes(table)} if _fits_csv(table) else {})
-        return {**values, **self.extra, **({} if logo is None else {logo.file: logo.content})}
+        return {**values, **self.extra, **self.imprint.files}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -361,7 +360,7 @@ def _check_text(text: bytes, data: Any) -> None:
 
 def _check_files(folder: Path, listed: Mapping[str, str]) -> None:
     """Refuse a release whose files are not those that the record names; a record may travel alone."""
-    if VALUES not in listed or not all(TABLE.fullmatch(name) or name in LOGO_FILES for name in listed):
+    if VALUES not in listed or not all(TABLE.fullmatch(name) or name in IMPRINT_FILES for name in listed):
         raise ValueError  # and nothing outside the folder is looked at
     for name, expected in listed.items():
         path = folder / name

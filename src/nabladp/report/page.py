@@ -118,6 +118,7 @@ def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t:
         stage("writing the report: release", number, len(releases))
         views_of.append([texts.view(condense(view).to_json()) for view in release.views()])
     views_of = fit(views_of)
+    blocks |= _maps(releases, views_of)
     blocks |= {f"views-{number}": pack(views) for number, views in enumerate(views_of)}
     parts = []
     for number, release in enumerate(releases):
@@ -131,6 +132,20 @@ def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t:
             | {"explanation": texts(release.explanation()), "summary": _summary(release.expected_error, texts)}
         )
     return parts
+
+
+def _maps(releases: Sequence[Release], views_of: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
+    """The page's shapes of attributes, once for all views; columns of views that list values of these name them."""
+    found: dict[str, Any] = {}
+    for release, listed in zip(releases, views_of, strict=True):
+        maps = release.imprint.shapes.maps if release.imprint.shapes else {}
+        known = {word: release.schema[name] for name in maps for word in (name, release.schema[name].heading)}
+        for column in (view["columns"][number] for view in listed for number in view["names"]):
+            if column["name"] in known:
+                attribute = known[column["name"]]
+                column["shapes"] = attribute.name
+                found[attribute.name] = maps[attribute.name].drawn(attribute)
+    return {"shapes": pack(found)} if found else {}
 
 
 def _names(releases: Sequence[Release]) -> set[str]:

@@ -37,7 +37,17 @@ if TYPE_CHECKING:
 
 _NEEDS = {"guarantee.js": ("units.js", "terms.js"), "explorer.js": ("answer.js",)}  # what must come before
 _ASSETS = files("nabladp.report") / "assets"
-VIEW_SCRIPTS = ("drawing.js", "marks.js", "pyramid.js", "heat.js", "charts.js", "tables.js")  # which draw views
+VIEW_SCRIPTS = (
+    "drawing.js",
+    "marks.js",
+    "scales.js",
+    "pyramid.js",
+    "heat.js",
+    "panels.js",
+    "map.js",
+    "charts.js",
+    "tables.js",
+)  # which draw views
 VIEW_STYLE = "charts.css"
 
 

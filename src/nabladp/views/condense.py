@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.views.tables import VALUES_FILE
-from nabladp.views.view import MOST_SQUARES, Cells, Column, Series, View, cell_axes, marginal_kind
+from nabladp.views.view import MOST_SQUARES, ONE_SERIES, Cells, Column, Series, View, cell_axes, marginal_kind
 
 MOST_GROUPS = {1: 200}  # of an axis that stands alone
 MOST_BESIDE = 50  # groups of an axis beside others
+SCALES = ("at", "edges")
 
 
 def condense(view: View, most: int = MOST_SQUARES) -> View:
@@ -39,7 +40,8 @@ def _shortened(source: Mapping[str, Any], rows: int) -> Mapping[str, Any]:
     if "axis" not in source:
         return source
     used = math.ceil(rows / source["every"])
-    return {**source, "axis": source["axis"][:used], "ordered": min(source.get("ordered", 0), used)}
+    kept = {key: value for key, value in source.items() if key not in SCALES}
+    return {**kept, "axis": source["axis"][:used], "ordered": min(source.get("ordered", 0), used)}
 
 
 def _grouped(view: View, most: int) -> View | None:
@@ -54,6 +56,7 @@ def _grouped(view: View, most: int) -> View | None:
         return None
     tables = [table.reshape(sizes) for table in _tables(view, kept)]
     labels, ordered = [list(c.source["axis"]) for c in axes], [c.source.get("ordered", 0) for c in axes]
+    scales = [{key: c.source[key] for key in SCALES if key in c.source} for c in axes]
     notes = list(view.notes)
     for axis in sorted(range(len(axes)), key=lambda i: -ordered[i]):
         others = math.prod(_least(own, ordered[i]) for i, own in enumerate(labels) if i != axis)
@@ -70,9 +73,13 @@ def _grouped(view: View, most: int) -> View | None:
         bounds = np.concatenate([starts, np.arange(ordered[axis], len(labels[axis]))])
         tables = [np.add.reduceat(table, bounds, axis=axis) for table in tables]
         named = [_span(labels[axis], a, b - 1) for a, b in zip(starts.tolist(), ends, strict=True)]
+        edges = scales[axis].get("edges")
+        scales[axis] = {"edges": [edges[place] for place in [*starts.tolist(), ordered[axis]]]} if edges else {}
         labels[axis], ordered[axis] = named + rest, len(named)
-    shown = [len(own) for own in labels]
-    return _remade(view, axes, labels, ordered, kept, tables, notes) if math.prod(shown) <= most else None
+    if math.prod(map(len, labels)) > most:
+        return None
+    named_axes = cell_axes([column.name for column in axes], labels, ordered, scales)
+    return _remade(view, named_axes, kept, tables, notes)
 
 
 def _least(labels: Sequence[str], ordered: int) -> int:
@@ -104,16 +111,10 @@ def _tables(view: View, kept: Sequence[int]) -> list[NDArray[Any]]:
 
 
 def _remade(
-    view: View,
-    axes: Sequence[Column],
-    labels: Sequence[Sequence[str]],
-    ordered: Sequence[int],
-    kept: Sequence[int],
-    tables: Sequence[NDArray[Any]],
-    notes: Sequence[str],
+    view: View, axes: list[Column], kept: Sequence[int], tables: Sequence[NDArray[Any]], notes: Sequence[str]
 ) -> View:
-    sizes = [len(own) for own in labels]
-    columns = cell_axes([column.name for column in axes], labels, ordered)
+    sizes = [len(column.source["axis"]) for column in axes]
+    columns = list(axes)
     columns += [replace(view.columns[number], source={"place": place}) for place, number in enumerate(kept)]
     at = {number: len(axes) + place for place, number in enumerate(kept)}
     series = [Series(own.name, at[own.value]) for own in view.series if own.value in at]
@@ -123,7 +124,7 @@ def _remade(
         kind=kind,
         columns=columns,
         rows=Cells(*tables),
-        series=series[:1] if kind in ("bars", "heat") else series,
+        series=series[:1] if kind in ("bars", *ONE_SERIES) else series,
         names=range(len(axes)),
         notes=notes,
         ordered=len(axes) == 1,

@@ -20,6 +20,8 @@ from nabladp.arrays import Floats
 LEVEL = 0.95
 MOST_ACROSS, MOST_DOWN = 60, 150  # categories along the sides of a heat map; the longer one goes down
 MOST_SQUARES = 2500
+MOST_PANELS = 12  # small charts beside each other, one for every value of one attribute
+ONE_SERIES = ("heat", "panels")  # kinds of views that draw one number per row
 MOST_DOTS = 40  # so small a marginal is drawn as dots, which show several series; a heat map shows one of them
 _DIGITS = 7
 
@@ -46,11 +48,21 @@ def label_column(name: str, labels: Iterable[str], index: int = 0) -> Column:
     return Column(name, "text", {"place": index, "labels": list(labels)})
 
 
-def axis_column(name: str, labels: Iterable[str], every: int, ordered: int = 0) -> Column:
-    """A view column of an axis: the label changes every so many rows, and begins again after the last one. The first
-    ``ordered`` labels stand in order."""
+Scale = Mapping[str, Sequence[float]]
+
+
+def axis_column(name: str, labels: Iterable[str], every: int, ordered: int = 0, scale: Scale | None = None) -> Column:
+    """A view column of an axis: the label changes every so many rows, and begins again after the last one.
+
+    The first ``ordered`` labels stand in order. ``scale`` says where on a scale they lie: ``at`` a number for each, or
+    between two ``edges``, of which there is one more.
+    """
     source = {"axis": list(labels), "every": every}
-    return Column(name, "text", source | ({"ordered": ordered} if ordered else {}))
+    return Column(
+        name,
+        "text",
+        source | ({"ordered": ordered} if ordered else {}) | {key: list(where) for key, where in (scale or {}).items()},
+    )
 
 
 def offset_column(name: str, format: str, of: int, plus: float) -> Column:
@@ -73,12 +85,13 @@ class Series:
 
 @dataclass(frozen=True)
 class View:
-    """``kind``: "bars", "dots", "heat" or "table".
+    """``kind``: "bars", "dots", "heat", "panels" or "table". The page draws bars and dots along a scale, on a map, and
+    heat maps as pyramids where the columns that name a row allow it.
 
-    ``names`` are the columns that name a row: for a heat map two of them. ``facts`` are pairs of a label and a text,
-    the noise scale and the predicted error among them. ``ordered`` says that neighbouring rows belong together;
-    ``signed`` that zero is the middle of the colours; ``symmetric`` that a heat map's rows stand for both halves.
-    ``line`` is a value that bars are to be compared with, and what it means.
+    ``names`` are the columns that name a row: for a heat map two of them, for panels three. ``facts`` are pairs of a
+    label and a text, the noise scale and the predicted error among them. ``ordered`` says that neighbouring rows belong
+    together; ``signed`` that zero is the middle of the colours; ``symmetric`` that a heat map's rows stand for both
+    halves. ``line`` is a value that bars are to be compared with, and what it means.
     """
 
     title: str
@@ -145,13 +158,17 @@ def _numbers(column: NDArray[Any]) -> list[Any]:
 
 
 def cell_axes(
-    names: Sequence[str], labels: Sequence[Sequence[str]], ordered: Sequence[int] | None = None
+    names: Sequence[str],
+    labels: Sequence[Sequence[str]],
+    ordered: Sequence[int] | None = None,
+    scales: Sequence[Scale] | None = None,
 ) -> list[Column]:
     """The view columns of a table of all combinations: one axis per name, the last one fastest. ``ordered`` says how
-    many labels of each, from the first, stand in order."""
+    many labels of each, from the first, stand in order, ``scales`` where these lie."""
     sizes = [len(own) for own in labels]
     strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    return [axis_column(*axis) for axis in zip(names, labels, strides, ordered or [0] * len(sizes), strict=True)]
+    more = (ordered or [0] * len(sizes), scales or [{}] * len(sizes))
+    return [axis_column(*axis) for axis in zip(names, labels, strides, *more, strict=True)]
 
 
 def marginal_kind(sizes: Sequence[int], *, dots: bool = False) -> str:
@@ -160,8 +177,11 @@ def marginal_kind(sizes: Sequence[int], *, dots: bool = False) -> str:
         return "dots"
     if len(sizes) == 1:
         return "bars"
-    drawable = len(sizes) == 2 and min(sizes) <= MOST_ACROSS and max(sizes) <= MOST_DOWN
-    return "heat" if drawable and math.prod(sizes) <= MOST_SQUARES else "table"
+    panels, *sides = sorted(sizes) if len(sizes) == 3 else (1, *sizes)
+    drawable = panels <= MOST_PANELS and len(sides) == 2 and min(sides) <= MOST_ACROSS and max(sides) <= MOST_DOWN
+    if not drawable or math.prod(sizes) > MOST_SQUARES:
+        return "table"
+    return "panels" if len(sizes) == 3 else "heat"
 
 
 # ---- numbers for people ---------------------------------------------------------------------------------------------

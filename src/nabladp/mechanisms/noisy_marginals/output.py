@@ -339,7 +339,7 @@ class MarginalTables(Output):
         )
 
     def views(self, context: ReleaseContext) -> list[View]:
-        """Marginals as views: bars for one attribute, a heat map for two, a table for more."""
+        """Marginals as views: bars for one attribute, a heat map for two, panels for three, a table for more."""
         errors = context.expected_error
         return [_view(table, error, context.schema) for table, error in zip(self.tables, errors, strict=True)]
 

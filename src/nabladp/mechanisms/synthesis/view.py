@@ -25,6 +25,7 @@ from nabladp.views.compared import Compared
 from nabladp.views.condense import condense
 from nabladp.views.view import (
     LEVEL,
+    ONE_SERIES,
     Cells,
     Series,
     View,
@@ -229,7 +230,7 @@ def _cells_view(
     kind = marginal_kind(schema.sizes(names), dots=True)
     first, *others = (word for word in columns if word not in ("low", "high"))
     at = {word: len(names) + i for i, word in enumerate(columns)}
-    beside = [] if kind == "heat" else [Series(word, at[word]) for word in others]
+    beside = [] if kind in ONE_SERIES else [Series(word, at[word]) for word in others]
     view = View(
         title=title,
         kind=kind,

@@ -65,9 +65,12 @@
     return line;
   }
 
+  /** The chart of a whole view by the shape of its data; none where bars or dots are drawn, row by row. */
+  const formOf = (view) => charting.forms.find((form) => form.fits(view));
+
   function draw(view, rows, width) {
-    if (charting.pyramidOf(view)) return charting.pyramid(view, width);
-    if (view.kind === "heat") return charting.heat(view, width);
+    const form = formOf(view);
+    if (form) return form.draw(view, width);
     if (view.kind === "dots") return charting.dots(view, rows, width);
     return sideBySide(view) ? charting.columns(view, rows, width) : charting.bars(view, rows, width);
   }
@@ -78,7 +81,7 @@
     const figure = html("figure", { class: "chart-figure" });
     container.append(figure);
     const total = view.rows.length;
-    const each = view.kind === "heat" ? total : sideBySide(view) ? COLUMNS_A_PAGE : A_PAGE;
+    const each = formOf(view) ? total : sideBySide(view) ? COLUMNS_A_PAGE : A_PAGE;
     const state = { first: 0, width: 0 };
     const place = html("div", { class: "chart-place" });
     const again = () => {
@@ -133,8 +136,8 @@
   // ---- on paper: nothing to turn, as wide as a page, in pieces that are no higher than one -------------------------
 
   function pieces(view, last) {
-    if (charting.pyramidOf(view)) return [charting.pyramid(view, PAPER)];
-    if (view.kind === "heat") return charting.heatPieces(view, PAPER);
+    const form = formOf(view);
+    if (form) return form.pieces?.(view, PAPER) ?? [form.draw(view, PAPER)];
     const each = sideBySide(view) ? COLUMNS_A_PAGE : A_PAGE;
     return Array.from({ length: Math.ceil(last / each) }, (_, i) => {
       const rows = { first: i * each, last: Math.min((i + 1) * each, last) };
@@ -144,10 +147,13 @@
 
   nabladp.printView = (container, view) => {
     const count = view.rows.length;
-    const last = view.kind === "heat" ? count : Math.min(count, PRINTED);
+    const form = isTable(view) ? null : formOf(view);
+    const last = form && !form.beside ? count : Math.min(count, PRINTED);
     if (beginning(container, view)) {
-      if (isTable(view)) container.append(...nabladp.printedTables(columnsOf(view), view.names, last, PAPER));
+      const tables = () => nabladp.printedTables(columnsOf(view), view.names, last, PAPER);
+      if (isTable(view)) container.append(...tables());
       else container.append(...pieces(view, last).map(({ node }) => html("figure", { class: "chart-figure" }, node)));
+      if (form?.beside) container.append(...tables()); // whose numbers do not all stand in the picture
       if (last < count) container.append(quiet(text("printed_part", { last, total: count })));
     }
     for (const note of view.notes || []) container.append(quiet(note));

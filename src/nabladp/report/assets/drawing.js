@@ -173,5 +173,6 @@
 
   const reading = { reader, naming, telling, shown };
   const drawing = { html, svg, textWidth, cut, ticks, picture, label, named, paragraph, grow, stepInList };
-  nabladp.charting = { ...reading, ...drawing };
+  // charts of whole views, by the shape of their data: {fits, draw, pieces, beside}; the first one that fits is drawn
+  nabladp.charting = { ...reading, ...drawing, forms: [] };
 })();

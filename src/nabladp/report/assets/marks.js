@@ -68,7 +68,7 @@
     node.append(svg("path", { class: "chart-whisker", d: path }));
   }
 
-  charting.whisker = whisker;
+  Object.assign(charting, { whisker, domain, scaled, legend, legendHeight, mark });
 
   // ---- lying: a row each, names on the left ------------------------------------------------------------------
 

@@ -18,7 +18,8 @@
     return fits && view.rows.length === 2 * along.axis.length ? { sides: axes[at], along } : null;
   };
 
-  charting.pyramid = (view, width) => {
+  /** `shared` is the scale of several pyramids beside each other, whose caption stands below all of them. */
+  charting.pyramid = (view, width, shared) => {
     const { sides, along } = charting.pyramidOf(view);
     const series = view.series[0];
     const format = view.columns[series.value].format;
@@ -31,7 +32,7 @@
     const every = Math.ceil(LINE / tall);
     const middle = Math.min(Math.max(...labels.map((text) => textWidth(text)), 20) + 16, 0.3 * width);
     const half = (width - middle) / 2;
-    let top = 0;
+    let top = shared?.top ?? 0;
     for (let line = 0; line < lines.length; line++) {
       for (const side of [0, 1]) top = Math.max(top, value(rowOf(line, side)) ?? 0, high(rowOf(line, side)) ?? 0);
     }
@@ -71,7 +72,7 @@
         whisker(node, ...ends, y + tall / 2, false, Math.min(4, tall / 3));
       }
     });
-    grow(node, bottom + 28 + paragraph(node, 0, bottom + 38, view.caption, width));
+    grow(node, bottom + 28 + (shared ? 0 : paragraph(node, 0, bottom + 38, view.caption, width)));
     const tell = telling(view);
     const count = 2 * lines.length;
     return {
@@ -96,4 +97,5 @@
       },
     };
   };
+  charting.forms.push({ fits: charting.pyramidOf, draw: charting.pyramid });
 })();

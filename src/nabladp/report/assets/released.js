@@ -65,6 +65,7 @@
 
   const parts = [];
   async function start() {
+    nabladp.shapes = await nabladp.block("shapes");
     for (const place of document.querySelectorAll(".views")) {
       const views = (await nabladp.block(`views-${place.dataset.part}`)) ?? [];
       parts.push(views);

@@ -147,6 +147,7 @@
     function arrange() {
       const words = search.value.trim().toLowerCase().split(/\s+/);
       let rows = words[0] ? matching(words) : Array.from({ length: table.count }, (_, i) => i);
+      for (const keep of filters.wanted()) rows = rows.filter(keep);
       if (state.sorted !== null) {
         const { read } = table.columns[state.sorted];
         const sign = state.down ? -1 : 1;
@@ -168,12 +169,110 @@
       clearTimeout(waiting);
       waiting = setTimeout(arrange, WAIT);
     });
+    const filters = filtersOf(table, () => arrange());
+    if (table.count > 8) bar.append(filters.details);
     const save = element("button", { type: "button", class: "button plain" }, say("as_csv"));
     save.addEventListener("click", () => download(table, state.rows ?? Array.from({ length: table.count }, (_, i) => i)));
     bar.append(save);
     container.append(bar, scroll);
     const pages = nabladp.pager(container, { count: table.count, show: page });
   };
+
+  // ---- filters: values to pick, or a range of numbers, for every column ----------------------------------------------
+
+  const MOST_PICKS = 200; // different texts of a column that are listed
+
+  function labelled(words, input) {
+    const label = element("label");
+    label.append(input, element("bdi", {}, words));
+    return label;
+  }
+
+  /** What a column's filter shows, and which rows it keeps: null for all. */
+  function columnFilter(column, count, changed) {
+    const { shown } = nabladp.charting;
+    const values = Array.from({ length: count }, (_, row) => column.read(row));
+    const numeric = column.format !== "text";
+    const set = element("fieldset");
+    const named = column.format === "share" ? say("in_percent", { name: column.name }) : column.name;
+    const legend = element("legend");
+    legend.append(element("bdi", {}, named));
+    set.append(legend);
+    if (numeric) {
+      const unit = column.format === "share" ? 100 : 1;
+      const known = values.filter((value) => typeof value === "number");
+      const ends = [known.reduce((a, b) => Math.min(a, b), Infinity), known.reduce((a, b) => Math.max(a, b), -Infinity)];
+      const grid = element("div", { class: "range" });
+      const inputs = ["at_least", "at_most_number"].map((key, end) => {
+        const input = element("input", { type: "number", step: "any", placeholder: known.length ? String(Number((ends[end] * unit).toPrecision(7))) : "" });
+        input.setAttribute("aria-label", `${named}, ${say(key)}`);
+        input.addEventListener("input", changed);
+        grid.append(element("span", { class: "quiet" }, say(key)), input);
+        return input;
+      });
+      set.append(grid);
+      const [from, to] = inputs;
+      const wanted = () => {
+        if (!from.value && !to.value) return null;
+        const [low, high] = [from.value ? Number(from.value) / unit : -Infinity, to.value ? Number(to.value) / unit : Infinity];
+        return (row) => typeof values[row] === "number" && values[row] >= low && values[row] <= high;
+      };
+      return { set, wanted, clear: () => inputs.forEach((input) => (input.value = "")) };
+    }
+    const texts = [...new Set(values.map((value) => shown(value, column.format)))];
+    if (texts.length > MOST_PICKS) {
+      const input = element("input", { type: "search", "aria-label": `${named}, ${say("contains")}`, placeholder: say("contains") });
+      input.addEventListener("input", changed);
+      set.append(input);
+      const wanted = () => {
+        const part = input.value.trim().toLowerCase();
+        return part ? (row) => shown(values[row], column.format).toLowerCase().includes(part) : null;
+      };
+      return { set, wanted, clear: () => (input.value = "") };
+    }
+    const picks = element("div", { class: "picks" });
+    const chosen = new Map(texts.map((text) => [text, element("input", { type: "checkbox" })]));
+    for (const [text, input] of chosen) picks.append(labelled(text, input));
+    picks.addEventListener("change", changed);
+    set.append(picks);
+    const wanted = () => {
+      const kept = new Set([...chosen].filter(([, input]) => input.checked).map(([text]) => text));
+      return kept.size ? (row) => kept.has(shown(values[row], column.format)) : null;
+    };
+    return { set, wanted, clear: () => chosen.forEach((input) => (input.checked = false)) };
+  }
+
+  /** A fold with a filter for every column, made when it is opened. */
+  function filtersOf(table, changed) {
+    const details = element("details", { class: "table-filters" });
+    const summary = element("summary", {}, say("filter_rows"));
+    let made = [];
+    let waiting = 0;
+    const wanted = () => made.map((filter) => filter.wanted()).filter((keep) => keep !== null);
+    const apply = () => {
+      const count = wanted().length;
+      summary.textContent = count ? say("filters_on", { count }) : say("filter_rows");
+      changed();
+    };
+    const soon = () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(apply, WAIT);
+    };
+    details.append(summary);
+    details.addEventListener("toggle", () => {
+      if (!details.open || made.length) return;
+      made = table.columns.map((column) => columnFilter(column, table.count, soon));
+      const clear = element("button", { type: "button", class: "button plain" }, say("clear_filters"));
+      clear.addEventListener("click", () => {
+        for (const filter of made) filter.clear();
+        apply();
+      });
+      const grid = element("div", { class: "filters" });
+      grid.append(...made.map(({ set }) => set), clear);
+      details.append(grid);
+    });
+    return { details, wanted };
+  }
 
   /** The rows as they are found and sorted, with all digits, as a CSV file (RFC 4180). */
   function download(table, rows) {
