@@ -13,7 +13,7 @@ from report_pages import MARGINALS, PURE, SCHEMA, session
 from nabladp.cli import main
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Ledger, Rho
-from nabladp.report.site import write_site
+from nabladp.report.site import _places, write_site
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,10 @@ def test_every_release_stands_there_with_its_cost(desk: Path, open_page: Any) ->
     watched = open_page(page)
     rows = watched.page.locator("#releases tbody tr")
     assert rows.count() == 5 and watched.page.locator(".chart-point").count() == 4, "a voided one costs nothing"
+    across = [
+        float(x) for x in watched.ask("[...document.querySelectorAll('.chart-point')].map((c) => c.getAttribute('cx'))")
+    ]
+    assert all(b - a > 100 for a, b in zip(across, across[1:], strict=False)), "of one minute, yet side by side"
     assert "spring <b>tables</b>" in watched.page.inner_text("#releases") and watched.page.locator("b").count() == 0
     assert f"{left:.4g}"[:5] in watched.page.inner_text("#left")
     watched.page.locator(".choices label", has_text="income").click()
@@ -66,23 +70,55 @@ def test_it_is_accessible_and_fits_a_phone(desk: Path, open_page: Any, scheme: s
     assert ("Was übrig ist" in watched.page.inner_text("main")) == (scheme == "dark")
 
 
+def test_points_of_the_timeline_never_hide_each_other() -> None:
+    """Of one second, of years with two of one minute, and of so many that they only stand in order."""
+    for times in (
+        [0.0] * 3,
+        [0.0, 9e7, 9e7 + 30, 1e8],
+        [float(i) for i in range(5)],
+        [86_400.0 * i for i in range(300)],
+    ):
+        found = _places(times)
+        assert found == sorted(found) and 60 < found[0] and found[-1] < 960
+        assert all(b - a >= 14 or len(times) == 300 for a, b in zip(found, found[1:], strict=False))
+
+
 def test_several_ledgers_are_listed_and_not_added_up(
     desk: Path, tmp_path: Path, open_page: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = session(tmp_path)
+    (tmp_path / "other").mkdir()
+    other = session(tmp_path / "other")
+    other.release(PURE, to=tmp_path / "other" / "same entry as of the first")
     other.ledger.close()
-    books = [str(desk / "ledger.db"), str(tmp_path / "ledger.db")]
+    books = [str(desk / "ledger.db"), str(tmp_path / "other" / "ledger.db")]
+    linked = ["--releases", str(desk), "--releases", str(tmp_path)]
     for _ in range(2):  # an older site is replaced
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            main(["site", *books, "--to", str(tmp_path / "site"), "--title", "All of ours", "--json"])
+            main(["site", *books, "--to", str(tmp_path / "site"), *linked, "--title", "All of ours", "--json"])
         assert left.value.code == 0
     assert json.loads(capsys.readouterr().out)["page"] == str(tmp_path / "site" / "index.html")
     watched = open_page(tmp_path / "site" / "index.html")
-    assert [row.inner_text().split("\t")[1] for row in watched.page.locator("tbody tr").all()] == ["5", "0"]
+    assert [row.inner_text().split("\t")[1] for row in watched.page.locator("tbody tr").all()] == ["5", "1"]
+    names = watched.page.locator("tbody a").all_inner_texts()
+    assert (
+        names == [f"Ledger {desk.name}/ledger.db", "Ledger other/ledger.db"] and watched.page.title() == "All of ours"
+    )
+    reports = [sorted(row["report"] for row in own["releases"] if row["report"]) for own in _told(tmp_path)]
+    assert [len(own) for own in reports] == [2, 1] and not set(reports[0]) & set(reports[1])
     watched.page.locator("tbody a").nth(1).click()
-    assert "Nothing has been released yet." in watched.page.inner_text("main")
     assert watched.page.locator("nav a", has_text="Ledgers").get_attribute("href") == "index.html"
+
+
+def _told(place: Path) -> list[dict[str, Any]]:
+    ledgers: list[dict[str, Any]] = json.loads((place / "site" / "site.json").read_text())["ledgers"]
+    return ledgers
+
+
+def test_a_ledger_without_releases_says_so(tmp_path: Path, open_page: Any) -> None:
+    session(tmp_path).ledger.close()
+    watched = open_page(write_site([tmp_path / "ledger.db"], tmp_path / "site", title="Ours"))
+    assert "Nothing has been released yet." in watched.page.inner_text("main") and watched.page.title() == "Ours"
 
 
 def test_nothing_else_is_written_over(desk: Path, tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ from nabladp.report.rendering import VIEW_SCRIPTS, VIEW_STYLE, assemble
 MARKER, REPORTS = "site.json", "reports"
 SPENDING = ("reserve", "external")
 WIDTH, HEIGHT = 960, 220  # of the timeline
-LEFT, BOTTOM = 60, 26  # beside and below its curve
+LEFT, BOTTOM, MARGIN = 60, 26, 10  # beside and below its curve, and before its first point
+APART, DAY = 14.0, 86_400.0  # points, at least; seconds
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,15 @@ def write_site(
     with tempfile.TemporaryDirectory(prefix=f".{goal.name}-", dir=goal.parent) as draft, ExitStack() as open_books:
         folder = Path(draft)
         books = [open_books.enter_context(Ledger.read(where)) for where in ledgers]
-        told = []
+        told, names = (
+            [],
+            [title] if title and len(books) == 1 else [t("site.ledger", name=own) for own in _names(books)],
+        )
         for number, book in enumerate(books):
             if stage is not None:
                 stage("writing the site: ledger", number, len(books))
             name = "index.html" if len(books) == 1 else f"ledger-{number + 1}.html"
-            told.append(_write_ledger(book, folder, name, folders, title, delta, t))
+            told.append(_write_ledger(book, folder, name, folders, names[number], delta, t))
         if len(books) > 1:
             context = {"title": title or t("site.ledgers"), "ledgers": told, "delta": delta}
             _write(folder / "index.html", assemble("site_index.html.j2", context, {}, ("guarantee.js",), spoken=t))
@@ -106,6 +110,13 @@ def _published(places: Sequence[str | Path]) -> dict[str, Path]:
     return found
 
 
+def _names(books: Sequence[Ledger]) -> list[str]:
+    """What tells ledgers apart: the names of their files; where these are the same, with their folders; or the ids."""
+    paths = [Path(book.label) for book in books]
+    choices = [path.name for path in paths], [f"{path.parent.name}/{path.name}" for path in paths]
+    return next((names for names in choices if len(set(names)) == len(names)), [book.id for book in books])
+
+
 # ---- one ledger ------------------------------------------------------------------------------------------------------
 
 
@@ -114,11 +125,12 @@ def _write_ledger(
 ) -> dict[str, Any]:
     booked, guarantee = _booked(book), book.guarantee()
     person = guarantee.per_person().attributes
-    rows = [_row(one, delta, folder, folders, t) for one in reversed(booked)]
+    mark = "" if name == "index.html" else f"{Path(name).stem}-"  # entries of several ledgers have the same numbers
+    rows = [_row(one, delta, folder, folders, mark, t) for one in reversed(booked)]
     lines = [line.to_json() for line in book.spent()]
     whole = figure(guarantee, person, delta)
     context = {
-        "title": title or t("site.ledger", name=Path(book.label).name),
+        "title": title,
         "stamp": "TEST — NOT PRIVATE" if book.test else None,
         "rows": rows,
         "limits": [_limit(line, t) for line in lines],
@@ -158,7 +170,9 @@ def _state(entry: Entry, end: Entry | None) -> str:
     return {"bind": "published", "failed": "failed", "void": "voided"}[end.kind]
 
 
-def _row(booked: Booked, delta: float, folder: Path, folders: dict[str, Path], t: Language) -> dict[str, Any]:
+def _row(
+    booked: Booked, delta: float, folder: Path, folders: dict[str, Path], mark: str, t: Language
+) -> dict[str, Any]:
     entry, cost = booked.entry, _cost(booked.entry, delta)
     source = folders.get(booked.digest or "")
     return {
@@ -172,7 +186,7 @@ def _row(booked: Booked, delta: float, folder: Path, folders: dict[str, Path], t
         "epsilon": t.cost(cost["epsilon"]),
         "attributes": len(_touched(entry)),
         "digest": booked.digest,
-        "report": None if source is None else _add_report(source, entry, folder, t),
+        "report": None if source is None else _add_report(source, f"{mark}entry-{entry.seq}.html", folder, t),
     }
 
 
@@ -187,10 +201,10 @@ def _touched(entry: Entry) -> list[str]:
     return [] if spent is None else [name for name in spent.universe.protected if spent.rho([name]) > 0]
 
 
-def _add_report(source: Path, entry: Entry, folder: Path, t: Language) -> str:
+def _add_report(source: Path, name: str, folder: Path, t: Language) -> str:
     """The report of a published release in the site: the one beside it, or a new one."""
     (folder / REPORTS).mkdir(exist_ok=True)
-    goal = folder / REPORTS / f"entry-{entry.seq}.html"
+    goal = folder / REPORTS / name
     own = source / FILE
     if own.is_file():
         shutil.copyfile(own, goal)
@@ -228,17 +242,28 @@ def _timeline(booked: Sequence[Booked], t: Language) -> dict[str, Any] | None:
     if not steps:
         return None
     finite = [rho for _, rho, _ in steps if rho < float("inf")]
-    first, last = steps[0][0], max(steps[-1][0], steps[0][0] + 1)
+    across = _places([when for when, _, _ in steps])
     top = max([*finite, 1e-12])
     points = []
-    for when, rho, entry in steps:
-        x = LEFT + (WIDTH - LEFT - 20) * (when - first) / (last - first)
+    for x, (_, rho, entry) in zip(across, steps, strict=True):
         y = (HEIGHT - BOTTOM) - (HEIGHT - BOTTOM - 16) * min(rho / top, 1.0)
         points.append({"x": round(x, 1), "y": round(y, 1), "entry": entry.seq, "name": entry.name, "rho": t.cost(rho)})
-    path = f"M{points[0]['x']} {HEIGHT - BOTTOM}V{points[0]['y']}"
+    path = f"M{LEFT} {HEIGHT - BOTTOM}H{points[0]['x']}V{points[0]['y']}"
     path += "".join(f"H{point['x']}V{point['y']}" for point in points[1:]) + f"H{WIDTH}"
     ends = (t.date(steps[0][2].time), t.date(steps[-1][2].time))
     return {"points": points, "path": path, "top": t.cost(top), "first": ends[0], "last": ends[1]}
+
+
+def _places(times: Sequence[float]) -> list[float]:
+    """Where releases stand across the picture: by time, but never so close that one hides another; those of a day, or
+    too many for that, one after another at equal distances."""
+    first, span, wide = times[0], times[-1] - times[0], WIDTH - LEFT - 2 * MARGIN
+    if span < DAY or (len(times) - 1) * APART > wide / 2:
+        return [LEFT + MARGIN + wide * (i + 0.5) / len(times) for i in range(len(times))]
+    room, found = wide - (len(times) - 1) * APART, []
+    for i, when in enumerate(times):
+        found.append(LEFT + MARGIN + room * (when - first) / span + i * APART)
+    return found
 
 
 def _seconds(time: str) -> float:
