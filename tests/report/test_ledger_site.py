@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def test_every_release_stands_there_with_its_cost(desk: Path, open_page: Any) ->
     across = [
         float(x) for x in watched.ask("[...document.querySelectorAll('.chart-point')].map((c) => c.getAttribute('cx'))")
     ]
-    assert all(b - a > 100 for a, b in zip(across, across[1:], strict=False)), "of one minute, yet side by side"
+    assert all(b - a > 100 for a, b in itertools.pairwise(across)), "of one minute, yet side by side"
     assert "spring <b>tables</b>" in watched.page.inner_text("#releases") and watched.page.locator("b").count() == 0
     assert f"{left:.4g}"[:5] in watched.page.inner_text("#left")
     watched.page.locator(".choices label", has_text="income").click()
@@ -79,8 +80,8 @@ def test_points_of_the_timeline_never_hide_each_other() -> None:
         [86_400.0 * i for i in range(300)],
     ):
         found = _places(times)
-        assert found == sorted(found) and 60 < found[0] and found[-1] < 960
-        assert all(b - a >= 14 or len(times) == 300 for a, b in zip(found, found[1:], strict=False))
+        assert found == sorted(found) and found[0] > 60 and found[-1] < 960
+        assert all(b - a >= 14 or len(times) == 300 for a, b in itertools.pairwise(found))
 
 
 def test_several_ledgers_are_listed_and_not_added_up(
