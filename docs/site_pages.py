@@ -2,6 +2,7 @@
 
 - The contents of the site are those of index.md, so that a page is listed in one place only.
 - What pages link to outside docs/ (proofs, the README, results) comes along, under ``repository/``.
+- The report of the demo is made anew, and shown live on the first page.
 - Headings get the anchors that code hosts give them, and a list may follow its paragraph at once, as there.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,15 @@ from typing import Any
 from mkdocs.structure.files import File
 from pygments.formatters import HtmlFormatter
 
+from nabladp.release.demo import OUT, release, write_inputs
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, CARRIED = "docs", "repository"
 LINK = re.compile(r"\]\(([^)\s#]+)((?:#[^)\s]*)?)\)")
 FENCE = re.compile(r"^[ ]*```.*?^[ ]*```$", re.DOTALL | re.MULTILINE)
+PEOPLE = 20_000  # of the demo on the first page
+REPORT = "demo-report.html"
+LIVE = "<!-- the report of the demo -->"  # where it stands in index.md
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 
 
@@ -73,6 +80,7 @@ def is_local(target: str) -> bool:
 
 def on_files(files: Any, config: Any) -> Any:
     files.append(File.generated(config, "code.css", content=code_colours()))
+    files.append(File.generated(config, REPORT, content=demo_report()))
     waiting = [(file.src_uri, file.content_string) for file in files.documentation_pages()]
     while waiting:
         page, text = waiting.pop()
@@ -86,8 +94,17 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def code_colours() -> str:
-    colours: str = HtmlFormatter(style="friendly").get_style_defs(".codehilite")
-    return colours + "\n"
+    light, dark = (HtmlFormatter(style=style).get_style_defs(".codehilite") for style in ("default", "github-dark"))
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
+
+
+def demo_report() -> str:
+    """The report of the demo, released for this build."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "demo"
+        write_inputs(folder, PEOPLE)
+        release(folder, quiet=True)
+        return (folder / OUT / "report.html").read_text(encoding="utf-8")
 
 
 def outside(page: str, text: str) -> Iterator[str]:
@@ -100,7 +117,28 @@ def outside(page: str, text: str) -> Iterator[str]:
 # Pages
 
 
+QUESTIONS = {
+    "income": "a=income",
+    "income and disability": "a=income&amp;a=disability",
+    "age, region and occupation": "a=age&amp;a=region&amp;a=occupation",
+}
+
+
+def live_report() -> str:
+    """The report in a frame, and questions that its explorer answers there."""
+    asked = "".join(
+        f'<li><a href="{REPORT}#explore?{choice}" target="demo">{names}</a></li>' for names, choice in QUESTIONS.items()
+    )
+    return (
+        f'<div class="demo"><p>The report of the demo, released when this page was built: '
+        f'<a href="{REPORT}">open it alone</a>, or ask its explorer what someone can learn who is curious about</p>'
+        f'<ul>{asked}</ul><iframe name="demo" src="{REPORT}" title="The report of the demo"></iframe></div>'
+    )
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    markdown = markdown.replace(LIVE, live_report())
+
     def led(link: re.Match[str]) -> str:
         if not is_local(link[1]):
             return link[0]
@@ -109,6 +147,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"]({posixpath.relpath(place(path), here)}{link[2]})"
 
     return between_fences(markdown, lambda text: loose_lists(LINK.sub(led, text)))
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Landmarks that the theme leaves out, for those who hear a page."""
+    changes = {
+        "<footer>": '<div class="footer" role="region" aria-label="About this site">',
+        "</footer>": "</div>",
+        '<div role="contentinfo">': "<div>",
+        'role="note" aria-label="Versions"': 'role="region" aria-label="Versions"',
+    }
+    for old, new in changes.items():
+        output = output.replace(old, new)
+    return output
 
 
 def between_fences(markdown: str, change: Callable[[str], str]) -> str:
