@@ -12,7 +12,7 @@ import pytest
 from nabladp.audit import exact_audit
 from nabladp.mechanisms import Law
 from nabladp.mechanisms.gram_matrix import GramMatrix, SignedColumns
-from nabladp.mechanisms.gram_matrix.calibration import Calibration, Star, calibrate
+from nabladp.mechanisms.gram_matrix.calibration import Calibration, Squares, Star, calibrate
 from nabladp.mechanisms.gram_matrix.signed_columns import Block, Disagreements
 from nabladp.noise import gaussian_log_pmf
 from nabladp.privacy import Guarantee, Rho
@@ -138,6 +138,34 @@ class ShorterMatrix(GramMatrix):
         return dataclasses.replace(found, parts=parts).guarantee()
 
 
+class SquaresNotCharged(GramMatrix):
+    """The sums of squares of numbers get noise, and nobody pays for it."""
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        found = self.calibration(schema)
+        kept = tuple(part for part in found.parts if not isinstance(part, Squares))
+        return dataclasses.replace(found, parts=kept).guarantee()
+
+
+class SquaresWithoutNoise(GramMatrix):
+    """The diagonal of a Gram matrix is n for ±1 columns; that of numbers is taken for public, too."""
+
+    def calibration(self, schema: Schema) -> Calibration:
+        found = super().calibration(schema)
+        return dataclasses.replace(found, square_scales=np.zeros_like(found.square_scales))
+
+
+class NumbersLikeSigns(GramMatrix):
+    """A sum of products in whole steps gets the noise of a count of disagreements."""
+
+    def calibration(self, schema: Schema) -> Calibration:
+        found = super().calibration(schema)
+        smallest = found.class_scales[found.class_counts].min()
+        return dataclasses.replace(found, class_scales=np.full_like(found.class_scales, smallest))
+
+
+NUMBERS = {"encode": {"b": "number"}}
+COUNTED = Schema((Attribute("a", "boolean"), Attribute("b", "integer", low=0, high=2), Attribute("c", "boolean")))
 RICH_LABEL: dict[str, Any] = {"label": "a", "budgets": {"a": Rho(4)}}
 FAULTS: list[tuple[Callable[..., GramMatrix], dict[str, Any]]] = [
     (NoiseTooSmall, {}),
@@ -153,11 +181,17 @@ FAULTS: list[tuple[Callable[..., GramMatrix], dict[str, Any]]] = [
     (StarNotCharged, RICH_LABEL),
     (StarPaidByTheLabelAlone, RICH_LABEL),
     (ShorterMatrix, {}),
+    (SquaresNotCharged, {**NUMBERS, "over": ("b",)}),
+    (SquaresWithoutNoise, NUMBERS),
+    (NumbersLikeSigns, NUMBERS),
+    (NoiseTooSmall, NUMBERS),
 ]
 WIDER = Schema((*(Attribute(x, "boolean") for x in "ac"), Attribute("b", "ordered", values=("w", "x", "y", "z"))))
 
 
 def schema_of(options: dict[str, Any]) -> Schema:
+    if options.get("encode") == NUMBERS["encode"]:
+        return COUNTED
     return WIDER if "encode" in options else MIXED
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,60 @@ def test_derived_columns_are_charged_to_their_sources(options: dict[str, Any]) -
         assert units is not None and units <= limit_units(mechanism.budgets.get(name, CDP(1.0)))
 
 
+NUMBERS = Schema(
+    (
+        Attribute("a", "boolean"),
+        Attribute("u", "integer", low=0, high=2),
+        Attribute("v", "integer", low=-1, high=1, null="category"),
+    )
+)
+NUMBER_REQUESTS: dict[str, tuple[Schema, GramMatrix]] = {
+    "one": (NUMBERS, GramMatrix(CDP(1), over=("a", "u"), encode={"u": "number"})),
+    "both": (NUMBERS, GramMatrix(CDP(1), encode={"u": "number", "v": "number"})),
+    "only": (NUMBERS, GramMatrix(CDP(1), over=("u", "v"), encode={"u": "number", "v": "number"})),
+    "beside ranges": (NUMBERS, GramMatrix(Rho(0.3), encode={"v": "number"})),
+    "uneven": (NUMBERS, GramMatrix(Rho(0.5), encode={"u": "number", "v": "number"}, budgets={"u": Rho(0.1)})),
+    "label": (
+        NUMBERS,
+        GramMatrix(Rho(0.5), encode={"u": "number", "v": "number"}, label="v", budgets={"v": Rho(4)}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMBER_REQUESTS)
+def test_numbers_for_every_neighbour_and_every_set(name: str) -> None:
+    schema, mechanism = NUMBER_REQUESTS[name]
+    audit = exact_audit(mechanism, schema, 1)
+    assert audit.passed, audit.refuted
+    single = [row for row in audit.rows if len(row.attributes) == 1]
+    width = mechanism.calibration(schema).columns.width
+    assert max(row.tightness for row in single) >= (width - 1) / width  # the square is paid for beside the products
+    claim = mechanism.guarantee(schema, 0)
+    for attribute in mechanism.reads(schema):
+        units = claim.rho_units(attribute)
+        assert units is not None and units <= limit_units(mechanism.budgets.get(attribute, mechanism.budget))
+
+
+def test_two_rows_of_numbers() -> None:
+    schema, mechanism = NUMBER_REQUESTS["one"]
+    audit = exact_audit(mechanism, schema, 2)
+    assert audit.passed, audit.refuted
+
+
+def test_products_of_numbers_move_no_farther_than_those_of_their_ends() -> None:
+    """The proof's step: over a grid of real rows, the weighted sum of squared changes is largest at the ends."""
+    steps = np.linspace(-1, 1, 5)
+    above = np.triu_indices(4, 1)
+    rows = np.array([(1.0, *z) for z in itertools.product(steps, repeat=3)])
+    for changing in range(1, 4):  # the last so many columns may change
+        farthest = 0.0
+        for row in rows:
+            others = rows[(rows[:, : 4 - changing] == row[: 4 - changing]).all(axis=1)]
+            change = (others[:, :, None] * others[:, None, :] - np.outer(row, row))[:, above[0], above[1]] / 2
+            farthest = max(farthest, float((change**2).sum(axis=1).max()))
+        assert farthest == pytest.approx(moved(changing, 4))
+
+
 def with_public(*names: str) -> Schema:
     return Schema(
         (
@@ -127,6 +182,17 @@ def with_public(*names: str) -> Schema:
             Attribute("d", "ordered", values=(1, 2, 3), public="d" in names),
         )
     )
+
+
+@pytest.mark.parametrize("public", ["u", "v", "au", "uv"])
+def test_public_numbers_cost_nothing_and_are_exact(public: str) -> None:
+    names = tuple(public)
+    schema = Schema(tuple(replace(attribute, public=attribute.name in names) for attribute in NUMBERS))
+    mechanism = GramMatrix(Rho(0.4), encode={"u": "number", "v": "number"})
+    audit = exact_audit(mechanism, schema, 1)
+    assert audit.passed, audit.refuted
+    found = mechanism.calibration(schema)
+    assert [scale > 0 for scale in found.square_scales] == [name not in names for name in ("u", "v")]
 
 
 @pytest.mark.parametrize("public", ["a", "ab", "bcd", "d", "abc"])

@@ -16,11 +16,12 @@ INSTANCES: list[Mechanism] = [
     GramMatrix(CDP(0.5), over=("region", "age", "income", "sick")),
     GramMatrix(Rho(0.1), over=("region", "band", "sick"), label="sick", budgets={"sick": CDP(2)}),
     GramMatrix(CDP(1), over=("region", "age"), encode={"age": "thermometer"}),
+    GramMatrix(CDP(1), over=("age", "sick"), encode={"age": "number"}),
 ]
 
 
 def noisy(out: Any) -> list[Any]:
-    return [out.entries]
+    return [out.entries, out.squares]
 
 
 # ---- faults ---------------------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
-from nabladp.errors import MechanismError
-from nabladp.mechanisms.gram_matrix.calibration import Calibration, calibrate, moved
+from nabladp.errors import AuditError, MechanismError
+from nabladp.mechanisms.gram_matrix.calibration import Calibration, Possible, calibrate, moved
+from nabladp.mechanisms.gram_matrix.number_columns import NUMBER
 from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
-from nabladp.mechanisms.gram_matrix.signed_columns import ENCODE, Disagreements, Encoding, SignedColumns
+from nabladp.mechanisms.gram_matrix.signed_columns import ENCODE, Encoding, Products, SignedColumns
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Name, Names
 from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from nabladp.tables import Counts
 
 _AUDIT_ORDER = 24.0  # the exact law is cut where Rényi orders up to this cannot notice
+_MOST_OUTCOMES = 1 << 20  # of one number in the exact law
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,10 @@ class GramMatrix(Mechanism):
         """The ±1 columns of this schema with their noise; kept for the schema last asked about."""
         known = self.__dict__.get("_known")
         if known is None or known[0] is not schema:
-            columns = SignedColumns.of(schema, self._names(schema), self.encode)
+            columns = SignedColumns.of(schema, self._names(schema), self.encode, numbers=True)
             if self.label is not None and len(columns.column_ranges[self.label]) != 1:
                 raise MechanismError(
-                    f"The label {self.label!r} must have two values.",
+                    f"The label {self.label!r} must have two values, or be encoded as a number.",
                     fix="Name another, or leave 'label' out: any column can be a target.",
                     attribute=self.label,
                 )
@@ -128,11 +130,9 @@ class GramMatrix(Mechanism):
         person."""
         check_asked(schema, n)
         result = self.calibration(schema)
-        width, scales = result.columns.width, 2 * result.scales
-        whole = np.zeros((width, width))
-        whole[np.triu_indices(width, 1)] = scales
-        norm = noise_norm(whole + whole.T)
-        flips = sum(block.flips for block in result.columns.blocks)
+        width, scales = result.columns.width, result.entry_scales
+        norm = noise_norm(result.scale_matrix)
+        flips = sum(block.flips for block in result.columns.all_blocks)
         least = min(map(limit_units, (self.budget, *self.budgets.values()))) / (1 << 60)
         person = 2 * math.sqrt(moved(flips, width) / (2 * least)) if result.parts else None
         return GramError(
@@ -149,37 +149,43 @@ class GramMatrix(Mechanism):
 
     def run(self, counts: Counts, noise: NoiseSource) -> NoisyGram:
         result = self.calibration(counts.schema)
-        noisy = counts.fold(Disagreements(result.columns)) + _draw_noise(result.scales, noise)  # [noise]
+        noisy = counts.fold(Products(result.columns)) + _draw_noise(result.scales, noise)  # [noise]
         # From here on everything is made from what was released.
-        entries = counts.n - 2 * noisy  # [post-processing]
-        return NoisyGram(result.columns, counts.n, entries, result.class_of, 2 * result.class_scales)
+        entries = np.where(result.are_counts, counts.n - 2 * noisy, noisy)  # [post-processing]
+        pairs = len(noisy) - len(result.square_scales)
+        scales = np.where(result.class_counts, 2, 1) * result.class_scales
+        squares = entries[pairs:], result.square_scales
+        return NoisyGram(result.columns, counts.n, entries[:pairs], result.class_of, scales, *squares)
 
     # ---- for audits -----------------------------------------------------------------------------------------------
 
     def distribution(self, counts: Counts) -> Law:
         """The output distribution of the noisy counts of disagreements, of which the Gram matrix is a function."""
         result = self.calibration(counts.schema)
-        held = counts.fold(Disagreements(result.columns)).tolist()
-        known = {key: _log_law(*key, counts.n) for key in set(zip(result.scales.tolist(), held, strict=True))}
-        return Law(tuple(known[key] for key in zip(result.scales.tolist(), held, strict=True)), _AUDIT_ORDER)
+        held, ranges = counts.fold(Products(result.columns)).tolist(), result.ranges(counts.n)
+        keys = list(zip(result.scales.tolist(), held, ranges, strict=True))
+        known = {key: _log_law(*key) for key in set(keys)}
+        return Law(tuple(known[key] for key in keys), _AUDIT_ORDER)
 
     def published_law(self, law: Law, schema: Schema, n: int) -> Iterable[Scenario]:
         """The law of the published Gram matrix: a part per count of disagreements; an entry is n minus twice that."""
-        counts = zip(self.calibration(schema).scales.tolist(), law.arrays(), strict=True)
-        return [Scenario(0.0, {pair: ValueLaw(lowest_count(scale), part) for pair, (scale, part) in enumerate(counts)})]
+        result = self.calibration(schema)
+        parts = zip(result.scales.tolist(), result.ranges(n), law.arrays(), strict=True)
+        laws = {i: ValueLaw(lowest_outcome(s, low, far), part) for i, (s, (low, _, far), part) in enumerate(parts)}
+        return [Scenario(0.0, laws)]
 
     def published_values(self, output: NoisyGram, schema: Schema, n: int) -> Mapping[Any, int]:
-        return _disagreements(output.entries, n)
+        return _published(output, self.calibration(schema), n)
 
     def noise_uses(self, schema: Schema, n: int, output: NoisyGram) -> list[NoiseUse]:
         return self.calibration(schema).noise_uses()
 
     def two_valued(self) -> tuple[str, ...]:
-        return () if self.label is None else (self.label,)
+        return () if self.label is None or self.encode.get(self.label) == NUMBER else (self.label,)
 
     def hard_pairs(self, attributes: Sequence[str]) -> Records:
         """First values against second ones: every ±1 column that can flip does, unless thermometers or bits are asked
-        for."""
+        for; numbers from the lowest to the second lowest."""
         return [({}, dict.fromkeys(attributes, 1)), (dict.fromkeys(attributes, 1), {})]
 
     # ---- record ---------------------------------------------------------------------------------------------------
@@ -199,22 +205,34 @@ def _draw_noise(scales: Floats, noise: NoiseSource) -> Integers:
     return drawn
 
 
-def _disagreements(entries: Integers, n: int) -> dict[Hashable, int]:
-    """The noisy count of disagreements behind every Gram entry; one whose parity is not that of n has a name that no
-    law knows."""
-    twice = (n - entries).tolist()
-    return {(pair, "odd") if value % 2 else pair: value // 2 for pair, value in enumerate(twice)}
+def _published(output: NoisyGram, calibration: Calibration, n: int) -> dict[Hashable, int]:
+    """The noisy sum behind every number of a Gram release; a count of disagreements whose entry has not the parity of
+    n has a name that no law knows."""
+    entries = [*output.entries.tolist(), *output.squares.tolist()]
+    values: dict[Hashable, int] = {}
+    for pair, (entry, is_count) in enumerate(zip(entries, calibration.are_counts.tolist(), strict=True)):
+        if is_count:
+            values[(pair, "odd") if (n - entry) % 2 else pair] = (n - entry) // 2
+        else:
+            values[pair] = entry
+    return values
 
 
-def lowest_count(scale: float) -> int:
-    """The lowest count of disagreements that the exact law lists; without noise it is 0."""
-    return -math.ceil(_AUDIT_ORDER + 14 * scale) if scale else 0
+def lowest_outcome(scale: float, low: int = 0, moved: int = 1) -> int:
+    """The lowest noisy sum that the exact law lists: before noise it is at least ``low``, and a row moves it by at most
+    ``moved``."""
+    return low - math.ceil(_AUDIT_ORDER * moved + 14 * scale) if scale else low
 
 
-def _log_law(scale: float, count: int, n: int) -> Floats:
-    """log P of a noisy count of disagreements, at most n before noise, over outcomes that are the same for every
-    count."""
+def _log_law(scale: float, value: int, possible: Possible) -> Floats:
+    """log P of a noisy sum over outcomes that are the same for every value."""
+    low, high, moved = possible
+    lowest = lowest_outcome(scale, low, moved)
+    highest = high + low - lowest
+    if highest - lowest > _MOST_OUTCOMES:
+        raise AuditError(
+            "The exact output distribution is for numbers of a small range.", fix="Audit integers of few values."
+        )
     if scale:
-        lowest = lowest_count(scale)
-        return gaussian_log_pmf(scale, lowest - count, n - lowest - count)
-    return np.where(np.arange(n + 1) == count, 0.0, -np.inf)
+        return gaussian_log_pmf(scale, lowest - value, highest - value)
+    return np.where(np.arange(low, high + 1) == value, 0.0, -np.inf)

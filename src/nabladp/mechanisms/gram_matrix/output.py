@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, stored_rows
 from nabladp.errors import MechanismError, NablaDPError
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
-from nabladp.mechanisms.gram_matrix.signed_columns import Disagreements, SignedColumns
+from nabladp.mechanisms.gram_matrix.signed_columns import Products, SignedColumns
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.noise import half_width
 from nabladp.schema import Schema
@@ -43,25 +43,31 @@ MOST_DRAWN = 50  # columns of the heat map
 MOST_TARGETS = 6  # attributes that are regressed where no label was named
 
 
-def entry_views(table: pa.Table, names: Sequence[str], n: int, noise_norm: float) -> list[View]:
+def entry_views(table: pa.Table, names: Sequence[str], n: int, noise_norm: float, numbers: bool = False) -> list[View]:
     """Views of the Gram matrix, from its table of values: one row per entry above the diagonal."""
     rows = zip(*(table[name].to_pylist() for name in ("value", "low", "high")), strict=True)
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
-    entries = [[i, j, *row] for (i, j), row in zip(pairs, rows, strict=True)]
+    entries = [[i, j, *row] for (i, j), row in zip(pairs, rows, strict=False)]  # squares of numbers come last
     facts = [
         ("noise of an entry", f"discrete Gaussian, scale {format_range(table['noise_scale'].to_numpy())}"),
         ("predicted: spectral norm of the noise", f"about {format_figure(noise_norm)} at most, of {n:,} rows"),
         ("interval", f"of each entry, {format_percent(LEVEL)}"),
     ]
     drawn = [row for row in entries if row[1] < MOST_DRAWN]
+    kind = "" if numbers else " of ±1"
     heat = View(
         title="agreement of columns",
         kind="heat",
         columns=_entry_columns(names),
         rows=drawn,
-        summary=f"{count_of(len(names), 'column')} of ±1, {count_of(len(entries), 'entry', 'entries')}",
+        summary=f"{count_of(len(names), 'column')}{kind}, {count_of(len(entries), 'entry', 'entries')}",
         facts=facts,
-        notes=["An entry is the number of rows on which two columns agree, less those on which they do not."],
+        notes=[
+            "An entry is the number of rows on which two columns agree, less those on which they do not; with a column "
+            "of numbers, from −1 to 1, the sum of products."
+            if numbers
+            else "An entry is the number of rows on which two columns agree, less those on which they do not."
+        ],
         names=(0, 1),
         series=[Series("entry", 2, 3, 4)],
         caption=f"Rows that agree less rows that do not, of {n:,}",
@@ -88,22 +94,27 @@ def _all_entries(names: Sequence[str], entries: list[list[Any]], facts: list[tup
 
 
 def regression_view(target: str, regression: Regression) -> View:
-    """The view of a linear regression: weights with their intervals."""
+    """The view of a linear regression: weights with their intervals, of numbers in their own units."""
     fitted = regression.to_json()
-    rows = [[name, *map(round_digits, numbers)] for name, numbers in fitted["coefficients"].items()]
+    named = fitted["effects"] if "effects" in fitted else fitted["coefficients"]
+    rows = [[name, *map(round_digits, numbers)] for name, numbers in named.items()]
     numbers = [value_column(word, "number", i) for i, word in enumerate(("weight", "low", "high"), 1)]
     ridge, level = format_figure(fitted["ridge"]), format_percent(fitted["level"])
+    facts = [
+        ("made from", "the released matrix, at no further cost"),
+        ("ridge", ridge),
+        ("interval", f"{level} each, for the noise alone"),
+    ]
+    if "r2" in fitted:
+        r2, low, high = (format_percent(max(0.0, value)) for value in fitted["r2"])
+        facts.append(("variance explained (R²)", f"{r2}, {level} interval {low} to {high}"))
     return View(
         title=f"regression of {target}",
         kind="bars",
         columns=[value_column("column"), *numbers],
         rows=rows,
         summary=f"{count_of(len(rows), 'weight')}, ridge {ridge}",
-        facts=[
-            ("made from", "the released matrix, at no further cost"),
-            ("ridge", ridge),
-            ("interval", f"{level} each, for the noise alone"),
-        ],
+        facts=facts,
         series=[Series("weight", 1, 2, 3)],
         caption=f"Weights with {level} intervals for the noise",
         signed=True,
@@ -118,7 +129,9 @@ class NoisyGram(Output):
     """XᵀX of the ±1 columns X of n rows, with noise: every entry is (rows that agree) − (rows that disagree).
 
     ``entries`` are those above the diagonal, row by row, each of the parity of n; the diagonal is n. ``class_of`` and
-    ``class_scales`` say how much noise each has, in entries: twice the noise of a count of disagreements.
+    ``class_scales`` say how much noise each has, in entries: twice the noise of a count of disagreements. Columns of
+    numbers lie between −1 and 1, the ends of their range; their ``entries`` are whole steps, and ``squares``, their own
+    sums of squares, have noise as well.
     """
 
     columns: SignedColumns
@@ -126,6 +139,8 @@ class NoisyGram(Output):
     entries: Integers
     class_of: Integers
     class_scales: Floats
+    squares: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    square_scales: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __repr__(self) -> str:
         return f"NoisyGram({self.columns.width:,} columns, {self.n:,} rows)"
@@ -135,15 +150,29 @@ class NoisyGram(Output):
         return self.columns.names
 
     @cached_property
-    def matrix(self) -> Integers:
-        """The whole symmetric noisy Gram matrix."""
-        return _symmetric(self.entries, self.n)
+    def matrix(self) -> Integers | Floats:
+        """The whole symmetric noisy Gram matrix; of whole numbers where all columns are of ±1."""
+        whole = _symmetric(self.entries, self.n)
+        if not self.columns.numbers:
+            return whole
+        result = whole / self._steps
+        numbers = self.columns.numbers
+        result[numbers, numbers] = self.squares / self._steps[numbers, numbers]
+        return result
+
+    @cached_property
+    def _steps(self) -> Floats:
+        """How many steps make up one, in every entry of the matrix."""
+        ends = np.maximum(self.columns.reaches, 1).astype(np.float64)
+        return np.outer(ends, ends)
 
     @cached_property
     def scales(self) -> Floats:
-        """The noise scale of every Gram entry; 0 on the diagonal and where an entry is exact."""
-        result: Floats = self.class_scales[np.ix_(self.class_of, self.class_of)]
+        """The noise scale of every Gram entry; 0 where an entry is exact, as on the diagonal of ±1 columns."""
+        result: Floats = self.class_scales[np.ix_(self.class_of, self.class_of)] / self._steps
         np.fill_diagonal(result, 0.0)
+        numbers = self.columns.numbers
+        result[numbers, numbers] = self.square_scales / self._steps[numbers, numbers]
         return result
 
     @property
@@ -151,12 +180,13 @@ class NoisyGram(Output):
         """About the largest spectral norm of the Gram matrix's noise: 2·s·√P for one scale s."""
         return noise_norm(self.scales)
 
-    def __getitem__(self, pair: tuple[str, str]) -> int:
+    def __getitem__(self, pair: tuple[str, str]) -> int | float:
         """The entry of two columns, each given by its name or, where it has one column, its attribute's."""
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise MechanismError("An entry belongs to two columns.", fix="Write gram['sex', 'smoker'].")
         one, other = (self._one(name) for name in pair)
-        return int(self.matrix[one, other])
+        entry: int | float = self.matrix[one, other].item()
+        return entry
 
     def _one(self, name: str) -> int:
         indices = self.columns.find(name)
@@ -164,24 +194,32 @@ class NoisyGram(Output):
             raise MechanismError(f"{name!r} has {len(indices)} columns.", fix="Name one of them.", attribute=name)
         return indices[0]
 
-    def interval(self, level: float = LEVEL) -> tuple[Integers, Integers]:
+    def interval(self, level: float = LEVEL) -> tuple[Integers | Floats, Integers | Floats]:
         """Bounds on each true Gram entry by itself, right with probability at least ``level``."""
         width = self._half_widths(level)[np.ix_(self.class_of, self.class_of)]
         np.fill_diagonal(width, 0)
-        return self.matrix - width, self.matrix + width
+        numbers = self.columns.numbers
+        if not numbers:
+            return self.matrix - width, self.matrix + width
+        width[numbers, numbers] = [half_width("gaussian", s, level) if s else 0 for s in self.square_scales]
+        return self.matrix - width / self._steps, self.matrix + width / self._steps
 
     def _half_widths(self, level: float) -> Integers:
-        """Half-widths of the intervals, by class of columns, in units of entries."""
-        known = {s: 2 * half_width("gaussian", s / 2, level) if s else 0 for s in self.class_scales.ravel().tolist()}
-        return np.array([[known[s] for s in row] for row in self.class_scales.tolist()], dtype=np.int64)
+        """Half-widths of the intervals, by class of columns, in units of entries: a count's is doubled."""
+        reaches = np.zeros(len(self.class_scales), dtype=np.int64)
+        reaches[self.class_of] = self.columns.reaches
+        double = np.where(np.logical_and.outer(reaches == 0, reaches == 0), 2, 1)
+        keys = list(zip(self.class_scales.ravel().tolist(), double.ravel().tolist(), strict=True))
+        known = {key: key[1] * half_width("gaussian", key[0] / key[1], level) if key[0] else 0 for key in set(keys)}
+        return np.array([known[key] for key in keys], dtype=np.int64).reshape(double.shape)
 
     # ---- what it is for -------------------------------------------------------------------------------------------
 
-    def regress(self, target: str, features: Iterable[str] | None = None, ridge: float | None = None) -> Regression:
+    def regress(self, target: str, on: Iterable[str] | None = None, ridge: float | None = None) -> Regression:
         """Linear regression of one column on others, from the noisy Gram matrix; default: on all but the target
         attribute's own.
 
-        ``features`` names columns or attributes; the intercept is always among them.
+        ``on`` names columns or attributes; the intercept is always among them.
         """
         goal = self._one(target)
         own = self.columns.attribute_of[goal]
@@ -190,10 +228,10 @@ class NoisyGram(Output):
         if ridge is not None and not 0 <= ridge < float("inf"):
             raise MechanismError("A ridge must be a number of at least 0.", fix="Leave it out for that of the noise.")
         everything = [i for i in range(1, self.columns.width) if self.columns.attribute_of[i] != own]
-        chosen = everything if features is None else [i for i in dict.fromkeys(self.columns.find(features)) if i]
+        chosen = everything if on is None else [i for i in dict.fromkeys(self.columns.find(on)) if i]
         if goal in chosen:
             raise MechanismError(f"{target!r} is both target and feature.", fix="Leave it out of the features.")
-        return fit(self.columns, self.matrix.astype(np.float64), self.scales, goal, [0, *chosen], ridge)
+        return fit(self.columns, self.n, self.matrix.astype(np.float64), self.scales, goal, [0, *chosen], ridge)
 
     def correlation(self) -> Floats:
         """Correlations of all columns but the intercept, clipped to ±1; NaN where one is lost in the noise.
@@ -201,8 +239,8 @@ class NoisyGram(Output):
         That is where a column's variance is not above two deviations of the noise on it.
         """
         means = (self.matrix[0, 1:] / self.n).clip(-1, 1)
-        variance = 1 - means**2
-        noise = 2 * np.abs(means) * self.scales[0, 1:] / self.n
+        variance = np.diag(self.matrix)[1:] / self.n - means**2
+        noise = np.hypot(2 * means * self.scales[0, 1:], np.diag(self.scales)[1:]) / self.n
         spread = np.sqrt(np.where(variance > 2 * noise, variance, np.nan))
         result = ((self.matrix[1:, 1:] / self.n - np.outer(means, means)) / np.outer(spread, spread)).clip(-1, 1)
         np.fill_diagonal(result, np.where(np.isnan(spread), np.nan, 1.0))
@@ -211,6 +249,7 @@ class NoisyGram(Output):
     # ---- keeping --------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
+        own = {"squares": self.squares.tolist(), "square_scales": self.square_scales.tolist()}
         return {
             "n": self.n,
             "encode": [[name, encoding] for name, encoding in self.columns.to_json().items()],
@@ -218,11 +257,11 @@ class NoisyGram(Output):
             "class_of": self.class_of.tolist(),
             "class_scales": self.class_scales.tolist(),
             "entries": self.entries.tolist(),
-        }
+        } | (own if self.columns.numbers else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], schema: Schema) -> NoisyGram:
-        columns = SignedColumns.from_json(dict(data["encode"]), schema)
+        columns = SignedColumns.from_json(dict(data["encode"]), schema, numbers=True)
         width, entries = columns.width, np.array(data["entries"], dtype=np.int64)
         class_of = np.array(data["class_of"], dtype=np.int64)
         scales = np.array(data["class_scales"], dtype=np.float64)
@@ -232,34 +271,50 @@ class NoisyGram(Output):
             raise damaged("class_scales")
         if class_of.shape != (width,) or not ((class_of >= 0) & (class_of < len(scales))).all():
             raise damaged("class_of")
-        return cls(columns=columns, n=stored_rows(data), entries=entries, class_of=class_of, class_scales=scales)
+        squares = np.array(data.get("squares", []), dtype=np.int64)
+        own = np.array(data.get("square_scales", []), dtype=np.float64)
+        if not squares.shape == own.shape == (len(columns.numbers),) or not np.isfinite(own).all():
+            raise damaged("squares")
+        return cls(columns, stored_rows(data), entries, class_of, scales, squares, own)
 
     def values_table(self, schema: Schema) -> pa.Table:
-        """One row per Gram entry above the diagonal: the two columns, the entry, its interval, its noise scale."""
+        """One row per Gram entry above the diagonal, and per square of a column of numbers: the two columns, the entry,
+        its interval, its noise scale."""
         import pyarrow as pa
 
         first, second = np.triu_indices(self.columns.width, 1)
+        first, second = (
+            np.append(first, self.columns.numbers).astype(int),
+            np.append(second, self.columns.numbers).astype(int),
+        )
         names = pa.array(self.names)
-        width = self._half_widths(LEVEL)[self.class_of[first], self.class_of[second]]
+        low, high = self.interval()
         return pa.table(
             {
                 "first": names.take(pa.array(first)),
                 "second": names.take(pa.array(second)),
-                "value": self.entries,
-                "low": self.entries - width,
-                "high": self.entries + width,
+                "value": self.matrix[first, second],
+                "low": low[first, second],
+                "high": high[first, second],
                 "noise_scale": self.scales[first, second],
             }
         )
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
-        """``columns``: every ±1 column with its attribute and encoding."""
+        """``columns``: every column with its attribute and encoding, and of numbers what −1 and 1 stand for."""
         import pyarrow as pa
 
         encoding = self.columns.to_json()
         behind = self.columns.attribute_of
         told = [None if name is None else str(encoding[name]) for name in behind]
-        return {"columns": pa.table({"column": list(self.names), "attribute": list(behind), "encoding": told})}
+        columns = {"column": list(self.names), "attribute": list(behind), "encoding": told}
+        if self.columns.numbers:  # a number is middle + half · the column
+            blocks = [self.columns.number_blocks.get(i) for i in range(self.columns.width)]
+            columns |= {
+                "middle": pa.array([None if block is None else block.middle for block in blocks], pa.float64()),
+                "half": pa.array([None if block is None else block.half for block in blocks], pa.float64()),
+            }
+        return {"columns": pa.table(columns)}
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
@@ -274,9 +329,12 @@ class NoisyGram(Output):
         """The Gram matrix, and regressions of the label; without a label, of the attributes with two values."""
         schema, label = context.schema, context.parameters.get("label")
         noise_norm = context.expected_error["noise_norm"]
-        views = entry_views(self.values_table(schema), self.names, context.n, noise_norm)
+        numeric = bool(self.columns.numbers)
+        views = entry_views(self.values_table(schema), self.names, context.n, noise_norm, numeric)
+        numbers = [block.attribute for block in self.columns.number_columns]
         two_valued = [name for name in self.columns.to_json() if name in schema and schema[name].size == 2]
-        for target in two_valued[:MOST_TARGETS] if label is None else [label]:
+        targets = list(dict.fromkeys([*numbers, *two_valued]))[:MOST_TARGETS]
+        for target in targets if label is None else [label]:
             try:
                 views.append(regression_view(target, self.regress(target)))
             except NablaDPError:  # a name that stands for several columns, or for none
@@ -286,14 +344,23 @@ class NoisyGram(Output):
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         first, second = np.triu_indices(self.columns.width, 1)
         low, high = self.interval()
+        exact = self.exact(counts)
         yield Compared.of(
             "agreement of columns",
             "count",
-            self.entries,
-            self.n - 2 * counts.fold(Disagreements(self.columns)),
+            self.matrix[first, second],
+            exact[first, second],
             (low[first, second], high[first, second]),
             labels=tuple(f"{self.names[i]} with {self.names[j]}" for i, j in zip(first, second, strict=True)),
         )
+
+    def exact(self, counts: Counts) -> Integers | Floats:
+        """The true Gram matrix, for the owner of the table."""
+        sums, pairs = counts.fold(Products(self.columns)), len(self.entries)
+        signs = self.columns.reaches == 0
+        both = np.logical_and.outer(signs, signs)[np.triu_indices(self.columns.width, 1)]
+        entries = np.where(both, self.n - 2 * sums[:pairs], sums[:pairs])
+        return replace(self, entries=entries, squares=sums[pairs:]).matrix
 
 
 def _symmetric(entries: Integers, diagonal: int) -> Integers:

@@ -1,4 +1,4 @@
-"""Linear regression of one ±1 column on others, from noisy products only; error bars from the noise's public law."""
+"""Linear regression of one column on others, from noisy products only; error bars from the noise's public law."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nabladp.arrays import Floats
 from nabladp.errors import MechanismError
 from nabladp.mechanisms.gram_matrix.signed_columns import SignedColumns
 from nabladp.noise.parameters import confidence
+from nabladp.tables.encode import source_column
 
 LEVEL = 0.95
 
@@ -24,9 +25,10 @@ LEVEL = 0.95
 class Regression:
     """Coefficients of ``features`` (column indices, the intercept among them) for the column ``target``.
 
-    ``deviations`` and :meth:`interval` speak of the noise alone: the interval covers the coefficient that the same fit,
-    with the same ridge, has on the table itself. They come from the first-order effect of the noise. What a ridge
-    shrinks, and how far this table is from the next one, they do not cover.
+    ``coefficients`` are those of the columns between −1 and 1; ``effects`` say the same in the units of numbers, and of
+    a ±1 column what being +1 adds. ``deviations`` and every interval speak of the noise alone: they cover what the same
+    fit, with the same ridge, gives on the table itself. They come from the first-order effect of the noise. What a
+    ridge shrinks, and how far this table is from the next one, they do not cover.
     """
 
     columns: SignedColumns
@@ -36,18 +38,26 @@ class Regression:
     ridge: float
     scales: Floats  # of the noise on the products of the features, and in the last column on those with the target
     factor: tuple[Floats, bool] = field(repr=False)  # Cholesky's, of the products and the ridge
+    products: Floats = field(repr=False)  # noisy, of the features and last the target
+    noise: Floats = field(repr=False)  # their scales
+    n: int
 
     @cached_property
-    def deviations(self) -> Floats:
-        """The standard deviation of every regression coefficient: the noise E moves β by (A + ridge)⁻¹·(e − E·β), to
-        first order."""
+    def covariance(self) -> Floats:
+        """Of the coefficients: the noise E moves β by (A + ridge)⁻¹·(e − E·β), to first order."""
         from scipy.linalg import cho_solve
 
         squared, with_target = self.scales[:, :-1] ** 2, self.scales[:, -1] ** 2
         covariance = squared * np.outer(self.coefficients, self.coefficients)  # E is symmetric: two rows share a draw
         np.fill_diagonal(covariance, squared @ self.coefficients**2 + with_target)
         inverse: Floats = cho_solve(self.factor, np.eye(len(self.features)))
-        result: Floats = np.sqrt(((inverse @ covariance) * inverse).sum(axis=1).clip(0))
+        result: Floats = inverse @ covariance @ inverse
+        return result
+
+    @cached_property
+    def deviations(self) -> Floats:
+        """The standard deviation of every regression coefficient."""
+        result: Floats = np.sqrt(np.diag(self.covariance).clip(0))
         return result
 
     @property
@@ -56,28 +66,113 @@ class Regression:
 
     def interval(self, level: float = LEVEL) -> tuple[Floats, Floats]:
         """The interval of each regression coefficient by itself; see the class for what it covers."""
-        confidence(level)
-        width = NormalDist().inv_cdf((1 + level) / 2) * self.deviations
+        width = _normal(level) * self.deviations
         return self.coefficients - width, self.coefficients + width
+
+    # ---- in the units of numbers ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _units(self) -> Floats:
+        """The matrix that turns coefficients into effects: of the raw number, or of a column as 0 and 1."""
+        result = np.zeros((len(self.features),) * 2)
+        for row, index in enumerate(self.features):
+            block = self.columns.number_blocks.get(index)
+            if index == 0:
+                result[0, row] += 1
+            elif block is None:  # −1 and +1 are 0 and 1
+                result[row, row], result[0, row] = 2, -1
+            else:
+                result[row, row], result[0, row] = 1 / block.half, -block.middle / block.half
+        goal = self.columns.number_blocks.get(self.target)
+        return result if goal is None else result * goal.half
+
+    def effects(self, level: float = LEVEL) -> dict[str, tuple[float, float, float]]:
+        """What each column adds to the target, with its interval: of a number for each of its units, in the target's
+        units. The intercept is the fitted target where all numbers are 0 and no ±1 column is +1."""
+        values = self._units @ self.coefficients
+        goal = self.columns.number_blocks.get(self.target)
+        if goal is not None:
+            values[0] += goal.middle
+        spread = self._units @ self.covariance @ self._units.T
+        width = _normal(level) * np.sqrt(np.diag(spread).clip(0))
+        return {
+            name: (float(b), float(b - w), float(b + w)) for name, b, w in zip(self.names, values, width, strict=True)
+        }
+
+    def r2(self, level: float = LEVEL) -> tuple[float, float, float]:
+        """R², the share of the target's variance that the regression explains, with an interval for the noise; the
+        estimate is at most 1, and NaN where the noise hides the variance."""
+        residual = np.append(-self.coefficients, 1.0)
+        left = float(residual @ self.products @ residual)
+        mean = self.products[0, -1] / self.n  # of the target: the intercept comes first
+        whole = float(self.products[-1, -1] - self.n * mean**2)
+        if not whole > 0:
+            return math.nan, -math.inf, 1.0
+        share = left / whole
+        change = -np.outer(residual, residual)  # of R²·whole with every product, off the diagonal once on either side
+        change[-1, -1] += share
+        change[0, -1] -= share * mean
+        change[-1, 0] -= share * mean
+        variance = np.tril(change * 2, -1) ** 2 * self.noise**2
+        spread = math.sqrt(variance.sum() + (np.diag(change) ** 2 * np.diag(self.noise) ** 2).sum()) / whole
+        width = _normal(level) * spread
+        return min(1.0, 1 - share), 1 - share - width, min(1.0, 1 - share + width)
+
+    # ---- fitted values ----------------------------------------------------------------------------------------------
 
     def decision(self, codes: Mapping[str, ArrayLike]) -> Floats:
         """The regression's fitted value of the target column for rows of codes: above zero predicts +1."""
         result: Floats = self.columns.matrix(codes, self.features) @ self.coefficients
         return result
 
+    def predict(self, data: Any) -> Floats:
+        """The fitted value for every row of a data frame, an Arrow table or a mapping of columns: in the target's
+        units, or, for a ±1 target, its column."""
+        from nabladp.mechanisms.learners.columns import encoded_columns
+
+        schema = self.columns.schema
+        chosen = [self.columns.attribute_of[i] for i in self.features]
+        read = [name for name in self.columns.kernel_columns if source_column(name) in chosen]
+        if schema is None:
+            raise MechanismError("This regression has no schema.", fix="Read it from its release.")
+        codes = encoded_columns(data, schema, read)
+        rows = len(next(iter(codes.values()))) if codes else 0
+        ends = np.maximum(self.columns.reaches, 1)
+        filler = np.zeros(rows, dtype=np.int64)
+        steps = self.columns.steps({name: codes.get(name, filler) for name in self.columns.kernel_columns}) / ends
+        fitted: Floats = steps[:, list(self.features)] @ self.coefficients
+        goal = self.columns.number_blocks.get(self.target)
+        return fitted if goal is None else goal.middle + goal.half * fitted
+
     def to_json(self) -> dict[str, Any]:
         low, high = self.interval()
         listed = zip(self.names, self.coefficients, low, high, strict=True)
-        return {
+        told = {
             "target": self.columns.names[self.target],
             "ridge": self.ridge,
             "level": LEVEL,
             "coefficients": {name: [float(b), float(lo), float(hi)] for name, b, lo, hi in listed},
         }
+        if self.columns.numbers:
+            told["effects"] = {name: list(effect) for name, effect in self.effects().items()}
+        if self.target in self.columns.numbers:
+            told["r2"] = list(self.r2())
+        return told
+
+
+def _normal(level: float) -> float:
+    confidence(level)
+    return NormalDist().inv_cdf((1 + level) / 2)
 
 
 def fit(
-    columns: SignedColumns, gram: Floats, scales: Floats, target: int, features: list[int], ridge: float | None
+    columns: SignedColumns,
+    n: int,
+    gram: Floats,
+    scales: Floats,
+    target: int,
+    features: list[int],
+    ridge: float | None,
 ) -> Regression:
     """Ridge regression from a noisy Gram matrix: β = (A + ridge·I)⁻¹·b, A the features' products and b those with the
     target.
@@ -87,7 +182,8 @@ def fit(
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-    chosen = noise_norm(scales[np.ix_([*features, target], [*features, target])]) if ridge is None else ridge
+    everything = np.ix_([*features, target], [*features, target])
+    chosen = noise_norm(scales[everything]) if ridge is None else ridge
     products, with_target = gram[np.ix_(features, features)], gram[features, target]
     while True:
         try:
@@ -100,7 +196,9 @@ def fit(
                 ) from None
             chosen = max(2 * chosen, 1.0)
     noise = scales[np.ix_(features, [*features, target])]
-    return Regression(columns, target, tuple(features), cho_solve(factor, with_target), float(chosen), noise, factor)
+    weights = cho_solve(factor, with_target)
+    more = gram[everything], scales[everything]
+    return Regression(columns, target, tuple(features), weights, float(chosen), noise, factor, *more, n)
 
 
 def noise_norm(scales: Floats) -> float:

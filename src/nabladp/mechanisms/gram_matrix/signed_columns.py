@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nabladp.arrays import Integers
+from nabladp.arrays import Floats, Integers
 from nabladp.errors import DataError, DomainTooLarge, MechanismError, UnknownAttribute
+from nabladp.mechanisms.gram_matrix.number_columns import NUMBER, NumberBlock, number_block
 from nabladp.mechanisms.kinds import Table
 from nabladp.mechanisms.parameters import parameter
 from nabladp.schema import Attribute, Schema
@@ -68,12 +69,20 @@ class SignedColumns:
     """
 
     blocks: tuple[Block, ...]
+    number_columns: tuple[NumberBlock, ...] = ()  # after those of ±1
+    schema: Schema | None = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, schema: Schema, over: Iterable[str] | None = None, encode: Mapping[str, Encoding] | None = None
+        cls,
+        schema: Schema,
+        over: Iterable[str] | None = None,
+        encode: Mapping[str, Encoding] | None = None,
+        *,
+        numbers: bool = False,
     ) -> SignedColumns:
-        """The ±1 columns of these attributes (default: all that are not derived)."""
+        """The ±1 columns of these attributes (default: all that are not derived); where ``numbers`` are allowed, also
+        columns of numbers."""
         names = schema.roots if over is None else tuple(over)
         chosen = dict(encode or {})
         for name in (*names, *chosen):
@@ -83,8 +92,10 @@ class SignedColumns:
         for name in chosen:
             if name not in names:
                 raise MechanismError(f"'encode' names {name!r}, which is not read.", fix="Add it to 'over'.")
-        coded = [(schema[name], _checked(schema[name], chosen.get(name))) for name in names]
-        width = 1 + sum(_width(attribute, encoding) for attribute, encoding in coded)
+        own = tuple(number_block(schema[name]) for name in names if numbers and chosen.get(name) == NUMBER)
+        signed = [name for name in names if name not in {block.attribute for block in own}]
+        coded = [(schema[name], _checked(schema[name], chosen.get(name), numbers)) for name in signed]
+        width = 1 + len(own) + sum(_width(attribute, encoding) for attribute, encoding in coded)
         if width > MOST_COLUMNS:
             raise DomainTooLarge(
                 f"The attributes give {width:,} columns; the most is {MOST_COLUMNS:,}.",
@@ -93,7 +104,7 @@ class SignedColumns:
             )
         if width == 1:
             raise MechanismError("No attribute here has two values.", fix="Name one that has.")
-        result = cls(tuple(_block(*each) for each in coded))
+        result = cls(tuple(_block(*each) for each in coded), own, schema)
         if len(result._index) != width:
             raise MechanismError("Two columns would have the same name.", fix="Rename an attribute or a value.")
         return result
@@ -107,25 +118,67 @@ class SignedColumns:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return (INTERCEPT, *(name for block in self.blocks for name in block.names))
+        return (INTERCEPT, *(name for block in self.all_blocks for name in block.names))
+
+    @property
+    def all_blocks(self) -> tuple[Block | NumberBlock, ...]:
+        return (*self.blocks, *self.number_columns)
 
     @cached_property
     def column_ranges(self) -> dict[str, range]:
-        """For every attribute, the indices of its ±1 columns."""
+        """For every attribute, the indices of its columns."""
         result, start = {}, 1
-        for block in self.blocks:
+        for block in self.all_blocks:
             result[block.attribute] = range(start, start := start + len(block.names))
         return result
 
     @cached_property
     def attribute_of(self) -> tuple[str | None, ...]:
         """The attribute behind every ±1 column; None for the intercept."""
-        return (None, *(block.attribute for block in self.blocks for _ in block.names))
+        return (None, *(block.attribute for block in self.all_blocks for _ in block.names))
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """The attributes that are encoded as ±1 columns."""
-        return tuple(block.attribute for block in self.blocks if block.names)
+        """The attributes that are encoded as columns."""
+        return tuple(block.attribute for block in self.all_blocks if block.names)
+
+    # Columns of numbers
+
+    @cached_property
+    def number_blocks(self) -> dict[int, NumberBlock]:
+        """The columns of numbers, by index."""
+        return dict(enumerate(self.number_columns, self.width - len(self.number_columns)))
+
+    @property
+    def numbers(self) -> list[int]:
+        """The indices of columns of numbers."""
+        return list(self.number_blocks)
+
+    @cached_property
+    def reaches(self) -> Integers:
+        """For every column of numbers, the steps from its middle to an end; 0 for those of ±1."""
+        blocks = self.number_blocks
+        return np.array([blocks[i].reach if i in blocks else 0 for i in range(self.width)], dtype=np.int64)
+
+    @property
+    def kernel_columns(self) -> tuple[str, ...]:
+        """What a kernel reads: the codes of attributes, of real numbers their steps on the fine grid."""
+        return (*self.signs_only.attributes, *(block.column for block in self.number_columns))
+
+    @cached_property
+    def signs_only(self) -> SignedColumns:
+        """The same columns without those of numbers."""
+        return SignedColumns(self.blocks, (), self.schema)
+
+    def steps(self, codes: Mapping[str, NDArray[Any]]) -> Integers:
+        """All columns in whole steps, those of ±1 as they are: one row per row of what a kernel reads."""
+        rows, signs = len(next(iter(codes.values()))), self.width - len(self.number_columns)
+        result = np.ones((rows, self.width), dtype=np.int64)
+        if signs > 1:
+            result[:, :signs] = self.signs_only.matrix(codes)
+        for index, block in self.number_blocks.items():
+            result[:, index] = block.steps(codes[block.column])
+        return result
 
     def find(self, names: str | Iterable[str]) -> list[int]:
         """The indices of ±1 columns by name; the name of an attribute stands for all its columns."""
@@ -171,14 +224,14 @@ class SignedColumns:
 
     def to_json(self) -> dict[str, Encoding]:
         """Every attribute with its ±1 encoding, in order."""
-        return {block.attribute: block.encoding for block in self.blocks}
+        return {block.attribute: block.encoding for block in self.all_blocks}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Encoding], schema: Schema) -> SignedColumns:
-        return cls.of(schema, tuple(data), data)
+    def from_json(cls, data: Mapping[str, Encoding], schema: Schema, *, numbers: bool = False) -> SignedColumns:
+        return cls.of(schema, tuple(data), data, numbers=numbers)
 
 
-def _checked(attribute: Attribute, encoding: Any) -> Encoding:
+def _checked(attribute: Attribute, encoding: Any, numbers: bool) -> Encoding:
     name = attribute.name
     if attribute.size > MOST_CODES:
         raise DomainTooLarge(
@@ -191,7 +244,8 @@ def _checked(attribute: Attribute, encoding: Any) -> Encoding:
     is_number = isinstance(encoding, int) and not isinstance(encoding, bool)
     if not (is_number and encoding >= 2) and not (isinstance(encoding, str) and encoding in ENCODINGS):
         raise MechanismError(
-            f"{name!r} cannot be encoded like this.", fix="Use 'onehot', 'bits', 'thermometer' or a number of ranges."
+            f"{name!r} cannot be encoded like this.",
+            fix=f"Use 'onehot', 'bits', 'thermometer'{', ' + repr(NUMBER) if numbers else ''} or a number of ranges.",
         )
     if (is_number or encoding == "thermometer") and not attribute.is_ordered:
         raise MechanismError(f"{name!r} has no order.", fix="Encode it as 'onehot' or 'bits'.")
@@ -247,6 +301,7 @@ def _edge(attribute: Attribute, code: int) -> str:
 
 # ---- sums over rows --------------------------------------------------------------------------------------------------
 
+_MOST_ROWS = 1 << 20  # of numbers at a time: sums of their products stay below 2⁵³, exact as doubles
 _CACHED_WORDS = 1 << 16  # of all columns together: what is compared at a time stays in a processor's cache
 
 
@@ -285,3 +340,32 @@ class Disagreements(Kernel):
                 values = block.positive.take(batch.column(block.attribute).to_numpy(), axis=1)
                 packed[span.start : span.stop, :used] = np.packbits(values, axis=1)
         return packed.view(np.uint64)
+
+
+class Products(Kernel):
+    """A kernel for ``fold``: a sum over rows for every pair of columns in the order of ``np.triu_indices(P, 1)``, then
+    one for the square of every column of numbers.
+
+    Of two columns of ±1 it is the number of rows where they differ; of others the sum of products in whole steps.
+    """
+
+    def __init__(self, columns: SignedColumns) -> None:
+        self.columns = columns
+        self.attributes = columns.kernel_columns
+        self.signs = Disagreements(columns.signs_only)
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        if not self.columns.numbers:
+            return self.signs(batch)
+        width, signs = self.columns.width, self.columns.width - len(self.columns.numbers)
+        sums = np.zeros((width, width), dtype=np.int64)
+        for start in range(0, batch.num_rows, _MOST_ROWS):
+            steps = self._steps(batch.slice(start, _MOST_ROWS))
+            sums[:, signs:] += (steps.T @ steps[:, signs:]).astype(np.int64)  # [products]
+        sums[np.triu_indices(signs, 1)] = self.signs(batch)
+        return np.concatenate([sums[np.triu_indices(width, 1)], np.diag(sums)[signs:]])
+
+    def _steps(self, batch: pa.RecordBatch) -> Floats:
+        """All columns of a batch as whole steps, exact as doubles."""
+        codes = {name: batch.column(name).to_numpy() for name in self.attributes or ()}
+        return self.columns.steps(codes).astype(np.float64)

@@ -109,12 +109,19 @@ def no_column(missing: Sequence[str], why: str = "", *, fix: str) -> DataError:
 
 def encoded(data: Any, schema: Schema, names: Sequence[str]) -> Integers:
     """Rows to predict as codes of the feature columns: one row per row, one column per name."""
-    table = as_arrow(data)
-    missing = [name for name in names if name not in table.column_names]
+    columns = encoded_columns(data, schema, names)
+    return np.stack([columns[name] for name in names], axis=1) if columns else np.empty((0, 0), np.int64)
+
+
+def encoded_columns(data: Any, schema: Schema, names: Sequence[str]) -> dict[str, Integers]:
+    """Rows to predict as what kernels read: an array of codes, or of numbers on the grid, for each of these names."""
+    table, encoder = as_arrow(data), Encoder(schema, names)
+    missing = [name for name in encoder.columns if name not in table.column_names]
     if missing:
         raise no_column(missing, fix="Give every feature that was learned from.")
-    encoder = Encoder(schema, names)
-    parts = [np.empty((0, len(encoder.names)), np.int64)]
-    for batch in table.select(list(names)).to_batches():
-        parts.append(np.stack([codes.to_numpy() for codes in encoder.encode(batch).columns], axis=1).astype(np.int64))
-    return np.concatenate(parts)
+    parts = [encoder.encode(batch) for batch in table.select(list(encoder.columns)).to_batches()]
+    empty = np.empty(0, np.int64)
+    return {
+        name: np.concatenate([empty, *(part.column(name).to_numpy().astype(np.int64) for part in parts)])
+        for name in encoder.names
+    }

@@ -16,7 +16,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.errors import AuditError, MechanismError
 from nabladp.mechanisms.gram_matrix import GramMatrix, NoisyGram, Regression, SignedColumns
 from nabladp.mechanisms.gram_matrix.calibration import Calibration
-from nabladp.mechanisms.gram_matrix.mechanism import lowest_count
+from nabladp.mechanisms.gram_matrix.mechanism import lowest_outcome
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.mechanisms.learners.halfspaces.randomized_labels import Response, answered, respond
@@ -161,7 +161,7 @@ class GramFit:
         for chance, then in answered(self.response, law):
             parts = zip(scales.tolist(), then.arrays(), strict=True)
             joint = functools.reduce(
-                np.add.outer, [_log_probabilities_at(part, counts - lowest_count(s)) for s, part in parts]
+                np.add.outer, [_log_probabilities_at(part, counts - lowest_outcome(s)) for s, part in parts]
             )
             with np.errstate(divide="ignore"):
                 weights = np.log(np.bincount(number, np.exp(joint).ravel(), len(outputs)))
