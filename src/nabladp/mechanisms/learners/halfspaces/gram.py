@@ -107,7 +107,7 @@ class GramFit:
     def figures(self) -> dict[str, Any]:
         expected = self.mechanism.expected_error(self.schema, self.task.n)
         how = "randomized first" if self.response else "paid for as one column" if self.task.label_sources else "public"
-        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label is": how}
+        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
         told["noise scale of a product of two columns"] = expected.largest_scale
         if self.task.n:
             told["noise in a product with the label, as a share of the rows"] = self.label_noise() / self.task.n
