@@ -38,7 +38,7 @@ budget = { cdp = 2.0 }
 
 def test_halfspaces_from_cost_to_files(desk: Any) -> None:
     desk.plan(text=HALFSPACES)
-    desk.priced("Expected error of vote", "the label is", "rows held out", "Expected error of sturdy", "candidates")
+    desk.priced("Expected error of vote", "the label", "rows held out", "Expected error of sturdy", "candidates")
     assert desk.run("release", "plan.toml").code == 0
     folder = desk.folder / "plan-release"
     vote = Release.load(folder / "vote").output
