@@ -161,7 +161,10 @@ def tiny_schema(
     sizes = _sizes(mechanism.two_valued(), read, schema, most)
     if whole:
         sizes |= {name: schema[name].size for name in [*_behind(read, schema), *schema.derived] if name in schema}
-    small = Schema(tuple(shrink_attribute(attribute, sizes[attribute.name]) for attribute in schema))
+    kept = tuple(  # a formula says what rows are made, not what they cost; a rule needs all values that it compares
+        rule.text for rule in schema.inequalities if all(sizes[name] >= schema[name].size for name in rule.names)
+    )
+    small = Schema(tuple(shrink_attribute(replace(a, formula=""), sizes[a.name]) for a in schema), kept)
     return small, {name: derived_code(small, name) for name in small.derived}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.checks import is_whole
 from nabladp.errors import OutOfRange, quote
+from nabladp.schema.formulas import formula_columns
 from nabladp.schema.labels import check_labels, check_words, value_text
 from nabladp.schema.rules import (
     KINDS,
@@ -22,8 +23,10 @@ from nabladp.schema.rules import (
     Declaration,
     bin_label,
     check,
+    check_public,
     is_integer_label,
     number_label,
+    refusal,
     refuse_unknown_keys,
 )
 
@@ -49,6 +52,10 @@ class Attribute(Declaration):
     as "?" or 999. ``unknown`` (a value outside the domain) is ``refuse``, ``other`` (a
     category labelled by ``other``) or, for numbers, ``clamp`` (the nearest end of the domain).
 
+    ``derived_from`` names the columns that this one is computed from; ``formula`` says how, and synthetic rows then
+    follow it exactly: ``"floor(age / 10)"``, ``"age >= 18"`` for truth values, a condition for each value
+    (``{"child": "age < 18", "adult": "age >= 18"}``), or the values of one source (``{"north": ["ME", "VT"]}``).
+
     For people: ``title`` and ``unit`` ("Age", "years") head tables and axes, ``labels`` are shown in place of values,
     and plans accept either: ``labels={1: "Male", 2: "Female"}``. They change neither what is read from a table nor the
     schema's fingerprint.
@@ -57,7 +64,23 @@ class Attribute(Declaration):
     def __post_init__(self) -> None:
         for name, value in {**check(self), **check_words(self)}.items():
             object.__setattr__(self, name, value)
+        self._check_formula()
         object.__setattr__(self, "labels", check_labels(self, self.labels, self._code_of_text))
+
+    def _check_formula(self) -> None:
+        columns = formula_columns(self)
+        if not isinstance(self.formula, str):
+            cases = {key: case if isinstance(case, str) else tuple(case) for key, case in self.formula.items()}
+            object.__setattr__(self, "formula", cases)
+        if columns and not self.derived_from:
+            object.__setattr__(self, "derived_from", columns)
+            check_public(self, columns)
+        missing = [name for name in columns if name not in self.derived_from]
+        if missing or self.name in columns:
+            rule = f"its formula reads {(missing or [self.name])[0]!r}, which is not in 'derived_from'"
+            raise refusal(self.name, rule, "Name all columns of the formula in 'derived_from', or leave that out.")
+        if self.formula and not self.derived_from:
+            raise refusal(self.name, "its formula reads no column", 'Write derived_from = ["age"].')
 
     # How many codes there are
 
@@ -208,5 +231,5 @@ class Attribute(Declaration):
 
 def _plain_json(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return dict(value)
+        return {key: _plain_json(own) for key, own in value.items()}
     return list(value) if isinstance(value, tuple) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from nabladp.schema.rules import nearest
 
 _WIDEST = 100  # characters of a table in one line
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key of TOML that needs no quotes
+_KEYS = ("attribute", "rules")
 _SHAPE = "A schema is a list of [[attribute]] blocks, each with a name and a kind."
 
 
@@ -30,8 +31,8 @@ def entries(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if "attribute" not in given and {"table", "release"} & set(given):
         raise SchemaError("This is a plan, not a schema.", fix="Give the schema.toml that the plan names in [table].")
     for key in given:
-        if not isinstance(key, str) or key != "attribute":
-            raise SchemaError(f"A schema has no key {quote(key)}.", fix=nearest(key, ("attribute",)), key=quote(key))
+        if not isinstance(key, str) or key not in _KEYS:
+            raise SchemaError(f"A schema has no key {quote(key)}.", fix=nearest(key, _KEYS), key=quote(key))
     blocks = data.get("attribute", [])
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         raise SchemaError("'attribute' must be a list of blocks.", fix=f"Write [[attribute]]. {_SHAPE}")
@@ -49,6 +50,11 @@ def attribute_toml(entry: Mapping[str, Any]) -> str:
     return "[[attribute]]\n" + "".join(lines)
 
 
+def rules_toml(rules: Sequence[str]) -> str:
+    """The schema's rules, which stand above its attributes."""
+    return "rules = [\n" + "".join(f"  {toml_text(rule)},\n" for rule in rules) + "]\n"
+
+
 def _key(text: str) -> str:
     return text if _BARE.fullmatch(text) else toml_text(text)
 
@@ -56,7 +62,7 @@ def _key(text: str) -> str:
 def toml_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {toml_text(own)}" for key, own in value.items()) + " }"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml_text(part) for part in value) + "]"
     if isinstance(value, str):  # a JSON string is a TOML string, except that TOML also escapes DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -47,6 +47,7 @@ class Declaration:
     unknown: str = "refuse"
     other: str = "other"
     derived_from: tuple[str, ...] = ()
+    formula: str | Mapping[str, Any] = field(default="", hash=False)
     public: bool = False
     note: str = ""
     title: str = ""
@@ -85,7 +86,9 @@ def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
         if key == CONFIRM:
             raise refusal(name, "it waits for your confirmation", _CONFIRM)
         if key not in known:
-            raise refusal(name, f"there is no key {quote(key)}", nearest(key, known))
+            above = "Write 'rules' above the first [[attribute]]: it is about several."
+            fix = above if key == "rules" else nearest(key, known)
+            raise refusal(name, f"there is no key {quote(key)}", fix)
 
 
 _FILL_IN = "Replace the mark by the domain you know from public sources; never read it off the data."
@@ -166,7 +169,7 @@ def check(attribute: Declaration) -> dict[str, Any]:
     _check_missing_and_unknown(attribute)
     normal["null_values"] = _null_values(attribute, normal.get("values", ()))
     _check_labels_differ(attribute, normal)
-    _check_public(attribute, normal["derived_from"])
+    check_public(attribute, normal["derived_from"])
     return normal
 
 
@@ -361,7 +364,7 @@ def _check_labels_differ(attribute: Declaration, normal: Mapping[str, Any]) -> N
         raise refusal(attribute.name, "the label of 'other' is already a value", fix)
 
 
-def _check_public(attribute: Declaration, derived_from: tuple[str, ...]) -> None:
+def check_public(attribute: Declaration, derived_from: tuple[str, ...]) -> None:
     if not isinstance(attribute.public, bool):
         raise refusal(attribute.name, "'public' must be true or false", "Write public = true.")
     if not isinstance(attribute.note, str):

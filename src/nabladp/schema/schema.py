@@ -18,6 +18,8 @@ from nabladp.displayed import Displayed
 from nabladp.errors import SchemaError, UnknownAttribute
 from nabladp.schema import files
 from nabladp.schema.attribute import Attribute
+from nabladp.schema.expressions import Rule, checked_rules
+from nabladp.schema.formulas import Formula
 from nabladp.schema.labels import READ_ONLY
 from nabladp.schema.patterns import expand_blocks
 from nabladp.schema.rules import nearest, refusal, refuse_marks
@@ -28,11 +30,16 @@ _FIX = 'Write Schema([Attribute("age", "integer", low=0, high=99), …]).'
 
 @dataclass(frozen=True)
 class Schema(Displayed, HasAttributes):
-    """All attributes, in order. Immutable; the same facts always give the same :meth:`fingerprint`."""
+    """All attributes, in order, and ``rules`` between their numbers, such as ``"years_of_work <= age - 14"``.
+
+    Immutable; the same facts always give the same :meth:`fingerprint`. A rule is public knowledge about people, which
+    synthetic rows follow; rows of the table that break one are accepted like all others.
+    """
 
     displayed_as = "schema"
 
     attributes: tuple[Attribute, ...]
+    rules: tuple[str, ...] = ()  # inequalities between numbers that no synthetic row breaks
 
     def __post_init__(self) -> None:
         listed = checks.members(self.attributes, "The attributes of a schema", _FIX, MOST_ATTRIBUTES)
@@ -45,6 +52,19 @@ class Schema(Displayed, HasAttributes):
             if self._by_name[attribute.name] is not attribute:
                 raise refusal(attribute.name, "two attributes have this name", "Give every attribute one name.")
         self.derived  # noqa: B018  (refuses unknown sources and cycles)
+        self.formulas  # noqa: B018  (refuses what contradicts its sources)
+        object.__setattr__(self, "rules", checked_rules(self.rules))
+        self._check_rules()
+
+    def _check_rules(self) -> None:
+        for rule in self.inequalities:
+            for name in rule.names:
+                if not self[name].is_numeric:  # refuses an unknown name
+                    raise SchemaError(
+                        f"The rule {rule.text!r} compares {name!r}, which holds no numbers.",
+                        fix="Declare combinations of categories as 'zeros' of Synthesis.",
+                        attribute=name,
+                    )
 
     # Looking up
 
@@ -114,20 +134,36 @@ class Schema(Displayed, HasAttributes):
         position = {root: i for i, root in enumerate(self.roots)}
         return {name: tuple(sorted(behind[name], key=position.__getitem__)) for name in direct}
 
+    @cached_property
+    def inequalities(self) -> tuple[Rule, ...]:
+        """The schema's rules, one comparison each."""
+        return tuple(rule for text in self.rules for rule in Rule.parse(text))
+
+    @cached_property
+    def formulas(self) -> Mapping[str, Formula]:
+        """The formulas of derived attributes, each after those of its sources."""
+        found = {a.name: Formula.of(a, {s: self[s] for s in a.derived_from}) for a in self.attributes if a.formula}
+        order = TopologicalSorter({name: formula.sources for name, formula in found.items()}).static_order()
+        return {name: found[name] for name in order if name in found}
+
     # As text and as files
 
     def to_json(self) -> dict[str, Any]:
-        return {"attribute": [attribute.to_json() for attribute in self.attributes]}
+        listed = [attribute.to_json() for attribute in self.attributes]
+        return {"rules": list(self.rules), "attribute": listed} if self.rules else {"attribute": listed}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
         blocks = files.entries(data)
         refuse_marks(blocks)
-        return cls(tuple(Attribute.from_json(block) for block in expand_blocks(blocks, MOST_ATTRIBUTES)))
+        attributes = tuple(Attribute.from_json(block) for block in expand_blocks(blocks, MOST_ATTRIBUTES))
+        return cls(attributes, data.get("rules", ()))
 
     def fingerprint(self) -> str:
         """SHA-256 of everything in the schema but what is for people alone: notes, titles, units, labels."""
-        facts = [{k: v for k, v in a.to_json().items() if k not in READ_ONLY} for a in self.attributes]
+        facts: Any = [{k: v for k, v in a.to_json().items() if k not in READ_ONLY} for a in self.attributes]
+        if self.rules:
+            facts = {"attribute": facts, "rules": list(self.rules)}
         return hashlib.sha256(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @classmethod
@@ -140,7 +176,8 @@ class Schema(Displayed, HasAttributes):
         return cls.parse(files.read(path))
 
     def to_toml(self) -> str:
-        return "\n".join(files.attribute_toml(attribute.to_json()) for attribute in self.attributes)
+        blocks = [files.attribute_toml(attribute.to_json()) for attribute in self.attributes]
+        return "\n".join([files.rules_toml(self.rules), *blocks] if self.rules else blocks)
 
     def save(self, path: str | Path) -> None:
         files.write(path, self.to_toml())

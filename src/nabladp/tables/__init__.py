@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nabladp.tables.columns import column_types, declared_categories, doubtful_header, headerless_query, look_at_columns
 from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
+from nabladp.tables.declarations import coded_numbers, formula_codes
 from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
@@ -28,11 +29,13 @@ __all__ = [
     "check_sentence",
     "check_spark",
     "check_table",
+    "coded_numbers",
     "column_types",
     "declared_categories",
     "decode",
     "decode_labels",
     "doubtful_header",
+    "formula_codes",
     "headerless_query",
     "look_at_columns",
     "open_table",

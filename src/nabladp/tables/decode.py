@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from nabladp.arrays import Floats
 from nabladp.checks import expect, mapping
 from nabladp.errors import DataError
 from nabladp.schema import Attribute, Schema
@@ -108,8 +109,12 @@ def _values(attribute: Attribute, codes: NDArray[np.integer]) -> pa.Array:
 
 
 def _uniform_values(attribute: Attribute, codes: NDArray[np.integer], positions: NDArray[np.floating]) -> pa.Array:
+    return pa.array(bin_numbers(attribute, codes, positions), mask=codes >= attribute.ordered_size)
+
+
+def bin_numbers(attribute: Attribute, codes: NDArray[np.integer], positions: NDArray[np.floating]) -> Floats:
     """Decoded numbers inside their bins, so that each is of that bin again: from its lower edge to below its upper
-    one."""
+    one; the last edge for null and other."""
     edges = np.array([*attribute.edges, *[attribute.edges[-1]] * (attribute.size - attribute.ordered_size)])
     lows, highs = edges[:-1], np.nextafter(edges[1:], edges[:-1])
     numbers = np.empty(len(codes))
@@ -118,7 +123,7 @@ def _uniform_values(attribute: Attribute, codes: NDArray[np.integer], positions:
         own, position = codes[part], positions[part].astype(np.float64)
         mixed = lows[own] * (1 - position) + edges[1:][own] * position
         numbers[part] = np.clip(mixed, lows[own], highs[own])
-    return pa.array(numbers, mask=codes >= attribute.ordered_size)
+    return numbers
 
 
 def _meanings(attribute: Attribute) -> pa.Array:

@@ -267,6 +267,31 @@ def _numbers_of(attribute: Attribute, column: pa.Array) -> NDArray[np.float64]:
     return np.asarray(np.append(numbers, np.nan)[rows])
 
 
+def column_numbers(attribute: Attribute, column: pa.Array, codes: Codes) -> NDArray[np.float64]:
+    """The numbers of a column of the table, moved to the ends of its domain where it is clamped; NaN for null and
+    other. ``codes`` are the column's."""
+    if attribute.kind == "boolean":
+        numbers = codes.astype(np.float64)
+    else:
+        bounds = attribute.bin_bounds
+        numbers = _numbers_of(attribute, column)
+        if bounds is not None:
+            numbers = np.clip(numbers, bounds[0].min(), bounds[1].max())
+    return np.where(codes < attribute.ordered_size, numbers, np.nan)
+
+
+def encode_numbers(attribute: Attribute, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The codes of computed numbers, NULL where there is none or where the schema refuses it."""
+    raw = _of_numbers(attribute, numbers)
+    outside = raw < NULL
+    if attribute.other_code is not None:
+        raw[outside] = attribute.other_code
+    elif attribute.unknown == "clamp":
+        raw[raw == BELOW], raw[raw == ABOVE] = 0, attribute.ordered_size - 1
+    raw[raw < NULL] = NULL
+    return raw
+
+
 # ---- values to codes -------------------------------------------------------------------------------------------------
 
 Codes = NDArray[np.unsignedinteger]
@@ -281,13 +306,17 @@ class Finding:
     rule: str
     fix: str
     rows: int = 0
+    between: bool = False  # about several columns: the codes of this one are sound
 
     def to_json(self) -> dict[str, Any]:
         counted = {"rows": self.rows} if self.rows else {}
         return {"column": self.column, "rule": self.rule, **counted, "fix": self.fix}
 
     def error(self) -> DataError:
-        return DataError(f"Column {self.column!r} {self.rule}.", fix=self.fix, column=self.column, rule=self.rule)
+        more = {"between": True} if self.between else {}
+        return DataError(
+            f"Column {self.column!r} {self.rule}.", fix=self.fix, column=self.column, rule=self.rule, **more
+        )
 
 
 def code_type(size: int) -> type[np.unsignedinteger]:

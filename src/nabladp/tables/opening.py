@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from nabladp.checks import expect, is_whole
 from nabladp.errors import DataError
 from nabladp.person import Person
 from nabladp.schema import Schema
+from nabladp.tables.declarations import declaration_faults
 from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values, value_texts
 from nabladp.tables.lazy import DuckRelation, Files
 from nabladp.tables.people import StoredQuery, UsedRows
@@ -158,16 +159,23 @@ def check_table(table: Table) -> list[Finding]:
                 for fault in faults:
                     hint = outside_hint(attribute, batch.column(attribute.name))
                     findings[attribute.name][fault.rule] = _added(findings[attribute.name].get(fault.rule), fault, hint)
-            sound = {name for name in codes if not findings[name]}
+            sound = frozenset(name for name in codes if not breaks_own_rules(findings[name]))
+            for fault in declaration_faults(schema, batch, codes, sound):
+                findings[fault.column][fault.rule] = _added(findings[fault.column].get(fault.rule), fault, "")
             for derivation in derivations:
                 if sound.issuperset(derivation.columns):  # codes of a faulty column mean nothing
                     derivation.see(pa.table({name: codes[name] for name in derivation.columns}))
-    sound = {name for name, faults in findings.items() if not faults}
+    sound = frozenset(name for name, faults in findings.items() if not breaks_own_rules(faults))
     unclear = [own for own in derivations if sound.issuperset(own.columns) and not own.holds()]
     for derivation in _not_functions(table, unclear):
         fault = derivation.finding()
         findings[derivation.column][fault.rule] = fault
     return [fault for faults in findings.values() for fault in faults.values()]
+
+
+def breaks_own_rules(faults: Mapping[str, Finding]) -> bool:
+    """Whether a column breaks rules about itself; a rule between columns leaves its codes as they are."""
+    return any(not fault.between for fault in faults.values())
 
 
 def _added(known: Finding | None, fault: Finding, hint: str) -> Finding:
@@ -214,7 +222,7 @@ def _source_values(batch: pa.RecordBatch, derivation: Derivation, schema: Schema
 def _on_cluster(table: SparkTable) -> list[Finding]:
     """Check a table on Spark against its schema, where the rows are."""
     findings = table.findings()
-    faulty = {finding.column for finding in findings}
+    faulty = {finding.column for finding in findings if not finding.between}
     for attribute in table.schema:
         name, sources = attribute.name, attribute.derived_from
         if sources and faulty.isdisjoint((name, *sources)) and not table.is_function(name, sources):

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
+from nabladp.mechanisms.synthesis.declared import formula_table
 from nabladp.mechanisms.synthesis.inference import Measurement, Model, pool
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.schema import Schema
+from nabladp.schema.formulas import UNKNOWN
 
 Codes = Mapping[str, NDArray[Any]]
 MOST_CELLS = 1 << 20  # of a column with its sources: beyond, it stays as the model draws it
@@ -43,7 +45,8 @@ class Function:
 def functions(schema: Schema, model: Model, measurements: Sequence[Measurement]) -> dict[str, Function]:
     """How derived columns follow from their sources: one function for each that was measured with all of its sources.
 
-    The answers say how, also where the model had no room for it; where they hold no rows, the model does.
+    The answers say how, also where the model had no room for it; where they hold no rows, the model does. Where the
+    schema has a formula, that says how.
     """
     tied = [frozenset(own.attributes) for own in measurements]
     together = {
@@ -56,6 +59,14 @@ def functions(schema: Schema, model: Model, measurements: Sequence[Measurement])
         likeliest = (pooled.values + _NEARLY_NONE * pooled.guess).reshape(-1, schema[name].size).argmax(axis=1)
         sources = schema.derived[name]
         results[name] = Function(sources, schema.sizes(sources), likeliest.astype(np.uint32))
+    for name, formula in schema.formulas.items():
+        sources = formula.sources
+        if {name, *sources} <= set(model.sizes) and schema.cells((*sources, name)) <= MOST_CELLS:
+            codes = formula_table(schema, name, sources).ravel()
+            known = results.pop(name, None)
+            guess = known.values if known is not None and known.sources == sources else np.zeros(codes.size, np.uint32)
+            values = np.where(codes == UNKNOWN, guess, codes).astype(np.uint32)
+            results[name] = Function(sources, schema.sizes(sources), values)
     return results
 
 

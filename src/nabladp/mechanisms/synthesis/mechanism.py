@@ -32,7 +32,7 @@ from nabladp.mechanisms.synthesis.strategy import (
     choose,
 )
 from nabladp.mechanisms.synthesis.strategy import Choice as Chosen
-from nabladp.mechanisms.synthesis.workload import Wanted, forbidden, wanted
+from nabladp.mechanisms.synthesis.workload import Wanted, forbidden, wanted, with_rules
 from nabladp.noise import NoiseSource
 from nabladp.privacy.budget import Budget
 from nabladp.privacy.guarantee import Guarantee
@@ -241,9 +241,10 @@ class Synthesis(Mechanism):
         return Design.of(asked, limits, self._choice(asked, limits, n), n, self.seed)
 
     def _zeros(self, schema: Schema, asked: Wanted) -> tuple[Zeros, ...]:
-        if not self.zeros:
-            return ()
-        return forbidden(schema, asked.columns, self.zeros)
+        declared = forbidden(schema, asked.columns, self.zeros) if self.zeros else ()
+        if self.back_end == "mbi":
+            return declared
+        return with_rules(asked, declared, self._limit_bytes // 2)
 
     def _check_model(self, asked: Wanted, zeros: Sequence[Zeros]) -> None:
         """Refuse a Synthesis model too small to hold every column by itself, derived ones with their sources, and all

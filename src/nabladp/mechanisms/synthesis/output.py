@@ -22,9 +22,11 @@ from nabladp.errors import MechanismError, ReleaseError, SourceError
 from nabladp.mechanisms.bin_density import smooth
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
+from nabladp.mechanisms.synthesis.declared import Declared, declared_zeros, merge_zeros
 from nabladp.mechanisms.synthesis.derived_columns import Codes, Function, expected, functions, recompute_derived
 from nabladp.mechanisms.synthesis.inference import Measurement, Model, Pooled, pool
-from nabladp.mechanisms.synthesis.repair import Repaired, Tables, Target, repair
+from nabladp.mechanisms.synthesis.repair import Tables, Target
+from nabladp.mechanisms.synthesis.repair import repair as repair_rows
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.view import (
     Answer,
@@ -175,28 +177,34 @@ class SyntheticModel(Output):
     def with_table(self, noise: NoiseSource, repair: bool = True) -> SyntheticModel:
         """The synthetic model with a synthetic table of ``rows`` rows, and how far these are from the answers."""
         sampled = self.sampled(noise)
-        done = sampled._repaired(repair)
+        tables = sampled._tables()
+        done = repair_rows(sampled.codes or {}, tables, repair)
+        codes, within = self._declared.settle(done.codes, sampled.within)
+        after = done.after if self._declared.is_empty else tables.variations(tables.counts(codes), self.rows)
         count = len(self.sets)
         weights = np.array(self.weights)
         apart = RowDistances(
-            tuple(done.after[:count].tolist()), float(np.average(done.before[:count], weights=weights)), repair
+            tuple(after[:count].tolist()), float(np.average(done.before[:count], weights=weights)), repair
         )
-        return sampled._alike(codes=done.codes, apart=apart)
+        return sampled._alike(codes=codes, within=within, apart=apart)
 
     def sampled(self, noise: NoiseSource) -> SyntheticModel:
         """The synthetic model with a table sampled from it, derived columns recomputed."""
         codes = recompute_derived(self.model.draw(self.rows, noise), self._functions, self.model)
         positions = draw_bin_positions(self.schema, codes, self.rows, noise)
-        return self._alike(codes=codes, within=smooth(self.schema, codes, positions))
+        codes, within = self._declared.settle(codes, smooth(self.schema, codes, positions))
+        return self._alike(codes=codes, within=within)
 
     def _alike(self, **changed: Any) -> SyntheticModel:
         """The same model with another table; what was computed from the model is kept."""
         result = replace(self, **changed)
-        vars(result).update({name: vars(self)[name] for name in ("_pooled", "_functions") if name in vars(self)})
+        vars(result).update(
+            {name: vars(self)[name] for name in ("_pooled", "_functions", "_declared") if name in vars(self)}
+        )
         return result
 
-    def _repaired(self, change: bool) -> Repaired:
-        """The synthetic rows, moved towards the answers and the one-way marginals."""
+    def _tables(self) -> Tables:
+        """The answers and the one-way marginals, towards which rows are moved, and what no row may be."""
         scale = self.rows / self.n
         own = {names[0] for names in self.sets if len(names) == 1}
         alone = self._pool([(name,) for name in self.columns if name not in own])
@@ -205,8 +213,13 @@ class SyntheticModel(Output):
             Target(each.attributes, each.values * scale, float(each.variance.mean()) * scale**2, weight)
             for each, weight in zip([*self._pooled, *alone], weights, strict=True)
         ]
-        tables = Tables(self.model.sizes, targets, self.model.zeros, self._functions)
-        return repair(self.codes or {}, tables, change)
+        return Tables(self.model.sizes, targets, self._declared.zeros, self._functions)
+
+    @cached_property
+    def _declared(self) -> Declared:
+        """What is declared about the rows: the zeros of the model, and rules and formulas of the schema."""
+        zeros = merge_zeros([*self.model.zeros, *declared_zeros(self.schema, self.columns)])
+        return Declared(self.schema, self.columns, zeros)
 
     @cached_property
     def _functions(self) -> dict[str, Function]:
@@ -247,7 +260,7 @@ class SyntheticModel(Output):
             "predicted_error_drawn": float(np.average(drawn, weights=weights)),
             "rows_from_answers": None if self.apart is None else float(np.average(self.apart.each, weights=weights)),
             "sampled_from_answers": None if self.apart is None else self.apart.sampled,
-            "contradicted_zeros": contradicted(self.model.zeros, self._noisy),
+            "contradicted_zeros": contradicted(self._declared.zeros, self._noisy),
             "worst": [
                 {"attributes": list(self.sets[i]), "answer": float(pooled[i]), "drawn": float(drawn[i])}
                 for i in worst.tolist()
@@ -366,7 +379,7 @@ class SyntheticModel(Output):
         )
         if "predicted_error_drawn" in quality:  # as it was published; versions up to 0.4 did not state all of it
             older = {"rows_from_answers": None, "sampled_from_answers": None}
-            found = contradicted(output.model.zeros, output._noisy)
+            found = contradicted(output._declared.zeros, output._noisy)
             vars(output)["quality"] = {**older, **quality, "contradicted_zeros": found}
         return output
 

@@ -156,8 +156,9 @@ def _notes(quality: Mapping[str, Any]) -> list[str]:
     for each in quality["contradicted_zeros"]:
         rows, width = format_figure(max(each["rows"], 0.0)), format_figure(_DEVIATIONS * each["deviation"])
         notes.append(
-            f"The zeros declared for {' + '.join(each['attributes'])} contradict the noisy counts, in which about "
-            f"{rows} rows (± {width}) meet them. Synthetic rows leave these people out: check the declaration."
+            f"What is declared impossible for {' + '.join(each['attributes'])} contradicts the noisy counts, in which "
+            f"about {rows} rows (± {width}) are of this kind. Synthetic rows leave these people out: check the zeros, "
+            "rules and formulas declared."
         )
     return notes
 
@@ -278,7 +279,7 @@ def compare_drawn(
     """The synthetic rows compared with the true counts, on every marginal of the workload, scaled to the table's
     rows."""
     rows = len(next(iter(codes.values())))
-    own = Schema(tuple(replace(schema[name], derived_from=()) for name in schema.names if name in codes))
+    own = Schema(tuple(replace(schema[name], derived_from=(), formula="") for name in schema.names if name in codes))
     counts = CodedTable(own, codes).marginals([answer.attributes for answer in answers])
     drawn = [_merge_alike(schema, a.attributes, c) * (n / rows) for a, c in zip(answers, counts, strict=True)]
     true = [_merge_alike(schema, a.attributes, t) for a, t in zip(answers, truths, strict=True)]

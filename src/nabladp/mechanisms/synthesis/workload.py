@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import DomainTooLarge, MechanismError
+from nabladp.mechanisms.synthesis.declared import declared_zeros, merge_zeros
 from nabladp.mechanisms.synthesis.inference import Measurement, Zeros
-from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree, refuse_too_large
+from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree, model_bytes, refuse_too_large
 from nabladp.mechanisms.synthesis.inference.measurement import sum_to
 from nabladp.mechanisms.synthesis.inference.potentials import Network
 from nabladp.privacy.budget import members
@@ -209,6 +210,19 @@ def forbidden(schema: Schema, columns: Sequence[str], declared: Sequence[Mapping
     return zeros
 
 
+def with_rules(wanted: Wanted, zeros: Sequence[Zeros], limit_bytes: int) -> tuple[Zeros, ...]:
+    """Declared zeros, and those of the schema's rules and formulas as far as a model of this size holds them."""
+    taken = list(zeros)
+    for zero in declared_zeros(wanted.schema, wanted.columns):
+        held = [*wanted.first, *(own.attributes for own in taken), zero.attributes]
+        if zero.forbidden.any() and model_bytes(wanted.sizes, held) <= limit_bytes:
+            taken.append(zero)
+    merged = tuple(merge_zeros(taken))
+    if len(taken) > len(zeros):
+        _check_possible(wanted.schema, merged)
+    return merged
+
+
 def _check_names(schema: Schema, columns: Sequence[str], conditions: Mapping[str, Any]) -> None:
     for name in conditions:
         schema[name]  # refuses an unknown name
@@ -315,13 +329,20 @@ def _check_possible(schema: Schema, zeros: Sequence[Zeros]) -> None:
         log_total, _ = Network(JunctionTree(sizes, held), [], zeros).beliefs([])
     if math.isinf(log_total):
         raise MechanismError(
-            "The declared zeros contradict each other: no combination of values is left.",
+            "The declared zeros and rules contradict each other: no combination of values is left.",
             fix="Declare fewer combinations impossible.",
             attributes=list(sizes),
         )
 
 
 _SURE = 4.5  # deviations of the noise: exceeded by chance once in 300,000 tests
+
+
+def _tail_variance(measurement: Measurement) -> float:
+    """The variance of the normal law that bounds the tails: noise on whole numbers is mostly 0 where it is small, and
+    a single 1 would else look like many deviations."""
+    variance = measurement.variance
+    return max(variance, 1 / (2 * math.log(2 / variance))) if variance < 1 else variance
 
 
 def contradicted(zeros: Iterable[Zeros], measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
@@ -336,7 +357,7 @@ def contradicted(zeros: Iterable[Zeros], measurements: Iterable[Measurement]) ->
         if not holding or not cells:
             continue
         parts = [sum_to(m.values, m.attributes, zero.attributes)[zero.forbidden] for m in holding]
-        precision = np.array([zero.forbidden.size / (m.variance * m.values.size) for m in holding])
+        precision = np.array([zero.forbidden.size / (_tail_variance(m) * m.values.size) for m in holding])
         counts = precision @ np.stack(parts) / precision.sum()
         one = 1 / math.sqrt(precision.sum())
         rows, deviation = float(counts.sum()), one * math.sqrt(cells)

@@ -261,7 +261,10 @@ class SparkTable(Table):
             if "rule" not in fault.fields:  # not about a column
                 raise fault
         faults.sort(key=lambda pair: self._fault_order(pair[0]))
-        return [Finding(fault.fields["column"], fault.fields["rule"], fault.fix, rows) for fault, rows in faults]
+        return [
+            Finding(fault.fields["column"], fault.fields["rule"], fault.fix, rows, "between" in fault.fields)
+            for fault, rows in faults
+        ]
 
     def is_function(self, column: str, sources: tuple[str, ...]) -> bool:
         """Whether a column is a function of others on all rows on Spark; its columns must break no rule."""

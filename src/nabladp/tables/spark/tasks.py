@@ -23,6 +23,7 @@ from nabladp import errors
 from nabladp.errors import DataError, NablaDPError, SourceError
 from nabladp.schema import Schema
 from nabladp.tables.counts import with_people
+from nabladp.tables.declarations import declaration_faults
 from nabladp.tables.duck import batch_rows
 from nabladp.tables.encode import Encoder, encode_column, value_texts
 from nabladp.tables.kernels import Kernel, Total
@@ -327,9 +328,13 @@ class Find:
     def __call__(self, batches: Batches) -> Batches:
         names, rows = self.schema.names, Counter[str]()
         for batch in gather(batches, names, batch_rows(len(names))):
+            codes, sound = {}, set(names)
             for attribute in self.schema:
-                _, faults = encode_column(attribute, batch.column(attribute.name))
+                codes[attribute.name], faults = encode_column(attribute, batch.column(attribute.name))
                 rows.update({fault_of(fault.error()): fault.rows for fault in faults})
+                sound -= {attribute.name} if faults else set()
+            for found in declaration_faults(self.schema, batch, codes, frozenset(sound)):
+                rows.update({fault_of(found.error()): found.rows})
         for fault in sorted(rows):
             yield record(fault=fault, rows=rows[fault])
 
