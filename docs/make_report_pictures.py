@@ -23,6 +23,9 @@ PICTURES: dict[str, dict[str, Any]] = {
     "report-explorer": {"width": 1180, "height": 940, "address": CHOICE, "at": "#explorer"},
     "report-dark": {"width": 1180, "height": 1000, "scheme": "dark", "at": "#released", "open": "region + income"},
     "report-pyramid": {"width": 1180, "height": 1120, "at": "#released", "open": "age + sex"},
+    "report-heat": {"width": 1180, "view": "region + income"},
+    "report-panels": {"width": 1180, "view": "region + tenure + marital"},
+    "report-map": {"width": 1180, "view": "region"},
     "report-phone": {"width": 360, "height": 1180, "address": CHOICE, "at": ".result"},
     "report-certificate": {"width": 688, "height": 830, "media": "print"},
 }
@@ -39,11 +42,18 @@ CENSUS_PICTURES: dict[str, dict[str, Any]] = {
 
 
 def take(browser: Any, page: Path, name: str, how: dict[str, Any]) -> None:
-    size = {"width": how["width"], "height": how["height"]}
+    size = {"width": how["width"], "height": how.get("height", 1000)}
     opened = browser.new_page(viewport=size, color_scheme=how.get("scheme", "light"))
     opened.goto(page.as_uri() + how.get("address", ""))
     opened.evaluate("nabladp.ready.then(() => true)")
     opened.emulate_media(media=how.get("media", "screen"))
+    if "view" in how:  # this view alone
+        line = opened.locator("details.view", has=opened.get_by_text(how["view"], exact=True)).last
+        opened.evaluate("(line) => (line.open = true)", line.element_handle())
+        opened.wait_for_timeout(200)
+        line.screenshot(path=FOLDER / f"{name}.png")
+        opened.close()
+        return
     if "open" in how:
         line = opened.locator("details.view", has=opened.get_by_text(how["open"], exact=True))
         opened.evaluate(

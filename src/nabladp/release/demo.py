@@ -125,9 +125,49 @@ def _names(values: Sequence[str], codes: Codes) -> list[object]:
     return list(np.array(values, dtype=object)[codes])
 
 
+# ---- a made-up country -----------------------------------------------------------------------------------------------
+
+_NORTH_WEST, _NORTH_EAST, _SOUTH_EAST, _SOUTH_WEST = (-3.6, 2.4), (2.6, 2.2), (2.3, -1.9), (-2.7, -2.2)
+_CAPITAL = [(-1.2, 1.6), (0.8, 1.9), (1.7, 0.4), (0.7, -1.1), (-1, -1.3), (-1.9, 0.2)]
+_COAST = [(-5.9, 2.8), (-6, 4), (-4.5, 5.2), (-2.5, 5.6), (-0.5, 5.1), (1.5, 5.8), (3.5, 5), (4.6, 3.6), (4.2, 2)]
+_COAST += [(5.4, 0.4), (4.8, -1.5), (3.4, -2.6), (2.2, -4.4), (0.2, -5.2), (-1.6, -4.6), (-3.2, -5), (-4.4, -3.2)]
+_COAST += [(-6.2, -2), (-5.6, -0.2), (-6.8, 1.4)]
+LAND = {
+    "north": [[*_COAST[:9], _NORTH_EAST, _CAPITAL[1], _CAPITAL[0], _NORTH_WEST]],
+    "east": [[*_COAST[8:12], _SOUTH_EAST, *_CAPITAL[3:0:-1], _NORTH_EAST]],
+    "south": [[*_COAST[11:17], _SOUTH_WEST, _CAPITAL[4], _CAPITAL[3], _SOUTH_EAST]],
+    "west": [[*_COAST[16:], _COAST[0], _NORTH_WEST, _CAPITAL[0], _CAPITAL[5], _CAPITAL[4], _SOUTH_WEST]],
+    "capital": [_CAPITAL],
+    "islands": [
+        [(5.4, -3.1), (6.2, -2.6), (7.3, -3.2), (6.9, -4.1), (5.8, -4)],
+        [(4.6, -4.8), (5.3, -4.5), (5.7, -5.3), (4.9, -5.6)],
+        [(7.1, -4.8), (7.8, -4.5), (7.9, -5.4)],
+    ],
+}
+
+
+def country_map() -> dict[str, Any]:
+    """The regions of the made-up country as GeoJSON."""
+    features = [
+        {
+            "type": "Feature",
+            "properties": {"name": name},
+            "geometry": {"type": "MultiPolygon", "coordinates": [[[*ring, ring[0]]] for ring in rings]},
+        }
+        for name, rings in LAND.items()
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
 # ---- the demo --------------------------------------------------------------------------------------------------------
 
-PEOPLE, SCHEMA_FILE, PLAN_FILE, OUT = "people.parquet", "schema.toml", "plan.toml", "plan-release"
+PEOPLE, SCHEMA_FILE, PLAN_FILE, MAP, OUT = (
+    "people.parquet",
+    "schema.toml",
+    "plan.toml",
+    "regions.geojson",
+    "plan-release",
+)
 PLAN = """# A plan says what is released from which table under which budget.
 [table]
 source = "people.parquet"
@@ -161,6 +201,9 @@ attributes = ["income", "disability"]
 [[adversary]]
 name = "an official after origin"
 attributes = ["race", "ethnicity"]
+
+[report.shapes]
+region = {{ file = "regions.geojson", key = "name" }}
 """
 
 
@@ -184,6 +227,7 @@ def write_inputs(folder: Path, people: int) -> None:
             raise ReleaseError(f"{folder.name!r} is not empty.", fix="Give the demo a new folder.")
         pq.write_table(pa.table(make_people(people)), folder / PEOPLE)
         SCHEMA.save(folder / SCHEMA_FILE)
+        (folder / MAP).write_text(json.dumps(country_map()), encoding="utf-8")
         (folder / PLAN_FILE).write_text(PLAN.format(people=people), encoding="utf-8")
     except OSError:
         raise ReleaseError(f"Cannot write into {folder.name!r}.", fix="Choose a folder that is writable.") from None

@@ -292,7 +292,7 @@ def _widest(rings: Sequence[Any]) -> tuple[int, int, int]:
         crossing = (y1 <= y) != (y2 <= y)
         places = np.sort((x1 + (y - y1) / np.where(crossing, y2 - y1, 1) * (x2 - x1))[crossing])
         for left, right in zip(places[::2].tolist(), places[1::2].tolist(), strict=False):
-            if right - left > 1.05 * best[0]:
+            if right - left > 1.25 * best[0]:
                 best = (right - left, (left + right) / 2, y)
     width, x, y = best
     return round(x), round(y), int(width)

@@ -146,17 +146,17 @@
     let end = bottom;
     const corner = piece ?? { top: 0, left: 0 };
     const own = sums && { rows: sums.rows.slice(corner.top), columns: sums.columns.slice(corner.left), all: sums.all };
-    const most = sums && Math.max(...sums.rows, ...sums.columns, 1e-9);
+    const [mostBeside, mostBelow] = sums ? [Math.max(...sums.rows, 1e-9), Math.max(...sums.columns, 1e-9)] : [];
     if (ends.right) {
       label(node, edge + 8, head - 8, say("sum"), { class: "chart-quiet" });
-      down.forEach((_, i) => besideRow(node, edge + 8, head + i * HEIGHT, own.rows[i], most, format));
+      down.forEach((_, i) => besideRow(node, edge + 8, head + i * HEIGHT, own.rows[i], mostBeside, format));
     }
     if (ends.below) {
       const texts = across.map((_, j) => shown(own.columns[j], format));
       const turned = texts.some((words) => textWidth(words, 11.5) > square - 4);
       const room = turned ? Math.max(...texts.map((words) => textWidth(words, 11.5))) + 10 : 18;
       label(node, left - 8, bottom + STANDING, say("sum"), { class: "chart-quiet", "text-anchor": "end" });
-      across.forEach((_, j) => belowColumn(node, left + j * square, bottom + 6, square, own.columns[j] / most, texts[j], turned));
+      across.forEach((_, j) => belowColumn(node, left + j * square, bottom + 6, square, own.columns[j] / mostBelow, texts[j], turned));
       end = bottom + 6 + STANDING + room;
       if (ends.right) label(node, edge + 8, bottom + STANDING, shown(own.all, format), { class: "chart-text" });
     }

@@ -29,7 +29,7 @@
     const node = picture(view, width, bottom + 56, told);
     legend(node, view, 0, width);
     if (above) label(node, 0, head - 8, above, { class: "chart-quiet" });
-    const y = scaled(range, bottom, head);
+    const y = scaled(range, bottom, head + 4);
     const glow = node.appendChild(svg("rect", { class: "chart-glow", y: head, height: HEIGHT, visibility: "hidden" }));
     for (const at of marks) {
       node.append(svg("line", { class: at === 0 ? "chart-zero" : "chart-grid", x1: left, x2: width, y1: y(at), y2: y(at) }));
