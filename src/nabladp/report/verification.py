@@ -96,7 +96,9 @@ def _verify_files(path: Path, found: _Findings) -> list[str]:
         return []
     releases = _read_releases(folder, found)
     page = path if is_page else folder / PAGE
-    if page.is_file():
+    if page.is_file() and found.problems:
+        found.open.append(f"{page.name} was not compared, as the files that it is about are not all right.")
+    elif page.is_file():
         _verify_page(page, folder, releases, found)
     elif not releases:
         raise ReleaseError(f"There is no release in {quote_path(folder)}.", fix="Give the folder of a release.")
@@ -148,7 +150,7 @@ def _verify_page(page: Path, folder: Path, releases: Sequence[Release], found: _
     codes = [release_code(release) for release in releases]
     same = told["codes"] == codes and told["code"] == code_of_all(codes)
     if not found.note(
-        same, f"The certificate in {page.name} names these releases.", f"{page.name} is about other releases."
+        same, f"The certificate in {page.name} names these releases.", f"{page.name} is about other releases than those beside it."
     ):
         return
     if told["version"] != __version__:
