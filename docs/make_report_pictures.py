@@ -27,7 +27,7 @@ PICTURES: dict[str, dict[str, Any]] = {
     "report-panels": {"width": 1180, "view": "region + tenure + marital"},
     "report-map": {"width": 1180, "view": "region"},
     "report-phone": {"width": 360, "height": 1180, "address": CHOICE, "at": ".result"},
-    "report-certificate": {"width": 688, "height": 830, "media": "print"},
+    "report-certificate": {"width": 688, "height": 802, "media": "print"},
 }
 SITE_PICTURES: dict[str, dict[str, Any]] = {"ledger-site": {"width": 1180, "height": 1240}}
 CENSUS = FOLDER.parent / "examples" / "census2020" / "certificate.py"
