@@ -150,7 +150,9 @@ def _verify_page(page: Path, folder: Path, releases: Sequence[Release], found: _
     codes = [release_code(release) for release in releases]
     same = told["codes"] == codes and told["code"] == code_of_all(codes)
     if not found.note(
-        same, f"The certificate in {page.name} names these releases.", f"{page.name} is about other releases than those beside it."
+        same,
+        f"The certificate in {page.name} names these releases.",
+        f"{page.name} is about other releases than those beside it.",
     ):
         return
     if told["version"] != __version__:
