@@ -47,6 +47,7 @@ SHAPED = {  # an example of each kind of attribute; what it gives is what the ki
     "integer": Attribute("age", "integer", low=0, high=99),
     "real": Attribute("income", "real", edges=(0.0, 10.0, 50.0)),
     "boolean": Attribute("ill", "boolean"),
+    "date": Attribute("admitted", "date", low="2020-01-01", high="2020-12-31"),
 }
 
 
@@ -114,7 +115,8 @@ def words_of(described: type[Any], name: str) -> list[str]:
     if described is not Attribute:
         return []
     try:
-        Attribute(**{"name": "x", "kind": "real", "edges": (0.0, 1.0)} | {name: "?"})  # type: ignore[arg-type]
+        shape: dict[str, Any] = {"kind": "date"} if name == "level" else {"kind": "real", "edges": (0.0, 1.0)}
+        Attribute(**{"name": "x", **shape} | {name: "?"})
     except NablaDPError as error:
         if "'?'" in error.message:
             listed = re.sub(r"^.*?(?: one of |: )", "", error.fix) if "'" not in error.fix else ""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from broken_laws import told_apart
+from small_cases import LEVELS
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms import Law
@@ -141,3 +142,11 @@ def test_derived_column_not_charged_is_refuted() -> None:
         DerivedNotCharged(CDP(1.0), sets=(("band",),)), DERIVED, 1, derive={"band": lambda r: r["age"] // 2}
     )
     assert [row.attributes for row in audit.refuted] == [("age",)]
+
+
+@pytest.mark.parametrize("level", ["month", "quarter", "year", "state"])
+def test_level_not_charged_is_refuted(level: str) -> None:
+    audit = exact_audit(DerivedNotCharged(CDP(1.0), sets=((level,),)), LEVELS, 1)
+    source = "tract" if level == "state" else "day"
+    assert (source,) in [row.attributes for row in audit.refuted]
+    assert all(source in row.attributes for row in audit.refuted)

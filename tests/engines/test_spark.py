@@ -71,13 +71,19 @@ KINDS: dict[str, tuple[Attribute, pa.DataType, list[Any]]] = {
         pa.timestamp("us"),
         [dt.datetime(2026, 1, 31), MOMENT, dt.datetime(2026, 1, 31, 8, 30, 0, 500)],
     ),
+    "date": (
+        Attribute("date", "date", low="2026-01-31", high="2026-02-01", null="category", unknown="clamp"),
+        pa.timestamp("us"),
+        [dt.datetime(2025, 1, 1), dt.datetime(2026, 1, 31, 23, 59), dt.datetime(2026, 2, 1)],
+    ),
     "number as text": (
         Attribute("3", "integer", low=0, high=3, null="category", null_values=("n/a",), unknown="other"),
         pa.string(),
         ["1", " 2", "3.0", "n/a", "x"],
     ),
 }
-SCHEMA = Schema(tuple(attribute for attribute, _, _ in KINDS.values()))
+LEVELS = (KINDS["date"][0].coarser("month", "month"), KINDS["date"][0].coarser("year", "year"))
+SCHEMA = Schema((*(attribute for attribute, _, _ in KINDS.values()), *LEVELS))
 ROWS = 2000
 PAIRS = [(a, b) for i, a in enumerate(SCHEMA.names) for b in SCHEMA.names[i:] if a != b] + [(n,) for n in SCHEMA.names]
 

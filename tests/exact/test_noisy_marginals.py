@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from small_cases import DERIVE, DERIVED, MIXED, check_two_rows
+from small_cases import DERIVE, DERIVED, LEVELS, MIXED, check_two_rows
 
 from nabladp.audit import exact_audit
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
@@ -56,6 +56,15 @@ def test_derived_columns_are_charged_to_their_sources(noise: str) -> None:
     for sets in [(("band",),), (("both",), ("age",)), (("band", "sex"), ("both",))]:
         mechanism = NoisyMarginals(budget, sets=sets, noise=noise)
         audit = exact_audit(mechanism, DERIVED, 1, derive=DERIVE)
+        assert audit.passed, audit.refuted
+        assert audit.tightest.tightness == pytest.approx(1.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("level", ["month", "quarter", "year", "state"])
+def test_a_change_of_the_date_is_charged_to_it_for_each_level(level: str) -> None:
+    """The audit computes each level from its source as tables do, and finds the claim tight."""
+    for mechanism in (NoisyMarginals(CDP(1.0), sets=((level,),)), NoisyMarginals(CDP(1.0), sets=((level, "sex"),))):
+        audit = exact_audit(mechanism, LEVELS, 1)
         assert audit.passed, audit.refuted
         assert audit.tightest.tightness == pytest.approx(1.0, abs=1e-8)
 

@@ -24,6 +24,14 @@ DERIVED = Schema(
         Attribute("both", "integer", low=0, high=3, derived_from=("band", "sex")),
     )
 )
+_DAY = Attribute("day", "date", low="2019-12-31", high="2020-01-02", unknown="other")
+_TRACT = Attribute("tract", "categorical", values=("011", "012", "021"))
+LEVELS = Schema(
+    (
+        *(_DAY, *(_DAY.coarser(level, level) for level in ("month", "quarter", "year"))),
+        *(Attribute("sex", "boolean"), _TRACT, _TRACT.coarser("state", 2)),
+    )
+)
 DERIVE = {
     "band": lambda record: int(record["age"] >= 2),
     "both": lambda record: 2 * int(record["age"] >= 2) + record["sex"],

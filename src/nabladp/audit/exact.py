@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
 from nabladp.audit.deadline import FOREVER, Deadline, WatchedTable
+from nabladp.audit.neighbouring_tables import Derive, known_levels
 from nabladp.audit.results import above, check_asked
 from nabladp.checks import is_whole
 from nabladp.errors import AuditError
@@ -178,7 +179,6 @@ def _log_means(p: Floats, exponents: Floats) -> Floats:
 MOST_RECORDS, MOST_TABLES = 64, 3000
 
 Record = tuple[int, ...]
-Derive = Mapping[str, Callable[[Mapping[str, int]], int]]
 Tell = Callable[[str, int, int], None]
 _PAIRS_AT_ONCE = 16  # pairs compared between two looks at the clock
 
@@ -252,9 +252,10 @@ def exact_audit(
     """The exact audit: compare a mechanism's claim with its exact output law on all tables of ``n`` rows over a tiny
     schema.
 
-    Derived columns need a function of the record's codes each, in ``derive``. ``guarantee`` replaces the mechanism's
-    own claim. With ``rows_per_person`` that many rows change at once, and the claim is the guarantee's ``for_rows``.
-    What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in all.
+    Derived columns need a function of the record's codes each, in ``derive``; levels have one. ``guarantee`` replaces
+    the mechanism's own claim. With ``rows_per_person`` that many rows change at once, and the claim is the guarantee's
+    ``for_rows``. What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in
+    all.
     """
     check_asked(mechanism, schema, guarantee, 0 if n is None else n)
     if not isinstance(seconds, (int, float)) or not seconds > 0:
@@ -348,6 +349,7 @@ def _rows(
 
 def _records(schema: Schema, derive: Derive) -> list[Record]:
     """Every legal record of a tiny schema: all values of the source attributes, derived columns computed."""
+    derive = known_levels(schema) | dict(derive)
     missing = [name for name in schema.derived if name not in derive]
     if missing:
         raise AuditError(f"{missing[0]!r} is derived; the audit must know how.", fix="Pass derive={name: function}.")

@@ -17,6 +17,7 @@ from nabladp.checks import is_whole
 from nabladp.errors import OutOfRange, quote
 from nabladp.schema.formulas import formula_columns
 from nabladp.schema.labels import check_labels, check_words, value_text
+from nabladp.schema.levels import check_level, level_of
 from nabladp.schema.rules import (
     KINDS,
     NULL_LABEL,
@@ -33,7 +34,7 @@ from nabladp.schema.rules import (
 __all__ = ["KINDS", "Attribute"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Attribute(Declaration):
     """A column of the table, with the domain a person declared for it from public knowledge.
 
@@ -47,6 +48,12 @@ class Attribute(Declaration):
       (as dense as the bins beside it suggest), ``lower``, ``upper``, or one number per bin. Sums
       and means in SQL are of the numbers themselves, whatever the bins are.
     - ``boolean``: nothing; code 0 is false, 1 is true.
+    - ``date``: ``low`` and ``high``, both inside; ``level`` is ``day`` (default), ``month``, ``quarter`` or ``year``.
+      Of timestamps the day is read, in UTC.
+
+    A *level* is computed from another attribute and needs no column: with ``derived_from`` and ``level`` a coarser
+    period of a date, with ``derived_from`` and ``prefix`` the first characters of a code. :meth:`coarser` makes one.
+    ``prefix`` without ``derived_from`` reads only so many first characters of the column.
 
     ``null`` is ``refuse`` or ``category``; ``null_values`` are values that mean "missing" besides an empty field, such
     as "?" or 999. ``unknown`` (a value outside the domain) is ``refuse``, ``other`` (a
@@ -62,8 +69,9 @@ class Attribute(Declaration):
     """
 
     def __post_init__(self) -> None:
-        for name, value in {**check(self), **check_words(self)}.items():
-            object.__setattr__(self, name, value)
+        for part in (check_level, check, check_words):
+            for name, value in part(self).items():
+                object.__setattr__(self, name, value)
         self._check_formula()
         object.__setattr__(self, "labels", check_labels(self, self.labels, self._code_of_text))
 
@@ -81,6 +89,9 @@ class Attribute(Declaration):
             raise refusal(self.name, rule, "Name all columns of the formula in 'derived_from', or leave that out.")
         if self.formula and not self.derived_from:
             raise refusal(self.name, "its formula reads no column", 'Write derived_from = ["age"].')
+
+    def __repr__(self) -> str:
+        return f"Attribute({', '.join(f'{key}={value!r}' for key, value in self.to_json().items())})"
 
     # How many codes there are
 
@@ -114,12 +125,23 @@ class Attribute(Declaration):
 
     @property
     def is_ordered(self) -> bool:
-        return self.kind in ("ordered", "integer", "real")
+        return self.kind in ("ordered", "integer", "real", "date")
 
     @property
     def is_numeric(self) -> bool:
         """Whether an attribute's declared values are numbers in order, so that means and quantiles make sense."""
-        return self.kind in ("integer", "real") or (self.kind == "ordered" and not isinstance(self.values[0], str))
+        listed = self.kind in ("ordered", "date")
+        return self.kind in ("integer", "real") or (listed and not isinstance(self.values[0], str))
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the attribute is a level of another, computed from its codes and not read from the table."""
+        return bool(self.derived_from) and (self.level != "" or self.prefix is not None)
+
+    def coarser(self, name: str, level: str | int) -> Attribute:
+        """A level of an attribute: ``"month"``, ``"quarter"`` or ``"year"`` of dates, or so many first characters of
+        codes. What is released of it is charged to this attribute."""
+        return Attribute(**level_of(self, name, level))
 
     @property
     def heading(self) -> str:
@@ -221,6 +243,9 @@ class Attribute(Declaration):
             default = field.default if field.default_factory is MISSING else field.default_factory()
             if default is MISSING or value != default:
                 given[field.name] = _plain_json(value)
+        if self.kind == "date":  # its ends say the same
+            listed = given.pop("values")
+            given = {key: given.pop(key) for key in ("name", "kind")} | {"low": listed[0], "high": listed[-1]} | given
         return given
 
     @classmethod

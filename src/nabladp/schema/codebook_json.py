@@ -7,6 +7,7 @@ from typing import Any
 
 from nabladp.errors import SchemaError, quote
 from nabladp.schema.codebook_variable import MOST_VARIABLES, Variable, code_text, number_of, only_range
+from nabladp.schema.levels import period_number
 
 _SHAPE = 'Write { "SEX": { "description": "Sex", "values": { "1": "Male", "2": "Female" } } }.'
 _WRAPPERS = ("variables", "columns", "fields", "schema", "attributes", "items")  # of a dictionary of variables
@@ -103,10 +104,18 @@ def _variable(key: str | None, entry: Any, defaults: Any) -> Variable:
         values=values,
         low=number_of(given.get("low")) if low is None else low,
         high=number_of(given.get("high")) if high is None else high,
+        ends=_days(given.get("low"), given.get("high")),
         missing=codes,
         ordered=given.get("ordered") is True,
         observed=not _OF_DATA.isdisjoint(entry),
     )
+
+
+def _days(*given: Any) -> tuple[str, str] | tuple[()]:
+    """The first and the last day, where a book gives both."""
+    first, last = map(_text, given)
+    days = period_number(first, "day"), period_number(last, "day")
+    return (first, last) if None not in days and first < last else ()
 
 
 def _flat(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ class Variable:
     values: Mapping[str, str] = field(default_factory=dict)
     low: float | None = None
     high: float | None = None
+    ends: tuple[str, str] | tuple[()] = ()  # of dates, the first and the last day
     missing: tuple[str, ...] = ()  # codes that mean "missing"
     ordered: bool = False
     observed: bool = False

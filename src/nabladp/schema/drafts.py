@@ -26,12 +26,15 @@ _HEADER = f"""\
 # questionnaire, the law. Replace every mark "{MARKER} …"{{confirm}}; until then the schema is refused.
 #
 # kind      categorical: values = ["a", "b"]     ordered: values, lowest first     boolean: nothing
+#           date: low, high (both inside)
 #           integer: low, high (both inside)     real: low, high and bins = 20 (of one width), or
 #           edges = [0.0, 10.0, 20.0] (bins [0, 10), [10, 20])
 # null      "refuse" (default), or "category": an empty field is a category of its own, and so is what
 #           null_values = ["?"] lists
 # unknown   "refuse" (default), or "other": a value outside the domain is a category of its own,
 #           or "clamp" (integer, real): it goes to the nearest end of the domain
+# levels    computed from one column and charged to it: levels = ["month", "year"] of dates,
+#           levels = {{{{ state = 2, county = 5 }}}} of codes: so many first characters
 # also      derived_from = ["age"] for a column computed from others; public = true promises nothing for it
 # names     in place of name: one block for columns that are alike, such as names = "q{{{{1..12}}}}"
 # Remove the block of a column that is not to be used.
@@ -42,7 +45,7 @@ _DOMAINS: dict[str, dict[str, Any]] = {
     "integer": {"kind": "integer", **_ENDS},
     "real": {"kind": "real", **_ENDS, "bins": 10},
     "boolean": {"kind": "boolean"},
-    "date": {"kind": "ordered", "values": [f"{MARKER}: every date, as 2026-01-31, earliest first"]},
+    "date": {"kind": "date", "low": f"{MARKER}: first day", "high": f"{MARKER}: last day", "levels": ["month", "year"]},
     "text": {"kind": "categorical", "values": [f"{MARKER}: every value"]},
 }
 _MOST_CELLS = 1000  # of an integer attribute in a draft; a wider range gets bins
@@ -98,7 +101,7 @@ def _block(column: Column, book: CodeBook | None) -> dict[str, Any]:
 def _can_be_finished(block: Mapping[str, Any]) -> bool:
     """Whether nothing but marks keeps a block from being an attribute. A code book may hold anything."""
     nulls = [own for own in block.get("null_values", ()) if not str(own).startswith(MARKER)]
-    finished = {key: own for key, own in block.items() if key not in (CONFIRM, "null_values")}
+    finished = {key: own for key, own in block.items() if key not in (CONFIRM, "null_values", "levels")}
     try:
         Attribute.from_json(finished | ({"null_values": nulls} if nulls else {}))
     except SchemaError:
@@ -127,6 +130,10 @@ def _domain(column: Column, known: Variable) -> dict[str, Any]:
         return {"kind": "boolean", **_null(column, known.missing), **_labels(truths, {"true", "false"})}
     if known.low is not None and known.high is not None and known.low < known.high:
         return _numbers(column, known)
+    if known.ends and not known.values:
+        note = {CONFIRM: "these ends may have been read off the data: give ends that are known publicly"}
+        ends = {"kind": "date", "low": known.ends[0], "high": known.ends[1], "levels": ["month", "year"]}
+        return {**ends, **_null(column, known.missing), **(note if known.observed else {})}
     return _codes(column, known)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from nabladp.errors import SchemaError, quote, suggestion
 
-KINDS = ("categorical", "ordered", "integer", "real", "boolean")
+KINDS = ("categorical", "ordered", "integer", "real", "boolean", "date")
 MARKER = "FILL IN"
 CONFIRM = "confirm"  # the key of a block that says what a person should look at before it is removed
 NULL_LABEL = "(null)"
@@ -26,7 +26,13 @@ MOST_CODES = 2**32 - 3  # codes are at most 32 bits wide, with room for other an
 _LARGEST = sys.float_info.max
 WIDEST = 2**53 - 1  # beyond it a column of floating-point numbers cannot tell neighbours apart
 
-_NEEDS = {"categorical": ("values",), "ordered": ("values",), "integer": ("low", "high"), "real": ("edges",)}
+_NEEDS = {
+    "categorical": ("values",),
+    "ordered": ("values",),
+    "integer": ("low", "high"),
+    "real": ("edges",),
+    "date": ("values",),  # made from its ends before
+}
 _SHAPE_FIELDS = ("values", "low", "high", "edges")
 
 
@@ -37,7 +43,7 @@ class Declaration:
     name: str
     kind: str
     values: tuple[str | int | float, ...] = ()
-    low: float | None = None  # a whole number once it is checked
+    low: float | None = None  # a whole number once it is checked; of dates, None: values say the same
     high: float | None = None
     edges: tuple[float, ...] = ()
     bins: int | None = None  # None once it is checked: edges say the same
@@ -54,6 +60,8 @@ class Declaration:
     unit: str = ""
     description: str = ""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # by the text of the value
+    level: str = ""  # of dates: "" for days, "month", "quarter" or "year"
+    prefix: int | None = None  # of codes: so many first characters
 
 
 def refusal(name: object, rule: str, fix: str) -> SchemaError:
@@ -157,7 +165,7 @@ def check(attribute: Declaration) -> dict[str, Any]:
         raise refusal(name, rule, nearest(attribute.kind, KINDS))
     _check_fields_fit_kind(attribute)
     normal: dict[str, Any] = {"derived_from": _names(name, attribute.derived_from)}
-    if attribute.kind in ("categorical", "ordered"):
+    if attribute.kind in ("categorical", "ordered", "date"):
         normal["values"] = _values(name, attribute.values, increasing=attribute.kind == "ordered")
     elif attribute.kind == "integer":
         normal["low"], normal["high"] = _range(name, attribute.low, attribute.high)
@@ -331,7 +339,7 @@ def _decode(name: str, decode: Any, edges: tuple[float, ...]) -> str | tuple[flo
 
 
 def _check_missing_and_unknown(attribute: Declaration) -> None:
-    name, numeric = attribute.name, attribute.kind in ("integer", "real")
+    name, numeric = attribute.name, attribute.kind in ("integer", "real", "date")
     if not isinstance(attribute.null, str) or attribute.null not in ("refuse", "category"):
         known = ("refuse", "category")
         raise refusal(name, f"there is no null rule {quote(attribute.null)}", nearest(attribute.null, known))
@@ -339,7 +347,7 @@ def _check_missing_and_unknown(attribute: Declaration) -> None:
         rules = ("refuse", "other", "clamp") if numeric else ("refuse", "other")
         raise refusal(name, f"there is no unknown rule {quote(attribute.unknown)}", nearest(attribute.unknown, rules))
     if attribute.unknown == "clamp" and not numeric:
-        raise refusal(name, "only integers and reals can be clamped", 'Write unknown = "other" or "refuse".')
+        raise refusal(name, "only integers, reals and dates can be clamped", 'Write unknown = "other" or "refuse".')
     if not isinstance(attribute.other, str) or not attribute.other:
         raise refusal(name, "'other' must be text", 'Write other = "other".')
     if attribute.unknown != "other" and attribute.other != "other":

@@ -12,6 +12,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nabladp import checks
 from nabladp.checks import HasAttributes
 from nabladp.displayed import Displayed
@@ -21,6 +24,7 @@ from nabladp.schema.attribute import Attribute
 from nabladp.schema.expressions import Rule, checked_rules
 from nabladp.schema.formulas import Formula
 from nabladp.schema.labels import READ_ONLY
+from nabladp.schema.levels import expand_levels, level_codes
 from nabladp.schema.patterns import expand_blocks
 from nabladp.schema.rules import nearest, refusal, refuse_marks
 
@@ -52,6 +56,7 @@ class Schema(Displayed, HasAttributes):
             if self._by_name[attribute.name] is not attribute:
                 raise refusal(attribute.name, "two attributes have this name", "Give every attribute one name.")
         self.derived  # noqa: B018  (refuses unknown sources and cycles)
+        self.levels  # noqa: B018  (refuses levels that do not fit their sources)
         self.formulas  # noqa: B018  (refuses what contradicts its sources)
         object.__setattr__(self, "rules", checked_rules(self.rules))
         self._check_rules()
@@ -146,6 +151,26 @@ class Schema(Displayed, HasAttributes):
         order = TopologicalSorter({name: formula.sources for name, formula in found.items()}).static_order()
         return {name: found[name] for name in order if name in found}
 
+    @cached_property
+    def levels(self) -> Mapping[str, tuple[str, NDArray[np.int64]]]:
+        """Each level of the schema with the column that it is computed from, and its code for each code of that."""
+        known: dict[str, tuple[str, NDArray[np.int64]]] = {}
+
+        def find(level: Attribute) -> tuple[str, NDArray[np.int64]]:
+            if level.name not in known:
+                source = self[level.derived_from[0]]
+                codes = level_codes(source, level)
+                column, finer = find(source) if source.is_computed else (source.name, np.arange(source.size))
+                known[level.name] = (column, codes[finer])
+            return known[level.name]
+
+        return {attribute.name: find(attribute) for attribute in self.attributes if attribute.is_computed}
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The attributes that are read from a table: all but the levels of others."""
+        return tuple(attribute.name for attribute in self.attributes if not attribute.is_computed)
+
     # As text and as files
 
     def to_json(self) -> dict[str, Any]:
@@ -156,8 +181,8 @@ class Schema(Displayed, HasAttributes):
     def from_json(cls, data: Mapping[str, Any]) -> Schema:
         blocks = files.entries(data)
         refuse_marks(blocks)
-        attributes = tuple(Attribute.from_json(block) for block in expand_blocks(blocks, MOST_ATTRIBUTES))
-        return cls(attributes, data.get("rules", ()))
+        expanded = expand_levels(expand_blocks(blocks, MOST_ATTRIBUTES), Attribute.from_json)
+        return cls(tuple(map(Attribute.from_json, expanded)), data.get("rules", ()))
 
     def fingerprint(self) -> str:
         """SHA-256 of everything in the schema but what is for people alone: notes, titles, units, labels."""

@@ -87,8 +87,8 @@ def _numbers(values: Sequence[Value], nullable: bool) -> Domain:
 
 
 def attribute_domain(attribute: Attribute) -> Domain:
-    """The values of a column. A number outside its declared domain (``unknown = "other"``) reads as NULL; text outside
-    it as the label of the others."""
+    """The values of a column. A number or date outside its declared domain (``unknown = "other"``) reads as NULL; text
+    outside it as the label of the others."""
     missing = attribute.null == "category"
     if attribute.kind == "boolean":
         return replace(BOOLEAN, nullable=missing or attribute.unknown == "other")
@@ -99,7 +99,10 @@ def attribute_domain(attribute: Attribute) -> Domain:
         low, high = value_range(attribute)
         return Domain.interval(low, high, whole=False, nullable=missing or attribute.unknown == "other")
     if isinstance(attribute.values[0], str):
-        texts = (*attribute.values, *((attribute.other,) if attribute.unknown == "other" else ()))
+        others = attribute.unknown == "other"
+        if attribute.kind == "date":
+            return Domain.of_values("text", attribute.values, missing or others, ordered=True)
+        texts = (*attribute.values, *((attribute.other,) if others else ()))
         return Domain.of_values("text", texts, missing, ordered=attribute.kind == "ordered")
     return Domain.of_values("number", attribute.values, missing or attribute.unknown == "other")
 

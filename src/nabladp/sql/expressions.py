@@ -97,7 +97,8 @@ class Column(Expression):
     @property
     def _values(self) -> int:
         """How many codes stand for values: with the others, where these are a text of their own."""
-        return self.attribute.ordered_size + (self.domain.is_text and self.attribute.unknown == "other")
+        own = self.domain.is_text and self.attribute.kind != "date" and self.attribute.unknown == "other"
+        return self.attribute.ordered_size + own
 
     def _decode(self, codes: NDArray[np.integer]) -> NDArray[Any]:
         attribute = self.attribute

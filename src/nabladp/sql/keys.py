@@ -88,15 +88,16 @@ class Key:
 
     @property
     def meanings(self) -> dict[Any, Any] | None:
-        """What each label means in an expression: a number outside its declared domain is NULL. None where labels are
-        ranges of numbers."""
+        """What each label means in an expression: a number or date outside its declared domain is NULL. None where
+        labels are ranges of numbers."""
         column = self.column
         if column is not None and column.by_grid:
             return None
         numbers = self.expression.domain.kind in ("number", "boolean")
+        no_date = column.attribute.other if column is not None and column.attribute.kind == "date" else None
         values = (*map(self.value, self._kept), *((OTHERS,) if self.others else ()))
         return {
-            label: None if numbers and isinstance(value, str) else value
+            label: None if (numbers and isinstance(value, str)) or value == no_date else value
             for label, value in zip(self.labels, values, strict=True)
         }
 

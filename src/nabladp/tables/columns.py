@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from nabladp.errors import DataError, SchemaError
 from nabladp.schema import Column
 from nabladp.schema.codebook_variable import Variable, code_text
-from nabladp.tables.encode import value_texts
 from nabladp.tables.memory import Frame
 from nabladp.tables.sources import Source, literal, open_source, scan_file
 from nabladp.tables.spark import SparkFrame
+from nabladp.tables.values import value_texts
 
 _WHOLE = r"^[-+]?\d+(\.0*)?$"
 _REAL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"

@@ -47,10 +47,14 @@ def formula_codes(schema: Schema, name: str, numbers: Mapping[str, Floats], code
 
 def declaration_faults(schema: Schema, batch: pa.RecordBatch, codes: Codes, sound: frozenset[str]) -> Iterator[Finding]:
     """Rules and formulas that rows of the table contradict, by how many; of columns that break no rule of their own."""
+    known = {name: level[codes[column]] for name, (column, level) in schema.levels.items() if column in sound}
+    codes, sound = {**codes, **known}, sound | known.keys()
     read = {name for rule in schema.inequalities for name in rule.names}
     read |= {source for formula in schema.formulas.values() for source in formula.sources}
     numbers = {
-        name: column_numbers(schema[name], batch.column(name), codes[name])
+        name: coded_numbers(schema[name], codes[name])
+        if schema[name].kind == "date"
+        else column_numbers(schema[name], batch.column(name), codes[name])
         for name in read & sound
         if schema[name].is_numeric or schema[name].kind == "boolean"
     }

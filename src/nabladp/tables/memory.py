@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.tables.duck import Batches, batch_rows
-from nabladp.tables.encode import float_text
+from nabladp.tables.values import float_text
 
 # ---- columns of Python objects, as text ------------------------------------------------------------------------------
 # Letting a library infer one type for the whole column would let one person's value change how all others are read: a

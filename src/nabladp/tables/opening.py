@@ -17,7 +17,7 @@ from nabladp.errors import DataError
 from nabladp.person import Person
 from nabladp.schema import Schema
 from nabladp.tables.declarations import declaration_faults
-from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values, value_texts
+from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values
 from nabladp.tables.lazy import DuckRelation, Files
 from nabladp.tables.people import StoredQuery, UsedRows
 from nabladp.tables.population import Origin
@@ -26,6 +26,7 @@ from nabladp.tables.spark import SparkFrame
 from nabladp.tables.spark.people import UsedSparkRows
 from nabladp.tables.spark.table import SparkTable
 from nabladp.tables.table import Table, other_number_of_rows
+from nabladp.tables.values import value_texts
 
 # ---- opening ---------------------------------------------------------------------------------------------------------
 
@@ -56,7 +57,7 @@ def open_table(
     if rows is not None and not is_whole(rows, 1):
         raise DataError("The number of rows must be a whole number above zero.", fix="Leave it out to have it counted.")
     bounds = person if person is not None and person.id is not None else None
-    names = schema.names if bounds is None else _with_person(schema, bounds)
+    names = schema.columns if bounds is None else _with_person(schema, bounds)
     opened = open_source(source, frozenset(names), str(folder))
     for what, columns, is_text in opened.headers():
         _check_columns(what, columns, is_text, names, schema)
@@ -93,7 +94,7 @@ def check_person_columns(schema: Schema, person: Person) -> None:
 def _with_person(schema: Schema, person: Person) -> tuple[str, ...]:
     """All columns that are read."""
     check_person_columns(schema, person)
-    return tuple(dict.fromkeys((*schema.names, *person.columns)))
+    return tuple(dict.fromkeys((*schema.columns, *person.columns)))
 
 
 def _open_bounded(opened: Source, schema: Schema, rows: int | None, person: Person) -> Table:
@@ -104,7 +105,7 @@ def _open_bounded(opened: Source, schema: Schema, rows: int | None, person: Pers
             fix="Give person a 'row_id', a column that orders them, such as a running number.",
         )
     if isinstance(opened, SparkFrame):
-        return SparkTable(UsedSparkRows.of(opened, schema.names, person), schema, rows, person)
+        return SparkTable(UsedSparkRows.of(opened, schema.columns, person), schema, rows, person)
     if not opened.keeps_order:
         opened = StoredQuery(opened, _with_person(schema, person))
     return Table(UsedRows(opened, person), schema, rows, person)
@@ -150,11 +151,11 @@ def check_table(table: Table) -> list[Finding]:
         return _on_cluster(table)
     schema = table.schema
     findings: dict[str, dict[str, Finding]] = {name: {} for name in schema.names}
-    derivations = [Derivation(a.name, a.derived_from) for a in schema if a.derived_from]
+    derivations = [Derivation(a.name, a.derived_from) for a in schema if a.derived_from and not a.is_computed]
     with closing(table.raw_batches()) as batches:
         for batch in batches:
             codes: dict[str, Any] = {}
-            for attribute in schema:
+            for attribute in map(schema.__getitem__, schema.columns):
                 codes[attribute.name], faults = encode_column(attribute, batch.column(attribute.name))
                 for fault in faults:
                     hint = outside_hint(attribute, batch.column(attribute.name))
@@ -225,7 +226,12 @@ def _on_cluster(table: SparkTable) -> list[Finding]:
     faulty = {finding.column for finding in findings if not finding.between}
     for attribute in table.schema:
         name, sources = attribute.name, attribute.derived_from
-        if sources and faulty.isdisjoint((name, *sources)) and not table.is_function(name, sources):
+        if (
+            sources
+            and not attribute.is_computed
+            and faulty.isdisjoint((name, *sources))
+            and not table.is_function(name, sources)
+        ):
             findings.append(Derivation(name, sources).finding())
     return sorted(findings, key=lambda finding: table.schema.names.index(finding.column))
 

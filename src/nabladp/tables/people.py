@@ -27,8 +27,9 @@ from nabladp.errors import DataError
 from nabladp.person import Person
 from nabladp.tables.counts import no_rows, with_people, wrong_number_of_rows
 from nabladp.tables.duck import Batches
-from nabladp.tables.encode import Encoder, value_texts
+from nabladp.tables.encode import Encoder
 from nabladp.tables.sources import ScanSource, Source, scan_file
+from nabladp.tables.values import value_texts
 
 Hashes = NDArray[np.uint64]
 ROWS_AT_ONCE = 1 << 20  # whose keys are held in memory together

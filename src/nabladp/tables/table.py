@@ -95,7 +95,7 @@ class Table(CodedRows):
 
     def raw_batches(self) -> Batches:
         """The table's rows themselves, for checking them against the schema."""
-        return self._source.batches(self.schema.names)
+        return self._source.batches(self.schema.columns)
 
     def marginals(self, sets: Iterable[Sequence[str]], progress: Progress | None = None) -> list[Integers]:
         kernel = Marginals(self.schema, sets)

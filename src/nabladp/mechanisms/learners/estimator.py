@@ -77,7 +77,7 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _complete(self, table: pa.Table) -> pa.Table:
         """Refuse a table for ``fit`` that lacks a column of the session's schema, even one that the learner never
         reads."""
-        missing = [name for name in self._schema.names if name not in table.column_names]
+        missing = [name for name in self._schema.columns if name not in table.column_names]
         if not missing or set(missing) & set(self.mechanism.reads(self._schema)):
             return table  # complete, or refused by the session with the name of what is needed
         raise no_column(

@@ -1,8 +1,8 @@
 """Derived columns of synthetic rows: how they follow from their sources.
 
-In the model a derived column is one noisy column among others. Where it was measured together with all of its sources,
-the answers also tell its likeliest value for each of theirs; synthetic rows get that one. All of this reads released
-numbers only.
+In the model a derived column is one noisy column among others. Of a level, such as the month of a date, the schema says
+how it follows. Of another that was measured together with all of its sources, the answers tell its likeliest value for
+each of theirs. Synthetic rows get that one. All of this reads the schema and released numbers only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Function:
 
 
 def functions(schema: Schema, model: Model, measurements: Sequence[Measurement]) -> dict[str, Function]:
-    """How derived columns follow from their sources: one function for each that was measured with all of its sources.
+    """How derived columns follow from their sources: one function for each level, and for each that was measured with
+    all of its sources.
 
     The answers say how, also where the model had no room for it; where they hold no rows, the model does. Where the
     schema has a formula, that says how.
@@ -52,7 +53,9 @@ def functions(schema: Schema, model: Model, measurements: Sequence[Measurement])
     together = {
         name: (*sources, name)
         for name, sources in schema.derived.items()
-        if any(held.issuperset((*sources, name)) for held in tied) and schema.cells((*sources, name)) <= MOST_CELLS
+        if name not in schema.levels
+        and any(held.issuperset((*sources, name)) for held in tied)
+        and schema.cells((*sources, name)) <= MOST_CELLS
     }
     results = {}
     for name, pooled in zip(together, pool(model, measurements, together.values()), strict=True):
@@ -67,6 +70,10 @@ def functions(schema: Schema, model: Model, measurements: Sequence[Measurement])
             guess = known.values if known is not None and known.sources == sources else np.zeros(codes.size, np.uint32)
             values = np.where(codes == UNKNOWN, guess, codes).astype(np.uint32)
             results[name] = Function(sources, schema.sizes(sources), values)
+    for name, (column, codes) in schema.levels.items():
+        if name in model.sizes and column in model.sizes:
+            finer = results.get(column, Function((column,), schema.sizes((column,)), np.arange(schema[column].size)))
+            results[name] = Function(finer.sources, finer.sizes, codes[finer.values].astype(np.uint32))
     return results
 
 

@@ -195,7 +195,7 @@ class SparkTable(Table):
         """The Spark rows with always the same columns, whichever are asked for, so that a row has the same index in
         every pass."""
         self.check_row_order()
-        columns = self.schema.names
+        columns = self.schema.columns
         return self._frame.columns(columns), tasks.FromValues(Encoder(self.schema, names), columns)
 
     def _sum(
@@ -254,7 +254,7 @@ class SparkTable(Table):
         """The rules of the schema that rows break, found on Spark where the rows are."""
         self._frame.check_people()
         with closing(Shipping()) as ship:
-            found = ship(self._frame.columns(self.schema.names), tasks.Find(self.schema))
+            found = ship(self._frame.columns(self.schema.columns), tasks.Find(self.schema))
             totals = found.groupBy("fault").sum("rows").toDF("fault", "rows")
             faults = [(error_of(row.fault), row.rows) for row in act(self._spark, "checking", totals.collect)]
         for fault, _ in faults:

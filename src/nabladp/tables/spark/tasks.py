@@ -25,8 +25,9 @@ from nabladp.schema import Schema
 from nabladp.tables.counts import with_people
 from nabladp.tables.declarations import declaration_faults
 from nabladp.tables.duck import batch_rows
-from nabladp.tables.encode import Encoder, encode_column, value_texts
+from nabladp.tables.encode import Encoder, encode_column
 from nabladp.tables.kernels import Kernel, Total
+from nabladp.tables.values import value_texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -326,10 +327,10 @@ class Find:
     schema: Schema
 
     def __call__(self, batches: Batches) -> Batches:
-        names, rows = self.schema.names, Counter[str]()
+        names, rows = self.schema.columns, Counter[str]()
         for batch in gather(batches, names, batch_rows(len(names))):
             codes, sound = {}, set(names)
-            for attribute in self.schema:
+            for attribute in map(self.schema.__getitem__, names):
                 codes[attribute.name], faults = encode_column(attribute, batch.column(attribute.name))
                 rows.update({fault_of(fault.error()): fault.rows for fault in faults})
                 sound -= {attribute.name} if faults else set()
