@@ -17,11 +17,16 @@ from every_mechanism import FAULTS
 
 from nabladp.audit import audit, exact_audit
 from nabladp.audit.exact import Divergences
-from nabladp.mechanisms import Mechanism
+from nabladp.mechanisms import Auditable, Mechanism
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
+from nabladp.mechanisms.learners.halfspaces.randomized_labels import AnsweredRows
+from nabladp.mechanisms.learners.thresholds import ThresholdLearner
+from nabladp.mechanisms.learners.thresholds.design import Design
+from nabladp.mechanisms.mechanism import Branch, Law
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.mechanisms.statistics import Statistics
 from nabladp.person import Person
-from nabladp.privacy import CDP, Guarantee
+from nabladp.privacy import CDP, Guarantee, Rho
 from nabladp.privacy.terms import WeightTerm
 from nabladp.schema import Attribute, Schema
 from nabladp.tables import open_table, people
@@ -148,6 +153,7 @@ NAMES = (  # of faults whose sound mechanism is checked here, one for each that 
     "label not charged (points)",
     "one product flips",
     "label not charged (halfspaces)",
+    "scale x 0.7 (rounds that choose)",  # Synthesis
 )
 CASES = {fault.name: fault for fault in FAULTS if fault.name in NAMES and fault.how == "exact"}
 
@@ -164,6 +170,57 @@ def test_two_rows_of_a_person_lose_no_more_and_a_cost_of_one_row_is_refuted(name
     assert audited.tightest.tightness > (0.5 if pure else 0.25)
     terms = [(forgotten(term), count) for term, count in one.terms]
     assert not exact_audit(mechanism, case.schema, 2, guarantee=Guarantee(one.universe, tuple(terms)), **options).passed
+
+
+AY = Schema((Attribute("a", "boolean"), Attribute("y", "boolean")))
+
+
+def test_two_rows_of_a_person_cost_a_threshold_learner_no_more() -> None:
+    """A single feature, and no prefix to search for: a count of labels, and a threshold that is picked."""
+    design = Design("cdp", (2,), (0,), 3.0, ones_scale=3.0, few=0)
+    mechanism = ThresholdLearner(Rho(99), "y", ("a",), design=design)
+    audited, one = exact_audit(mechanism, AY, 2, rows_per_person=2), mechanism.guarantee(AY, 2)
+    assert audited.passed and audited.tightest.tightness > 0.5
+    terms = tuple((forgotten(term), count) for term, count in one.terms)
+    assert not exact_audit(mechanism, AY, 2, rows_per_person=2, guarantee=Guarantee(one.universe, terms)).passed
+
+
+class Responses(Auditable):
+    """Randomized labels of several rows, each row's own answer shown, and the noisy sums that follow from them."""
+
+    def __init__(self) -> None:
+        self.learner = HalfspaceLearner(CDP(1), "y", method="average", label_treatment="response")
+
+    def reads(self, schema: Schema) -> tuple[str, ...]:
+        return self.learner.reads(schema)
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self.learner.guarantee(schema, n)
+
+    def needs_people(self, schema: Schema) -> bool:
+        return True  # so that a row stays where it is
+
+    def distribution(self, counts: Any) -> Law:
+        average: Any = self.learner.learner(counts.schema, counts.n)
+        keep, (batch,) = float(average.response.keep), counts._batches(("y",))
+        labels = batch.column("y").to_numpy().tolist()
+        answers = list(itertools.product((0, 1), repeat=len(labels)))
+        likely = [np.prod([keep if a == y else 1 - keep for a, y in zip(own, labels, strict=True)]) for own in answers]
+        draws = [lambda _, first, own=own: np.array(own[first:]) for own in answers]
+        laws = tuple(average._sums_law(AnsweredRows(counts, average.response, draw)) for draw in draws)
+        return Law((Branch(np.log(likely), np.arange(len(answers)), laws),))
+
+
+def test_two_randomized_labels_of_a_person_cost_twice_as_much() -> None:
+    """Even where each row's answer is shown: ε of the label doubles, and its concentrated cost does as it is promised,
+    by four."""
+    mechanism = Responses()
+    audited, one = exact_audit(mechanism, AY, 2, rows_per_person=2), mechanism.guarantee(AY, 2)
+    assert audited.passed
+    rows = {row.attributes: row.true_rho / row.claimed_rho for row in audited.rows if row.attributes}
+    assert rows["y",] > 0.45 and rows["a",] > 0.2
+    terms = tuple((forgotten(term), count) for term, count in one.terms)
+    assert not exact_audit(mechanism, AY, 2, rows_per_person=2, guarantee=Guarantee(one.universe, terms)).passed
 
 
 def forgotten(term: Any) -> Any:
