@@ -27,6 +27,9 @@ SCHEMA = Schema(
     )
 )
 
+ABOUT_PEOPLE = """SELECT ward, COUNT(DISTINCT patient) AS patients,
+                  SUM_PER_PERSON(days, 0, 40) / COUNT(DISTINCT patient) AS days FROM visits GROUP BY ward"""
+
 
 def visits(seed: int) -> pa.Table:
     """Made-up visits: a few patients come often. Neither the patient nor the visit's number is in the schema."""
@@ -63,6 +66,11 @@ def main() -> None:
         print(f"{release.n:,} visits are in use; each count is within ±{error} of the true one (95% interval)")
         answers = session.sql(query, CDP(0.8), name="days")
         print(f"{len(answers.to_pandas())} wards have an average of days")
+
+        people = session.sql(ABOUT_PEOPLE, CDP(1), name="patients")
+        costs = [f"{name} {shown(people.release.guarantee.rho(name))}" for name in ("ward", "days")]
+        wards = len(people.to_pandas())
+        print(f"{wards} wards have a number of patients, and of days per patient; ρ: {', '.join(costs)}")
 
         report = (folder / "published" / "report.html").read_text(encoding="utf-8")
         print(f"the report says so: {'at most 5 rows of each person are used' in report}")

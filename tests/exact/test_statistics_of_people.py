@@ -90,8 +90,9 @@ def test_costs_of_one_row_and_of_many() -> None:
         assert sums.for_rows(rows).rho("f") == pytest.approx(rows * sums.rho("f"))
         assert people.for_rows(rows).rho("g") == pytest.approx(min(2 * rows, 12) / 2 * people.rho("g"))
         assert people.for_rows(rows).rho("f") == pytest.approx(rows * people.rho("f"))
-        read = Guarantee.from_json(sums.to_json())
-        assert read == sums and read.for_rows(rows) == sums.for_rows(rows)
+        for_one = people.for_rows(1)  # and then two persons, who may be a couple
+        assert for_one.rho("g") == people.rho("g") and for_one.for_rows(2).rho("g") == 4 * people.rho("g")
+        assert Guarantee.from_json(people.to_json()) == for_one
 
 
 # ---- planted faults --------------------------------------------------------------------------------------------------

@@ -145,7 +145,8 @@ def _bill_table(bill: Any, distances: dict[str, float]) -> Table:
     from nabladp.cli.show import plain_table
 
     sign = "ε" if bill.notion == "epsilon" else "ρ"
-    table = plain_table("what each attribute pays", ["attribute", "as", "for"], [sign])
+    rows = f", for up to {bill.rows:,} rows of a person together" if bill.rows > 1 else ""
+    table = plain_table(f"what each attribute pays{rows}", ["attribute", "as", "for"], [sign])
     for line in bill.lines:
         table.add_row(printable(line.attribute), line.role, printable(", ".join(line.pays_for)), f"{line.cost:.4g}")
     for small in bill.changes_within(distances) or bill.small_changes:

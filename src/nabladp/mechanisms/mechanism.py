@@ -135,6 +135,7 @@ class ReleaseContext:
     n: int
     parameters: Mapping[str, Any]  # those of the mechanism, in the form of a plan file
     expected_error: Any  # in its JSON form
+    rows_per_person: int = 1
     read_table: Callable[[str, Sequence[str]], pa.Table | None] = _not_at_hand
 
 

@@ -222,7 +222,7 @@ class Guarantee(Displayed):
         mechanism counts each person once in every group."""
         if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
             raise GuaranteeError(f"A person has between 1 and {MOST_ROWS:,} rows.", fix="Give a whole number.")
-        if rows == 1:
+        if rows == 1 and not any(isinstance(term, WeightTerm) and term.people for term, _ in self.terms):
             return self
         return Guarantee.compose(
             self.universe, (Guarantee(self.universe, ((term.for_rows(rows), count),)) for term, count in self.terms)

@@ -6,15 +6,12 @@ lost: m rows reach at most m groups, and costs of different groups add up (PROOF
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nabladp.errors import GuaranteeError
 
 MOST_GROUPS = 1 << 60
-_KEYS = {"sides", "single", "double"}
 
 
 @dataclass(frozen=True, order=True)
@@ -42,7 +39,11 @@ class Role:
 
 @dataclass(frozen=True)
 class People:
-    """The roles of a term's attributes, and in how many groups one person can be."""
+    """The roles of a term's attributes, and in how many groups one person can be.
+
+    It is known until :meth:`Guarantee.for_rows` has said how many rows a person has, and stored nowhere: what is booked
+    is for one person, and several persons together cost the square of their number.
+    """
 
     groups: int
     roles: tuple[Role, ...]
@@ -59,27 +60,6 @@ class People:
         for role in self.roles:
             costs[role.name] = max(costs.get(role.name, 0), role.cost(rows, self.groups))
         return costs
-
-    def to_json(self) -> dict[str, Any]:
-        roles: dict[str, list[list[str]]] = {}
-        for role in self.roles:
-            roles.setdefault(role.name, []).append([str(role.sides), str(role.single), str(role.double)])
-        return {"groups": str(self.groups), "roles": roles}
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> People:
-        roles = [
-            Role(str(name), *(_whole(number) for number in own))
-            for name, listed in body["roles"].items()
-            for own in listed
-        ]
-        return cls(_whole(body["groups"]), tuple(sorted(roles)))
-
-
-def _whole(text: Any) -> int:
-    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,400}", text):
-        raise GuaranteeError("A cost in a guarantee must be a decimal string.", fix="Do not edit stored guarantees.")
-    return int(text)
 
 
 def people_of(groups: int, roles: Sequence[Role]) -> People:

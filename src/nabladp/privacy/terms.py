@@ -77,7 +77,8 @@ class WeightTerm:
     ``near`` gives a touch term lower weights for small changes of a number: where an attribute differs by at most a
     listed distance, the weight beside it stands in place of the attribute's own. :meth:`cost` does not look at it.
 
-    ``people`` says of a touch term what several rows of a person cost where that is not group privacy's square.
+    ``people`` says of a touch term what several rows of a person cost where that is not group privacy's square; after
+    :meth:`for_rows` it is gone, and so it is in JSON.
     """
 
     shape: str
@@ -192,8 +193,9 @@ class WeightTerm:
 
     def for_rows(self, rows: int) -> WeightTerm:
         """The term for people with ``rows`` rows (group privacy over rows): ε grows by ``rows``, ρ by its square."""
-        if self.people is not None and rows > 1:
-            return WeightTerm(self.shape, sorted_weights(self.people.weights(rows)), self.limit, self.pure)
+        if self.people is not None:
+            weights = self.weights if rows == 1 else sorted_weights(self.people.weights(rows))
+            return WeightTerm(self.shape, weights, self.limit, self.pure)
         factor = rows if (self.pure or self.shape == "linear") else rows * rows
         weights = tuple((name, factor * weight) for name, weight in self.weights)
         near = tuple((name, tuple((far, factor * weight) for far, weight in steps)) for name, steps in self.near)
@@ -217,8 +219,6 @@ class WeightTerm:
             body["gaussian_scale"] = self.gaussian_scale
         if self.near:  # versions that do not know it charge every change in full
             body["near"] = {name: [[str(far), str(weight)] for far, weight in steps] for name, steps in self.near}
-        if self.people is not None:  # versions that do not know it charge the square of the rows
-            body["people"] = self.people.to_json()
         return body
 
     @classmethod
@@ -230,8 +230,7 @@ class WeightTerm:
             for name, steps in sorted(body.get("near", {}).items())
         )
         pure, scale = read_truth(body["pure"]), body.get("gaussian_scale")
-        people = People.from_json(body["people"]) if "people" in body else None
-        return cls(body["shape"], weights, body.get("limit"), pure, scale, near, people)
+        return cls(body["shape"], weights, body.get("limit"), pure, scale, near)
 
 
 def _weight_within(steps: Sequence[tuple[Fraction, int]], distance: Fraction) -> int | None:

@@ -164,7 +164,7 @@ class Plan:
             return request_cost([("query", mechanism)], self.schema, self.rows, self.rows_per_person, standing, **shown)
 
         own = {"id": self.person.id, **options}
-        return queries.query_cost(cost, self.schema, self.rows, list(query), budget, **own)
+        return queries.query_cost(cost, self.schema, self.rows, self.rows_per_person, list(query), budget, **own)
 
     def query_session(
         self, query: Sequence[str], budget: BudgetValue, new_ledger: bool, test_seed: int | None, **options: Any

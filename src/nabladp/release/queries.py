@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from nabladp.checks import is_above_zero, mapping
@@ -45,7 +45,7 @@ class Answers(Exported):
 
     @property
     def bill(self) -> Bill:
-        return self._output.bill
+        return replace(self._output.bill, rows=self.release.rows_per_person)
 
     def to_arrow(self) -> Any:
         return self.answers[0].to_arrow()
@@ -89,6 +89,7 @@ def query_cost(
     cost: Callable[[Mechanism], Cost],
     schema: Schema,
     rows: int | None,
+    rows_per_person: int,
     query: str | Sequence[str],
     budget: BudgetValue | None = None,
     **options: Any,
@@ -97,7 +98,7 @@ def query_cost(
         raise QueryError("A query needs a budget.", fix='Write session.cost("SELECT …", CDP(0.2)).')
     mechanism = statistics(query, budget, **options)
     expected = mechanism.expected_error(schema, rows or 0)
-    return QueryCost(cost(mechanism), mechanism.bill(schema, rows or 0), expected)
+    return QueryCost(cost(mechanism), mechanism.bill(schema, rows or 0, rows_per_person), expected)
 
 
 def least_budget(

@@ -177,7 +177,9 @@ class Release(Displayed, Exported):
             chosen = [name for name in columns if name in known]
             return pq.read_table(path, columns=chosen, use_threads=False, pre_buffer=False)  # takes less memory
 
-        return ReleaseContext(self.schema, self.n, self.parameters, self.expected_error, read_table)
+        return ReleaseContext(
+            self.schema, self.n, self.parameters, self.expected_error, self.rows_per_person, read_table
+        )
 
     def explanation(self) -> str:
         """What was done and what the numbers mean, in one sentence; empty where the mechanism says nothing."""

@@ -137,7 +137,7 @@ class Session:
         from nabladp.release import queries  # loads the parser of SQL
 
         own = {"id": self.person.id, **options}
-        return queries.query_cost(self._cost, self.schema, self.table.known_rows, *asked, **own)
+        return queries.query_cost(self._cost, self.schema, self.table.known_rows, self.rows_per_person, *asked, **own)
 
     def _cost(self, *mechanisms: Mechanism) -> Cost:
         named = [(f"{type(m).__name__} {i}", self._for_people(m)) for i, m in enumerate(mechanisms, 1)]

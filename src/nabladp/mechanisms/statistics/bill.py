@@ -38,10 +38,12 @@ class SmallChange:
 
 @dataclass(frozen=True, eq=False)
 class Bill(Exported):
-    """``lines`` add up for a single attribute; ``figure`` gives the cost of any set, which is at most their sum."""
+    """``lines`` add up for a single attribute; ``figure`` gives the cost of any set, which is at most their sum. All of
+    it is for the ``rows`` rows of one person together."""
 
     calibration: Calibration
     n: int  # 0: any number of rows
+    rows: int = 1
 
     @property
     def notion(self) -> str:
@@ -49,7 +51,7 @@ class Bill(Exported):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        return self.calibration.guarantee(self.n)
+        return self.calibration.guarantee(self.n).for_rows(self.rows)
 
     def figure(self, attributes: Names, within: Mapping[str, float | Fraction] | None = None) -> Figure:
         """The cost of a set, also of small changes: ``within={"income": 1000}``."""
@@ -90,11 +92,16 @@ class Bill(Exported):
 
     def _lines(self, number: int, block: Block) -> Iterator[BillLine]:
         weights = self.calibration.role_weights(number)
-        served = self._served(number)
+        served, whole = self._served(number), self.calibration.costs[number].for_rows(self.rows)
         for attribute, roles in sorted(weights.items()):
             role, cost = max(roles.items(), key=lambda item: item[1])
-            if cost:
+            if cost and self.rows > 1:
+                yield BillLine(attribute, role, served, self._amount(whole, attribute))
+            elif cost:
                 yield BillLine(attribute, role, served, float(cost))
+
+    def _amount(self, guarantee: Guarantee, name: str) -> float:
+        return guarantee.epsilon(name) if self.calibration.pure else guarantee.rho(name)
 
     def _served(self, number: int) -> tuple[str, ...]:
         """The columns whose aggregates are measured in this block."""
@@ -140,7 +147,8 @@ class Bill(Exported):
             f"{change.attribute}, changed by at most {change.distance:,.6g}: {sign} = {change.cost:.4g} in all"
             for change in self.small_changes
         ]
-        return "\n".join(lines + small)
+        several = [f"for up to {self.rows:,} rows of a person together"] if self.rows > 1 else []
+        return "\n".join(lines + small + several)
 
 
 def _shown_distances(attribute: Attribute) -> list[Fraction]:

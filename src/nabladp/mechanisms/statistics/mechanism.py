@@ -241,9 +241,9 @@ class Statistics(Mechanism):
         check_asked(schema, n)
         return StatisticsError.of(self.calibration(schema), n)
 
-    def bill(self, schema: Schema, n: int = 0) -> Bill:
-        """What each attribute will pay, and for what. n = 0: for any number of rows."""
-        return Bill(self.calibration(schema), n)
+    def bill(self, schema: Schema, n: int = 0, rows: int = 1) -> Bill:
+        """What each attribute will pay, and for what. n = 0: for any number of rows; ``rows`` are those of a person."""
+        return Bill(self.calibration(schema), n, rows)
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

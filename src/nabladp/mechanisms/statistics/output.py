@@ -191,6 +191,7 @@ class StatisticsOutput(Output):
     def views(self, context: ReleaseContext) -> list[View]:
         """For every query the table of its answer, and a picture of each of its columns; one bill for all."""
         views = []
+        bill = replace(self.bill, rows=context.rows_per_person)
         for number, answer in enumerate(self.answers):
             table = answer.to_arrow()
             title = f"query {number + 1}" if len(self.answers) > 1 else "answer"
@@ -203,7 +204,7 @@ class StatisticsOutput(Output):
                 View(title, "table", plain.columns, plain.rows, plain.summary, facts, notes, names=plain.names)
             )
             views += self._pictures(title, answer, table, plain)
-        return [views[0], self._bill_view(), *views[1:]]
+        return [views[0], self._bill_view(bill), *views[1:]]
 
     def _group_facts(self) -> list[tuple[str, str]]:
         return [
@@ -211,16 +212,18 @@ class StatisticsOutput(Output):
             for name, listed in self.options.groups.items()
         ]
 
-    def _bill_view(self) -> View:
+    def _bill_view(self, bill: Bill) -> View:
         sign = "ε" if self.calibration.pure else "ρ"
         columns = [value_column(name, "text", i) for i, name in enumerate(("attribute", "as", "for"))]
         columns.append(value_column(sign, "number", 3))
-        rows = [[own.attribute, own.role, ", ".join(own.pays_for), round_digits(own.cost)] for own in self.bill.lines]
+        rows = [[own.attribute, own.role, ", ".join(own.pays_for), round_digits(own.cost)] for own in bill.lines]
         facts = [
             (f"{own.attribute}, changed by at most {own.distance:,.6g}", f"{sign} = {format_figure(own.cost)} in all")
-            for own in self.bill.small_changes
+            for own in bill.small_changes
         ]
         notes = ["Lines of one attribute add up. A set of attributes costs at most the sum of theirs."]
+        if bill.rows > 1:
+            notes.append(f"All costs are for up to {bill.rows:,} rows of one person together.")
         return View("bill", "table", columns, rows, count_of(len(rows), "line"), facts, notes, names=(0, 1, 2))
 
     def _pictures(self, title: str, answer: Answer, table: pa.Table, plain: View) -> Iterator[View]:
