@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from report_pages import MARGINALS, SCHEMA, session
 
-from nabladp.display import show
+from nabladp.display import plot, show
 from nabladp.display.notebook import MOST_ROWS, table
+from nabladp.errors import ReleaseError
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource
@@ -79,6 +80,55 @@ def test_a_release_shows_figures_errors_and_its_stamp(release: Release) -> None:
     for text in ("TEST — NOT PRIVATE", "first", "NoisyMarginals of 400 rows", "a neighbour (income + sick)", "± 7"):
         assert text in found.text, text
     assert "the whole person" in found.text
+
+
+def test_values_have_titles_labels_and_intervals(tmp_path: Path) -> None:
+    """A release shows its first tables, a table its first rows, as the report does."""
+    region = Attribute(
+        "region", "categorical", values=("north", "south", "east"), title="Home", labels={"east": "East!"}
+    )
+    schema = Schema((region, *(attribute for attribute in SCHEMA if attribute.name != "region")))
+    made = session(tmp_path, schema, budget=Budget(person=Rho(10)))
+    release = made.release(NoisyMarginals(CDP(0.4), sets=(("region", "sick"), ("age",), ("income",), ("band",))))
+    found, part = read(release), read(release["region", "sick"])
+    first = next(iter(release["region", "sick"]))
+    for text in (" ".join(found.text.split()), " ".join(part.text.split())):
+        assert "Home sick" in text and "East!" in text and " interval " in text
+        assert f" {first['low']:,} to {first['high']:,} " in text
+    assert "Home + sick" in found.text and "1 more table" in found.text
+    assert "Home" in read(release.output).text
+    made.ledger.close()
+
+
+def test_plots_follow_the_shape_of_the_data(tmp_path: Path) -> None:
+    schema = Schema(
+        (
+            Attribute("age", "integer", low=0, high=20, null="category"),
+            Attribute("income", "real", edges=(0, 10, 20, 50)),
+            Attribute("sick", "boolean"),
+            Attribute("band", "ordered", values=("young", "old")),
+        )
+    )
+    made = session(tmp_path, schema, Budget(person=Rho(10)), adversaries={})
+    sets = (("age",), ("income",), ("sick",), ("income", "sick"), ("income", "sick", "band"))
+    release = made.release(NoisyMarginals(CDP(1), sets=sets))
+    made.ledger.close()
+    drawn = {title: plot(release, title).to_dict() for title in map(" + ".join, sets)}
+
+    def marks(chart: dict[str, Any]) -> list[str]:
+        return [own["mark"]["type"] for own in chart.get("layer", [chart.get("spec", chart)])]
+
+    assert [marks(chart) for chart in drawn.values()] == [
+        ["area", "line"], ["rect", "rule"], ["bar", "rule"], ["rect"], ["rect"]
+    ]  # fmt: skip
+    (rows,) = drawn["income"]["datasets"].values()
+    counts = release["income"].counts
+    assert [row["value per unit"] for row in rows] == pytest.approx([counts[0] / 10, counts[1] / 10, counts[2] / 30])
+    assert "(null): " in drawn["age"]["title"]["subtitle"][1], "what is not on the scale is told"
+    assert "facet" in drawn["income + sick + band"] and plot(release).to_dict()["title"]["text"] == "age"
+    with pytest.raises(ReleaseError, match="has the title 'nothing'") as refused:
+        plot(release, "nothing")
+    assert "income + sick" in refused.value.fix
 
 
 def test_a_release_whose_error_is_told_in_words(tmp_path: Path) -> None:

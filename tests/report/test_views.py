@@ -108,6 +108,7 @@ def test_views_are_plain_data_that_can_be_read(released: dict[str, list[Release]
         found = views(release)
         assert found
         assert json.loads(json.dumps(found, allow_nan=False)) == found
+        assert [list(view.read()) for view in release.views()] == [read(view) for view in found]
         for view in found:
             assert view["kind"] in KINDS and view["title"] and 0 < len(view["summary"]) < 100
             cells = read(view)

@@ -23,6 +23,14 @@ def show(source: Release | Sequence[Release] | str | Path, height: int = 720) ->
     return frame_report(source, height)
 
 
+def plot(release: Release, title: str | None = None) -> Any:
+    """Plot a table of a release by the shape of its data, as its report draws it: the first one, or that of this title
+    ("region + income"). Needs ``nabladp[plot]``."""
+    from nabladp.display.shapes import plot_view
+
+    return plot_view(release, title)
+
+
 def _guarantee(value: Any) -> str:
     from nabladp.display.notebook import guarantee_html
 

@@ -16,9 +16,10 @@ from nabladp.release.cost import Cost, error_json
 from nabladp.release.record import Release, Releases
 from nabladp.report import report
 from nabladp.schema import Attribute, Schema
-from nabladp.views.exports import Exported, preview
+from nabladp.views import View
+from nabladp.views.exports import Exported, preview, short_text
 from nabladp.views.tables import arrow_format
-from nabladp.views.view import format_figure
+from nabladp.views.view import count_of, format_figure, format_percent
 
 # ---- small pieces of HTML --------------------------------------------------------------------------------------------
 # Names come from files. They are shown as they are: no markup, no mathematics (notebooks typeset what stands between
@@ -53,12 +54,13 @@ def table(
     texts: int = 1,
     last: Sequence[str] | None = None,
     total: int | None = None,
+    most: int = MOST_ROWS,
 ) -> str:
     """An HTML table for a notebook: the first ``texts`` columns hold names, the others figures; the row ``last`` is
     never left out. ``total`` is the number of rows where not all are given."""
     listed = list(rows)
-    body = [_row(row, texts) for row in listed[:MOST_ROWS]]
-    more = (len(listed) if total is None else total) - MOST_ROWS
+    body = [_row(row, texts) for row in listed[:most]]
+    more = (len(listed) if total is None else total) - most
     if more > 0:
         body.append(f'<tr><td colspan="{len(heads)}">… and {more:,} more</td></tr>')
     if last is not None:
@@ -175,9 +177,45 @@ def release_html(release: Release) -> str:
         heading(release.name, f"{release.mechanism} of {release.n:,} rows, ledger entry {entry['entry']}"),
         figures_table(release.guarantee, release.adversaries, release.delta),
         _error_table(release.expected_error),
+        *_view_tables(release),
         line("release.to_pandas() has the values, one row per number, with intervals."),
-        line("nabladp.display.show(release) draws what was released."),
+        line("nabladp.display.show(release) draws what was released; plot(release) one table of it."),
     )
+
+
+_VIEWS, _VIEW_ROWS = 3, 10  # shown of a release
+
+
+def _view_tables(release: Release) -> list[str]:
+    """The first tables of a release, headed as in its report, with the labels of the schema and intervals."""
+    views = [view for view in release.views() if view.rows]
+    shown = [part for view in views[:_VIEWS] for part in (heading(view.title, view.summary), _view_table(view))]
+    more = len(views) - _VIEWS
+    return [*shown, *([line(f"… and {count_of(more, 'more table', 'more tables')}.")] if more > 0 else [])]
+
+
+def _view_table(view: View) -> str:
+    intervals = {own.value: (own.low, own.high) for own in view.series if own.low is not None and own.high is not None}
+    ends = {end for pair in intervals.values() for end in pair}
+    order = sorted(set(range(len(view.columns))) - ends, key=lambda i: view.columns[i].format != "text")
+    texts = sum(view.columns[i].format == "text" for i in order)
+    heads = [head for i in order for head in (view.columns[i].name, *(["interval"] if i in intervals else []))]
+    rows = []
+    for values in view.read(_VIEW_ROWS):
+        told = [_shown(value, column.format) for value, column in zip(values, view.columns, strict=True)]
+        pairs = {i: [_interval(told[low], told[high])] for i, (low, high) in intervals.items()}
+        rows.append([cell for i in order for cell in (told[i], *pairs.get(i, []))])
+    return table(heads, rows, texts=texts, total=len(view.rows), most=_VIEW_ROWS)
+
+
+def _shown(value: Any, format: str) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return format_percent(value) if format == "share" else short_text(value)
+
+
+def _interval(low: str, high: str) -> str:
+    return f"{low} to {high}" if low or high else ""
 
 
 def releases_html(releases: Releases) -> str:
@@ -191,17 +229,26 @@ def releases_html(releases: Releases) -> str:
 
 
 def exported_html(value: Exported) -> str:
-    """An output or one of its tables: what it is, and its first rows."""
+    """An output or one of its tables: what it is, and its first rows, headed as the schema titles their columns."""
     named = repr(value).partition("\n")[0]
     try:
         rows = value.to_arrow()
     except NablaDPError:  # an output that does not know its schema
         return fragment(line(named))
+    rows = rows.select([name for name in rows.column_names if rows[name].null_count < max(rows.num_rows, 1)])
     texts = [arrow_format(kind) == "text" for kind in rows.schema.types]
-    return fragment(
-        heading(named),
-        table(rows.column_names, preview(rows, MOST_ROWS), texts=[*texts, False].index(False), total=rows.num_rows),
-    )
+    schema = getattr(value, "schema", None)
+    heads, cells = [_heading(schema, name) for name in rows.column_names], preview(rows, MOST_ROWS)
+    if rows.column_names.count("low") == rows.column_names.count("high") == 1:
+        at = rows.column_names.index("low")
+        if rows.column_names[at + 1] == "high" and not texts[at]:
+            heads[at : at + 2] = ["interval"]
+            cells = [[*row[:at], _interval(row[at], row[at + 1]), *row[at + 2 :]] for row in cells]
+    return fragment(heading(named), table(heads, cells, texts=[*texts, False].index(False), total=rows.num_rows))
+
+
+def _heading(schema: Schema | None, name: str) -> str:
+    return schema[name].heading if schema is not None and name in schema else name
 
 
 def cost_html(cost: Cost) -> str:

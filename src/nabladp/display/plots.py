@@ -35,7 +35,7 @@ Row = dict[str, Any]
 def audit_plot(audits: Sequence[tuple[str, Audit]]) -> alt.LayerChart:
     """The plot of audits: a bar up to the statistical lower bound and a diamond at the exact figure; the claim is the
     line at 1."""
-    altair = _altair()
+    altair = altair_module()
     lines = [_line(name, row, len(audits) > 1) for name, audit in audits for row in audit.rows]
     colour = altair.Color(
         "verdict:N", scale=altair.Scale(domain=list(_COLOURS), range=[*_COLOURS.values()]), title=None
@@ -86,7 +86,7 @@ def _number(value: float | None) -> float | None:
 def combination_bars(output: HeavyList, schema: Schema) -> alt.LayerChart:
     """The bar plot of frequent combinations. The line is the certified count; a combination's values are in its
     tooltip."""
-    altair, heaviest = _altair(), output.heaviest(_BARS)
+    altair, heaviest = altair_module(), output.heaviest(_BARS)
     low, high = heaviest.interval()
     numbers = {"count": heaviest.counts.tolist(), "low": low.tolist(), "high": high.tolist()}
     base, bar = _bars(
@@ -110,7 +110,7 @@ def probability_bars(output: Distribution, schema: Schema) -> alt.Chart:
     return chart
 
 
-def _altair() -> ModuleType:
+def altair_module() -> ModuleType:
     try:
         import altair
     except ImportError:
@@ -120,7 +120,7 @@ def _altair() -> ModuleType:
 
 def _bars(rows: list[Row], measure: str, axis: str) -> tuple[alt.Chart, alt.Chart]:
     """The bars of a plot, and what all its marks share."""
-    altair = _altair()
+    altair = altair_module()
     order = [row["combination"] for row in rows]
     tips = [altair.Tooltip("values:N"), *(f"{name}:Q" for name in (rows[0] if rows else ()) if name not in _WORDS)]
     base = altair.Chart(altair.InlineData(values=rows)).encode(
@@ -131,7 +131,7 @@ def _bars(rows: list[Row], measure: str, axis: str) -> tuple[alt.Chart, alt.Char
 
 def _title(what: str, names: Sequence[str]) -> Any:
     """A plot's title, with room below it for the label of a line."""
-    return _altair().TitleParams(f"{what} of {len(names):,} attributes", offset=20)
+    return altair_module().TitleParams(f"{what} of {len(names):,} attributes", offset=20)
 
 
 _WORDS = ("combination", "values")

@@ -126,6 +126,21 @@ class View:
         body |= {name: True for name, flag in flags.items() if flag}
         return body | ({} if self.line is None else {"line": {"at": self.line[0], "text": self.line[1]}})
 
+    def read(self, most: int | None = None) -> Iterator[list[Any]]:
+        """The values of a view's first rows, column by column, as drawing.js reads them."""
+        for number, row in enumerate(self.rows[:most]):
+            yield [self._value(column, number, row) for column in self.columns]
+
+    def _value(self, column: Column, number: int, row: Any) -> Any:
+        source = column.source
+        if "axis" in source:
+            return source["axis"][number // source["every"] % len(source["axis"])]
+        if "of" in source:
+            value = self._value(self.columns[source["of"]], number, row)
+            return None if value is None else value + source["plus"]
+        item = row[source["place"]] if isinstance(row, list | tuple) else row
+        return source["labels"][item] if "labels" in source else item
+
 
 # ---- tables of all combinations -------------------------------------------------------------------------------------
 

@@ -179,6 +179,7 @@
     };
     return {
       node,
+      written,
       count: wide * tall,
       tell: told,
       mark: (place) => {

@@ -49,13 +49,16 @@
     return { top: top || 1, colours: stepping(view, value) };
   }
 
-  /** Panels in lines, each as wide as its place; fewer in a line where they need more room. */
-  function laidOut(parts, shared, width) {
-    for (let across = Math.min(ACROSS, parts.length); ; across--) {
+  /** Panels in lines, each as wide as its place; fewer in a line where they need more room, or so that numbers fit into
+      the squares where there is no cursor to read them off. */
+  function laidOut(parts, shared, width, written = false) {
+    for (let across = Math.min(ACROSS, parts.length); across > 0; across--) {
       const each = (width - GAP * (across - 1)) / across;
       const drawn = parts.map((part) => (charting.pyramidOf(part) ? charting.pyramid(part, each, shared) : charting.heat(part, each, null, shared)));
-      if (across === 1 || (each >= 200 && drawn.every(({ node }) => Number(node.getAttribute("width")) <= each + 1))) return { across, each, drawn };
+      const fits = each >= 200 && drawn.every(({ node }) => Number(node.getAttribute("width")) <= each + 1);
+      if ((fits || across === 1) && !(written && drawn.some((own) => own.written === false))) return { across, each, drawn };
     }
+    return laidOut(parts, shared, width);
   }
 
   function together(view, parts, shared, { across, each, drawn }, width, last = true) {
@@ -131,7 +134,7 @@
   /** On paper a drawing for every line of panels; where a panel is higher than a page, its pieces. */
   function pieces(view, width) {
     const [parts, shared] = [panelsOf(view), sharedScale(view)];
-    const { across, each, drawn } = laidOut(parts, shared, width);
+    const { across, each, drawn } = laidOut(parts, shared, width, true);
     const fits = ({ node }) => Number(node.getAttribute("height")) <= HIGHEST && Number(node.getAttribute("width")) <= width;
     if (!drawn.every(fits)) return parts.flatMap((part) => charting.heatPieces(part, width, shared));
     const found = [];

@@ -5,7 +5,7 @@
   const { charting, text } = nabladp;
   const { svg, reader, telling, shown, textWidth, ticks, picture, label, paragraph, grow, stepInList } = charting;
   const { domain, legend, legendHeight, mark, scaled, whisker } = charting;
-  const [HEIGHT, GAP, LINE] = [230, 8, 16];
+  const [HEIGHT, GAP] = [230, 8];
   const LINES_FROM = 16; // numbers from which a line is drawn
   const APART = 56; // pixels between the signs that tell lines apart
 
@@ -22,13 +22,14 @@
 
   /** The empty plot: numbers on the left, the picture grows below. */
   function plot(view, width, { range, format, told, above = "" }) {
-    const head = legendHeight(view, 0, width) + (above ? LINE : 4);
+    const room = above ? paragraph(svg("g"), 0, 0, above, width) : 0;
+    const head = legendHeight(view, 0, width) + room + 4;
     const bottom = head + HEIGHT;
     const marks = ticks(range[0], range[1], 5, format);
     const left = Math.max(...marks.map((at) => textWidth(shown(at, format)))) + GAP;
     const node = picture(view, width, bottom + 56, told);
     legend(node, view, 0, width);
-    if (above) label(node, 0, head - 8, above, { class: "chart-quiet" });
+    if (above) paragraph(node, 0, head - room + 6, above, width);
     const y = scaled(range, bottom, head + 4);
     const glow = node.appendChild(svg("rect", { class: "chart-glow", y: head, height: HEIGHT, visibility: "hidden" }));
     for (const at of marks) {
