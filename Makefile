@@ -36,7 +36,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 peers: $(PEERS)/.done $(PEERS)-diffprivlib/.done $(PEERS)-mbi/.done $(PEERS)-smartnoise/.done \
-	$(PEERS)-smartnoise-sql/.done $(PEERS)-opendp-polars/.done $(EXTRA_PEERS:%=$(PEERS)-%/.done)
+	$(PEERS)-smartnoise-sql/.done $(PEERS)-opendp-polars/.done $(PEERS)-sdnist/.done $(EXTRA_PEERS:%=$(PEERS)-%/.done)
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase

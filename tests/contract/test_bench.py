@@ -36,6 +36,7 @@ KEYS = {
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},
     "many_rows": {"time_ratio_vs_plain", "rss_ratio_10x", "counts_equal"},
     "scale": {"time_ratio_10x", "rss_ratio_10x", "spark_over_duckdb", "driver_bytes_per_row", "counts_equal"},
+    "sdnist": {"person_score", "attribute_score"},
     "table1": {
         "marginals_avg_d",
         "marginals_avg_d_person",

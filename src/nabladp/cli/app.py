@@ -1,4 +1,4 @@
-"""``nabladp init | check | cost | release | sql | show | report | verify | compare | audit | ledger | demo``."""
+"""``nabladp init | check | cost | release | sql | show | report | verify | compare | evaluate | audit | …``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from nabladp.cli.answer import (
     working,
 )
 from nabladp.cli.dropped import dropped
+from nabladp.cli.evaluate import evaluate
 from nabladp.cli.init import init
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.site import site
@@ -334,6 +335,7 @@ app.command("show")(show_values)
 app.command()(report)
 app.command()(verify)
 app.command()(compare)
+app.command()(evaluate)
 app.command()(site)
 app.command()(audit_command.audit)
 app.command()(sql)

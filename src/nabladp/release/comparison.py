@@ -62,10 +62,11 @@ def compare_release(release: Release, table: Table, folder: Path | None = None) 
     return Comparison(release, tuple(release.output.compared(table, release.context(folder))))
 
 
-def comparison_path(folder: str | Path, out: str | Path) -> Path:
+def comparison_path(folder: str | Path | None, out: str | Path) -> Path:
     """The path of a comparison; refuses one inside a published folder, this one or another."""
     goal = Path(out).resolve()
-    if goal.is_relative_to(Path(folder).resolve()) or any(_is_published(parent) for parent in goal.parents):
+    inside = folder is not None and goal.is_relative_to(Path(folder).resolve())
+    if inside or any(_is_published(parent) for parent in goal.parents):
         raise ReleaseError(
             "A comparison holds unprotected statistics and must not lie in a published folder.",
             fix="Write it elsewhere, where only you can read it.",

@@ -176,7 +176,11 @@ def write_comparison(
     """Write the owner's comparison of released and true values into a new private file, never into a published
     folder."""
     goal = comparison_path(folder, out)
-    text = comparison_page(comparisons, Path(folder).resolve().name, spoken=spoken)
+    return write_private(goal, comparison_page(comparisons, Path(folder).resolve().name, spoken=spoken))
+
+
+def write_private(goal: Path, text: str) -> Path:
+    """Write a new file that only its owner may read."""
     try:
         with open(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
