@@ -44,15 +44,11 @@ def one_run(name: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "peak_mb": peak_mib() * 1.048576}
 
 
-def peaks() -> dict[str, object]:
-    found = {name: alone(name) for name, make in TABLES.items() if make() is not None}
-    return {
-        "peak_mb": round(max(each["peak_mb"] for each in found.values())),
-        "seconds_alone": {name: round(each["seconds"], 2) for name, each in found.items()},
-    }
+def peak(name: str) -> dict[str, float]:
+    return dict(alone(name))
 
 
-def against_opendp(limit: int) -> dict[str, object]:
+def compared_with_opendp(limit: int) -> dict[str, object]:
     """OpenDP's AIM, on mbi, on Adult at ε0 = 1 with the same limit of model size. One that is not done after ``limit``
     seconds is stopped: then the ratio is at most what is told."""
     data = adult()

@@ -1,211 +1,142 @@
 """Synthetic tables: ours against AIM, AIM with our pooling, all marginals at once, single rounds; same ρ an attribute.
 
-Everyone runs on the same estimator in the same run; OpenDP's own AIM stands beside them after ``make peers``. The full
-run is resumable: what was measured with the same code is kept under ``.bench-cache`` (or NABLADP_BENCH_CACHE).
+Everyone runs on the same estimator in the same run; OpenDP's own AIM stands beside them after ``make peers``. The rules
+of ``strategy="auto"`` were chosen on some tables (``_synthesis_shapes.CHOSEN_ON``); rows, predictions, ``auto`` against
+its own strategies and AIM at the same ρ of a person are reported on others (``UNSEEN``). The runs are independent jobs:
+``--workers N`` at a time, and ``--seconds S`` stops in time to go on later (see ``_synthesis_jobs``).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
-from bench._synthesis_alone import against_opendp, many_rows, peaks, repair_seconds
-from bench._synthesis_classifier import classifiers
-from bench._synthesis_data import MODEL_MB, TABLES, THREE_WAY_COLUMNS, Attributes, Data, table_of
-from nabladp.mechanisms.synthesis.mechanism import Synthesis
-from nabladp.mechanisms.synthesis.repair import Tables, Target, repair
-from nabladp.noise import NoiseSource
-from nabladp.privacy import Rho
+from bench._synthesis_alone import compared_with_opendp, peak
+from bench._synthesis_cells import (
+    AIM,
+    BASELINES,
+    FIXED,
+    FIXED_PERSON,
+    OLD_TABLES,
+    OURS,
+    PERSON,
+    Cell,
+    Found,
+    cells,
+    measure,
+    same_as_auto,
+)
+from bench._synthesis_classifier import LABELS, points_lost
+from bench._synthesis_jobs import Job, Kept, work_through
+from bench._synthesis_shapes import ALL, CHOSEN_ON, UNSEEN, table_of
 
-SECONDS = {"full": 14_400, "quick": 900}
-EPSILONS = (0.1, 0.3, 1.0, 3.0)
-OURS, PERSON = "ours", "ours, person"
-AIM = "AIM + pooling"  # the one that ours is compared with
-BASELINES = ("AIM", AIM, "Gaussian", "Gaussian + model", "single")
+SECONDS = {"full": 9_000, "quick": 900}
 PEER_SECONDS = {"full": 900, "quick": 300}
 
-ROOT = Path(__file__).resolve().parents[1]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of one method; ``epsilon`` is ε0 of an attribute, or of a person where that is all that is limited."""
-
-    table: str
-    k: int
-    epsilon: float
-    seed: int
-    method: str
-
-    @property
-    def rho(self) -> float:
-        return self.epsilon**2 / 2
-
-
-@dataclass(frozen=True)
-class Found:
-    """``error`` of the answers, of the rows as they are handed out, and of a baseline's rows repaired in our way;
-    ``person``: ρ of a person over the ρ that was given."""
-
-    error: float
-    drawn: float | None
-    person: float
-    seconds: float
-    repaired: float | None = None
-
-
 Results = dict[Cell, Found]
-
-
-def run(quick: bool) -> dict[str, object]:
-    seeds = range(2 if quick else 5)
-    mode = "quick" if quick else "full"
-    quiet = {**against_opendp(PEER_SECONDS[mode]), **peaks()}  # first, while nothing else runs
-    found = measured(list(cells((2,) if quick else (2, 3), seeds)), None if quick else kept_file())
-    return {
-        **compared(found),
-        **quiet,
-        **classifiers(seeds),
-        **many_rows(1_000_000 if quick else 10_000_000),
-        **repair_seconds(1_000_000 if quick else 10_000_000),
-        "errors": listed(found),
-        "three_way_columns": {name: len(chosen) for name, chosen in THREE_WAY_COLUMNS.items()},
-        "seeds": len(seeds),
-    }
-
-
-def cells(widths: Iterable[int], seeds: Iterable[int]) -> Iterator[Cell]:
-    for k in widths:
-        for name, make in TABLES.items():
-            if make() is None:
-                print(f"{name} is left out: its file is not at hand", flush=True)
-                continue
-            for epsilon in EPSILONS:
-                for seed in seeds:
-                    yield from (Cell(name, k, epsilon, seed, method) for method in (OURS, PERSON, *BASELINES))
-
-
-# One cell
-
-
-def measure(cell: Cell) -> Found:
-    from bench import _synthesis_baselines as baselines
-
-    data = table_of(cell.table, cell.k)
-    if data is None:
-        raise RuntimeError("its file has gone")
-    start = time.process_time()
-    drawn = repaired = None
-    if cell.method in (OURS, PERSON):
-        answers, codes, person = ours(data, cell)
-        drawn = baselines.error(data, cell.k, Data("", "", data.schema, codes).counts(cell.k))
-    else:
-        estimate = baselines.BASELINES[cell.method](data, cell.rho, cell.k, cell.seed, int(MODEL_MB * 1e6))
-        answers, person = dict(estimate.marginals), estimate.person
-        if cell.method == AIM:
-            drawn, repaired = rows_of(data, cell, estimate)
-    return Found(baselines.error(data, cell.k, answers), drawn, person, time.process_time() - start, repaired)
-
-
-def ours(data: Data, cell: Cell) -> tuple[dict[Attributes, Any], dict[str, Any], float]:
-    """Answers, the drawn table, ρ of a person over the ρ that was given."""
-    limits = {"person" if cell.method == PERSON else "budget": Rho(cell.rho)}
-    mechanism = Synthesis(workload=cell.k, model_mb=MODEL_MB, **limits)
-    found = mechanism.run(data.table, NoiseSource.seeded(cell.seed))
-    person = mechanism.guarantee(data.schema, data.n).per_person().rho / cell.rho
-    return {answer.attributes: answer.counts for answer in found.answers}, dict(found.codes or {}), float(person)
-
-
-def rows_of(data: Data, cell: Cell, estimate: Any) -> tuple[float, float]:
-    """The errors of rows sampled from a baseline's model, and of the same repaired towards its answers in our way."""
-    from bench._synthesis_baselines import error
-
-    codes = estimate.model.draw(data.n, NoiseSource.seeded(cell.seed))
-    tables = Tables(data.sizes, [Target(names, counts, 1.0) for names, counts in estimate.marginals.items()])
-    both = (codes, repair(codes, tables).codes)
-    sampled, repaired = (error(data, cell.k, Data("", "", data.schema, own).counts(cell.k)) for own in both)
-    return sampled, repaired
-
-
-# All cells
-
-
-def kept_file() -> Path:
-    """Named by the code that is measured, so that a change starts afresh."""
-    folder = Path(os.environ.get("NABLADP_BENCH_CACHE", ROOT / ".bench-cache"))
-    folder.mkdir(parents=True, exist_ok=True)
-    sources = [
-        *Path(__file__).parent.glob("*synthesis*.py"),
-        *(ROOT / "src/nabladp/mechanisms/synthesis").rglob("*.py"),
-    ]
-    code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()
-    return folder / f"synthesis-{code[:12]}.jsonl"
-
-
-def measured(wanted: list[Cell], file: Path | None) -> Results:
-    """Runs what is not in the file yet, several at a time, and writes each cell down when it is done."""
-    known: Results = {}
-    if file is not None and file.exists():
-        for line in file.read_text().splitlines():
-            entry = json.loads(line)
-            known[Cell(**entry["cell"])] = Found(**entry["found"])
-    missing = [cell for cell in wanted if cell not in known]
-    print(f"{len(wanted) - len(missing)} of {len(wanted)} runs are known", flush=True)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(measure, cell): cell for cell in missing}
-        for i, done in enumerate(as_completed(waiting), 1):
-            cell, found = waiting[done], done.result()
-            known[cell] = found
-            what = f"{cell.table}, {cell.k}-way, eps0 {cell.epsilon}, seed {cell.seed}, {cell.method}"
-            print(f"{i} of {len(missing)}: {what}: {found.error:.6f} in {found.seconds:.1f} s", flush=True)
-            if file is not None:
-                with file.open("a") as out:
-                    out.write(json.dumps({"cell": asdict(cell), "found": asdict(found)}) + "\n")
-    return {cell: known[cell] for cell in wanted}
-
-
 Place = tuple[str, int, float]  # table, k, ε0
 Errors = dict[Place, dict[str, float]]  # by place and method
 
 
+def run(quick: bool, workers: int | None = None, seconds: float | None = None) -> dict[str, object]:
+    end = time.monotonic() + (float("inf") if seconds is None else seconds)
+    seeds = range(2 if quick else 5)
+    widths = (2,) if quick else (2, 3)
+    rows = 1_000_000 if quick else 10_000_000
+    wanted = list(cells([*OLD_TABLES, *UNSEEN], widths, seeds))
+    jobs = list(other_jobs(rows, seeds, PEER_SECONDS["quick" if quick else "full"]))
+    kept = Kept.open("synthesis-quick" if quick else "synthesis")
+    left = work_through([*jobs, *map(job_of, wanted)], kept, workers or os.cpu_count() or 1, end)
+    if left:
+        return {"finished": False, "jobs_left": left, "processor_minutes": spent(wanted, kept)}
+    found = {cell: Found(**kept.results[job_of(cell).key]) for cell in wanted}
+    others = {job.function: kept.results[job.key] for job in jobs if job.alone and not job.function.endswith("peak")}
+    peaks = {job.given[0]: kept.results[job.key] for job in jobs if job.function.endswith("peak")}
+    lost = [kept.results[job.key] for job in jobs if job.function == CLASSIFIER]
+    return {
+        "finished": True,
+        **compared(only(found, OLD_TABLES)),
+        **reported(only(found, UNSEEN)),
+        "peak_mb": round(max(each["peak_mb"] for each in peaks.values())),
+        "seconds_alone": {name: round(each["seconds"], 2) for name, each in peaks.items()},
+        **{name: value for result in others.values() for name, value in result.items()},
+        **points_lost(lost),
+        "errors": listed(found),
+        "rules_chosen_on": list(CHOSEN_ON),
+        "reported_on": list(UNSEEN),
+        "three_way_columns": {name: len(data.sizes) for name in ALL if (data := table_of(name, 3)) is not None},
+        "seeds": len(seeds),
+        "processor_minutes": spent(wanted, kept),
+    }
+
+
+# Jobs
+
+CLASSIFIER = "_synthesis_classifier.classifier"
+
+
+def other_jobs(rows: int, seeds: Iterable[int], peer_seconds: int) -> Iterator[Job]:
+    yield Job("_synthesis_alone.many_rows", (rows,), alone=True)
+    yield Job("_synthesis_alone.repair_seconds", (rows,), alone=True)
+    yield from (Job(f"_synthesis_alone.{peak.__name__}", (name,), alone=True) for name in OLD_TABLES if ALL[name]())
+    yield Job(f"_synthesis_alone.{compared_with_opendp.__name__}", (peer_seconds,), alone=True)
+    yield from (Job(CLASSIFIER, (name, seed)) for name in LABELS if ALL[name]() for seed in seeds)
+
+
+def job_of(cell: Cell) -> Job:
+    return Job("synthesis.measured", tuple(asdict(cell).values()))
+
+
+def measured(*given: Any) -> dict[str, Any]:
+    return asdict(measure(Cell(*given)))
+
+
+def spent(wanted: Iterable[Cell], kept: Kept) -> float:
+    done = [kept.results.get(job_of(cell).key) for cell in wanted]
+    return round(sum(each["seconds"] for each in done if each) / 60, 1)
+
+
+# Comparisons
+
+
+def only(found: Results, tables: Collection[str]) -> Results:
+    return {cell: each for cell, each in found.items() if cell.table in tables}
+
+
 def means(found: Results, what: str) -> Errors:
-    """By place and method, over the seeds."""
+    """By place and method, over the seeds; a strategy that "auto" chose has its figures."""
     gathered: dict[Place, dict[str, list[float]]] = {}
     for cell, each in found.items():
         if (value := getattr(each, what)) is not None:
             gathered.setdefault((cell.table, cell.k, cell.epsilon), {}).setdefault(cell.method, []).append(value)
-    return {place: {m: statistics.fmean(v) for m, v in by.items()} for place, by in gathered.items()}
+    errors = {place: {m: statistics.fmean(v) for m, v in by.items()} for place, by in gathered.items()}
+    for place, by in errors.items():
+        for method, auto in [*((m, OURS) for m in FIXED), *((m, PERSON) for m in FIXED_PERSON)]:
+            if method not in by and auto in by and same_as_auto(*place, method):
+                by[method] = by[auto]
+    return errors
 
 
 def compared(found: Results) -> dict[str, object]:
+    """On the tables that have always been here, all of which rules were chosen on."""
     errors, person = means(found, "error"), means(found, "person")
     best = {place: by[OURS] / min(by[name] for name in BASELINES) for place, by in errors.items()}
-    alike = {place: by[PERSON] / by[AIM] for place, by in errors.items()}
-    worst = max(best, key=best.__getitem__)
-    rows = rows_compared(errors, means(found, "drawn"), means(found, "repaired"))
+    drawn, repaired = means(found, "drawn"), means(found, "repaired")
     return {
-        **rows,
         "gain_vs_aim_pool_mixed": gain(errors, mixed),
         "gain_vs_aim_pool_binary": gain(errors, binary),
         "gain_by_width": {
             f"{k}-way": {"mixed": gain(some, mixed), "binary": gain(some, binary)}
             for k, some in by_width(errors).items()
         },
-        "worst_vs_best_baseline": round(best[worst], 3),
-        "worst_vs_best_baseline_where": told(worst),
-        "person_equal_ratio_max": round(max(alike.values()), 3),
-        "person_equal_ratio_where": told(max(alike, key=alike.__getitem__)),
+        **largest("worst_vs_best_baseline", best),
+        **largest("rows_over_answers_chosen", rows_over_answers(errors, drawn)),
+        **largest("person_equal_ratio_chosen", person_equal(errors)),
+        **row_gains(drawn, repaired, "_chosen"),
         "person_over_attribute_rho": {
             name: [round(min(by[name] for by in person.values()), 2), round(max(by[name] for by in person.values()), 2)]
             for name in (OURS, *BASELINES)
@@ -213,17 +144,74 @@ def compared(found: Results) -> dict[str, object]:
     }
 
 
-def rows_compared(errors: Errors, drawn: Errors, repaired: Errors) -> dict[str, object]:
-    """Our rows beside our answers, and beside AIM's rows as it samples them and as we would repair them; AIM is the one
-    with our pooling, at the same ρ of an attribute."""
-    over = {place: by[OURS] / errors[place][OURS] for place, by in drawn.items() if place[2] <= 1}
-    worst = max(over, key=over.__getitem__)
-    gains = {
-        f"rows_gain_vs_aim{suffix}_{kind}": gain(drawn, chosen, theirs)
-        for suffix, theirs in (("", drawn), ("_repaired", repaired))
+def reported(found: Results) -> dict[str, object]:
+    """On tables that no rule was chosen on."""
+    errors, drawn, repaired = means(found, "error"), means(found, "drawn"), means(found, "repaired")
+    return {
+        **row_gains(drawn, repaired),
+        "answers_gain_vs_aim": {"mixed": gain(errors, mixed), "binary": gain(errors, binary)},
+        **largest("rows_over_answers_max", rows_over_answers(errors, drawn)),
+        **largest("person_equal_ratio_max", person_equal(errors)),
+        **largest("person_equal_ratio_rows", person_equal(drawn)),
+        **largest("auto_over_best_max", over_best(errors)),
+        **largest("auto_over_best_rows", over_best(drawn)),
+        "predicted_over_true": predictions(found, "told", "error"),
+        "predicted_over_true_rows": predictions(found, "told_drawn", "drawn"),
+    }
+
+
+def largest(name: str, values: dict[Any, float]) -> dict[str, object]:
+    where = max(values, key=values.__getitem__)
+    stem = name.removesuffix("_max")
+    return {name: round(values[where], 3), f"{stem}_where": told(*where)}
+
+
+def rows_over_answers(errors: Errors, drawn: Errors) -> dict[Place, float]:
+    return {place: by[OURS] / errors[place][OURS] for place, by in drawn.items() if place[2] <= 1}
+
+
+def person_equal(errors: Errors) -> dict[Place, float]:
+    """Ours with a person's limit alone over AIM with our pooling, at the same ρ of a person."""
+    return {place: by[PERSON] / by[AIM] for place, by in errors.items()}
+
+
+def over_best(errors: Errors) -> dict[tuple[Any, ...], float]:
+    """ "auto" over the best of the strategies it chooses from, with a budget for attributes and for a person."""
+    return {
+        (*place, auto): by[auto] / min(by[method] for method in fixed)
+        for place, by in errors.items()
+        for auto, fixed in ((OURS, FIXED), (PERSON, FIXED_PERSON))
+    }
+
+
+def predictions(found: Results, said: str, truth: str) -> dict[str, object]:
+    """What releases say of their own error over the true one, means over the seeds: the range, also by strategy."""
+    both = means(found, said), means(found, truth)
+    ratios = {
+        (*place, method): both[0][place][method] / both[1][place][method]
+        for place in both[0]
+        for method in both[0][place]
+    }
+    by_method = {
+        method: [ratio for (*_, own), ratio in ratios.items() if own == method]
+        for method in (OURS, PERSON, *FIXED, *FIXED_PERSON)
+    }
+    low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
+    return {
+        "range": [round(ratios[low], 3), round(ratios[high], 3)],
+        "where": [told(*low), told(*high)],
+        "by_method": {name: [round(min(v), 3), round(max(v), 3)] for name, v in by_method.items() if v},
+    }
+
+
+def row_gains(drawn: Errors, repaired: Errors, suffix: str = "") -> dict[str, object]:
+    """AIM's rows over ours, as it samples them and as we would repair them; AIM is the one with our pooling, at the
+    same ρ of an attribute."""
+    return {
+        f"rows_gain_vs_aim{which}_{kind}{suffix}": gain(drawn, chosen, theirs)
+        for which, theirs in (("", drawn), ("_repaired", repaired))
         for kind, chosen in (("mixed", mixed), ("binary", binary))
     }
-    return {"rows_over_answers_max": round(over[worst], 3), "rows_over_answers_where": told(worst), **gains}
 
 
 def gain(errors: Errors, chosen: Callable[[str], bool], theirs: Errors | None = None) -> float | None:
@@ -239,22 +227,23 @@ def mixed(table: str) -> bool:
 
 
 def binary(table: str) -> bool:
-    return table == "bits"
+    data = ALL[table]()
+    return data is not None and data.kind == "binary"
 
 
 def by_width(errors: Errors) -> dict[int, Errors]:
     return {width: {p: by for p, by in errors.items() if p[1] == width} for width in sorted({k for _, k, _ in errors})}
 
 
-def told(place: Place) -> str:
-    return f"{place[0]}, {place[1]}-way, eps0 = {place[2]}"
+def told(table: str, k: int, epsilon: float, *method: str) -> str:
+    return ", ".join([table, f"{k}-way", f"eps0 = {epsilon}", *method])
 
 
 def listed(found: Results) -> dict[str, dict[str, object]]:
     """For reading: mean errors by method; of ours also the drawn table's; ρ of a person over ρ of an attribute."""
     errors, drawn, person = (means(found, what) for what in ("error", "drawn", "person"))
     return {
-        told(place): {
+        told(*place): {
             **{name: float(f"{value:.4g}") for name, value in by.items()},
             "ours, drawn table": float(f"{drawn[place][OURS]:.4g}"),
             "person": round(person[place][OURS], 2),

@@ -1,0 +1,129 @@
+"""Independent jobs in a pool of processes with one thread each; every result is written down as it comes.
+
+A run that is stopped, or out of time, goes on where it was: what the same code has measured is not measured again. The
+file is under ``.bench-cache`` (or NABLADP_BENCH_CACHE), named by the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SPARE = 15.0  # seconds before the end in which nothing is started
+
+
+@dataclass(frozen=True)
+class Job:
+    """A function of this package by name, and what it is called with; ``alone``: while nothing else runs."""
+
+    function: str
+    given: tuple[Any, ...]
+    alone: bool = False
+
+    @property
+    def key(self) -> str:
+        return json.dumps([self.function, *self.given])
+
+    def __call__(self) -> Any:
+        import importlib
+
+        module, name = self.function.rsplit(".", 1)
+        return getattr(importlib.import_module(f"bench.{module}"), name)(*self.given)
+
+
+@dataclass
+class Kept:
+    """Results by job, in a file."""
+
+    file: Path
+    results: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, name: str) -> Kept:
+        folder = Path(os.environ.get("NABLADP_BENCH_CACHE", ROOT / ".bench-cache"))
+        folder.mkdir(parents=True, exist_ok=True)
+        sources = [*Path(__file__).parent.glob("*synthesis*.py")]
+        sources += (ROOT / "src/nabladp/mechanisms/synthesis").rglob("*.py")
+        code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()
+        kept = cls(folder / f"{name}-{code[:12]}.jsonl")
+        if kept.file.exists():
+            for line in kept.file.read_text().splitlines():
+                if line.endswith("}"):  # one that was cut off is measured again
+                    entry = json.loads(line)
+                    kept.results[entry["job"]] = entry["result"]
+        return kept
+
+    def add(self, job: Job, result: Any) -> None:
+        self.results[job.key] = result
+        with self.file.open("a") as out:
+            out.write(json.dumps({"job": job.key, "result": result}) + "\n")
+
+
+def work_through(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> int:
+    """Do what is not known yet until ``end`` (of the monotonic clock); how many jobs are left."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    missing = [job for job in jobs if job.key not in kept.results]
+    print(f"{len(jobs) - len(missing)} of {len(jobs)} jobs are known: {kept.file}", flush=True)
+    longest = 0.0
+    for job in [job for job in missing if job.alone]:
+        if time.monotonic() + longest + SPARE < end:
+            longest = max(longest, one_alone(job, kept))
+    together = [job for job in missing if not job.alone]
+    pooled(together, kept, workers, end)
+    return sum(job.key not in kept.results for job in jobs)
+
+
+def one_alone(job: Job, kept: Kept) -> float:
+    start = time.monotonic()
+    kept.add(job, job())
+    print(f"{job.key}: {time.monotonic() - start:.1f} s", flush=True)
+    return time.monotonic() - start
+
+
+def pooled(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> None:
+    """Few jobs wait in the pool, so that stopping is a matter of one job's time; what is still running near the end
+    is given up."""
+    waiting, running, done = list(reversed(jobs)), dict[Future[Any], tuple[Job, float]](), 0
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context)
+    longest = Longest()
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers and time.monotonic() + longest(waiting[-1].function) + SPARE < end:
+                job = waiting.pop()
+                running[pool.submit(job)] = job, time.monotonic()
+            if not running or time.monotonic() > end - SPARE / 2:
+                break
+            finished, _ = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)
+            for future in finished:
+                job, started = running.pop(future)
+                kept.add(job, future.result())
+                longest.saw(job.function, time.monotonic() - started)
+                done += 1
+                if done % 50 == 0:
+                    print(f"{done} of {len(jobs)} done", flush=True)
+    finally:
+        processes = list((getattr(pool, "_processes", None) or {}).values())
+        pool.shutdown(wait=not running, cancel_futures=True)
+        for process in processes if running else ():
+            process.terminate()
+
+
+class Longest(dict[str, float]):
+    """The longest time that a job of a function has taken."""
+
+    def __call__(self, function: str) -> float:
+        return self.get(function, 0.0)
+
+    def saw(self, function: str, seconds: float) -> None:
+        self[function] = max(self(function), seconds)
