@@ -19,6 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SPARE = 15.0  # seconds before the end in which nothing is started
+ALONE = 180.0  # seconds that a job alone may need: it cannot be given up
 
 
 @dataclass(frozen=True)
@@ -74,20 +75,18 @@ def work_through(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> i
         os.environ[name] = "1"
     missing = [job for job in jobs if job.key not in kept.results]
     print(f"{len(jobs) - len(missing)} of {len(jobs)} jobs are known: {kept.file}", flush=True)
-    longest = 0.0
     for job in [job for job in missing if job.alone]:
-        if time.monotonic() + longest + SPARE < end:
-            longest = max(longest, one_alone(job, kept))
+        if time.monotonic() + ALONE < end:
+            one_alone(job, kept)
     together = [job for job in missing if not job.alone]
     pooled(together, kept, workers, end)
     return sum(job.key not in kept.results for job in jobs)
 
 
-def one_alone(job: Job, kept: Kept) -> float:
+def one_alone(job: Job, kept: Kept) -> None:
     start = time.monotonic()
     kept.add(job, job())
     print(f"{job.key}: {time.monotonic() - start:.1f} s", flush=True)
-    return time.monotonic() - start
 
 
 def pooled(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> None:

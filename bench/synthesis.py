@@ -50,7 +50,8 @@ def run(quick: bool, workers: int | None = None, seconds: float | None = None) -
     wanted = list(cells([*OLD_TABLES, *UNSEEN], widths, seeds))
     jobs = list(other_jobs(rows, seeds, PEER_SECONDS["quick" if quick else "full"]))
     kept = Kept.open("synthesis-quick" if quick else "synthesis")
-    left = work_through([*jobs, *map(job_of, wanted)], kept, workers or os.cpu_count() or 1, end)
+    longest_first = sorted(wanted, key=lambda cell: -cell.k)
+    left = work_through([*jobs, *map(job_of, longest_first)], kept, workers or os.cpu_count() or 1, end)
     if left:
         return {"finished": False, "jobs_left": left, "processor_minutes": spent(wanted, kept)}
     found = {cell: Found(**kept.results[job_of(cell).key]) for cell in wanted}

@@ -66,7 +66,8 @@ def test_a_ledger_holds_what_was_spent_before_and_after_it_migrates(earlier: Pat
         assert ledger.head.seq >= head and not ledger.unfinished()
 
 
-def test_plans_cost_what_they_cost_then(earlier: Path) -> None:
+def test_plans_cost_no_more_than_they_did(earlier: Path) -> None:
+    """Nor much less: a strategy that "auto" chooses now may cost a person a little less."""
     plan = Plan.load(earlier / "plan.toml")
     before = sum(Release.load(part).guarantee.per_person().rho for part in parts(earlier))
-    assert plan.cost().guarantee.per_person().rho == pytest.approx(before, rel=1e-9)
+    assert 0.99 * before < plan.cost().guarantee.per_person().rho <= before * (1 + 1e-9)

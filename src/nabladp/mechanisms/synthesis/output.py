@@ -24,7 +24,7 @@ from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
 from nabladp.mechanisms.synthesis.declared import Declared, declared_zeros, merge_zeros
 from nabladp.mechanisms.synthesis.derived_columns import Codes, Function, expected, functions, recompute_derived
-from nabladp.mechanisms.synthesis.inference import Measurement, Model, Pooled, pool
+from nabladp.mechanisms.synthesis.inference import Measurement, Miss, Model, Pooled, pool
 from nabladp.mechanisms.synthesis.repair import Tables, Target
 from nabladp.mechanisms.synthesis.repair import repair as repair_rows
 from nabladp.mechanisms.synthesis.rounds import Noisy
@@ -342,6 +342,7 @@ class SyntheticModel(Output):
                     "round": m.round,
                     "scale": m.scale,
                     "counts": m.counts.ravel().tolist(),
+                    "surprise": [miss.to_json() for miss in m.surprise if m.round],
                 }
                 for m in self.measured
             ],
@@ -354,7 +355,8 @@ class SyntheticModel(Output):
         for body in data["measured"]:
             names = tuple(body["attributes"])
             counts = np.array(body["counts"], dtype=np.int64).reshape(schema.sizes(names))
-            measured.append(Noisy(names, counts, float(body["scale"]), int(body["round"])))
+            surprise = tuple(Miss.from_json(miss) for miss in body.get("surprise", ()))
+            measured.append(Noisy(names, counts, float(body["scale"]), int(body["round"]), surprise))
         quality, sets = data["quality"], tuple(tuple(names) for names in data["workload"])
         weights = tuple(float(weight) for weight in data["weights"])
         sizes = [schema.cells(names) for names in sets]  # refuses unknown names

@@ -23,8 +23,9 @@ from nabladp.mechanisms.synthesis.design import AT_ONCE, LEAST_UNITS, MOST_BYTES
 from nabladp.mechanisms.synthesis.inference.fitting import fit
 from nabladp.mechanisms.synthesis.inference.junction_tree import admit
 from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros
+from nabladp.mechanisms.synthesis.inference.misses import Miss, credible, shares_of
 from nabladp.mechanisms.synthesis.inference.model import Model
-from nabladp.mechanisms.synthesis.inference.pooling import pool
+from nabladp.mechanisms.synthesis.inference.pooling import pool, subsets, surprises
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE, UNABLE, Pick, Selector, distance
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import NoiseSource
@@ -88,10 +89,11 @@ class Noisy:
     counts: Integers
     scale: float
     round: int
+    surprise: tuple[Miss, ...] = ()  # how far the model was from it when it came
 
     @property
     def measurement(self) -> Measurement:
-        return Measurement(self.attributes, self.counts.astype(np.float64), variance_of(self.scale))
+        return Measurement(self.attributes, self.counts.astype(np.float64), variance_of(self.scale), self.surprise)
 
     @property
     def expected(self) -> float:
@@ -103,6 +105,26 @@ def answers(model: Model, noisy: Sequence[Noisy], sets: Sequence[Names]) -> list
     """Answers between rounds, from the model and direct counts together: what the model cannot hold would look unknown
     for ever."""
     return [pooled.values for pooled in pool(model, [m.measurement for m in noisy], sets)]
+
+
+def with_surprise(model: Model, before: Sequence[Noisy], noisy: Sequence[Noisy]) -> list[Noisy]:
+    """New measurements with the distance of the model before them, which shows what it knows of the others."""
+    known = {part for m in before for part in subsets(sorted(m.attributes))}
+    each = surprises(model, known, [m.measurement for m in noisy])
+    return [replace(m, surprise=own) for m, own in zip(noisy, each, strict=True)]
+
+
+def surprising(noisy: Sequence[Noisy]) -> set[Names]:
+    """The sets whose measurements said more than noise would: what the model is told of. It would take the others'
+    noise for truth; answers shrink them instead."""
+    results: set[Names] = set()
+    for width in range(2, 1 + max((len(m.surprise) for m in noisy), default=0)):
+        new = [m for m in noisy if len(m.surprise) >= width and m.surprise[width - 1].freedom]
+        if new:
+            misses = [m.surprise[width - 1] for m in new]
+            shares = credible(misses, shares_of(misses))
+            results |= {m.attributes for m, share in zip(new, shares, strict=True) if share >= strategy.SURE}
+    return results
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +189,12 @@ class Course:
         if self.design.accounts is not None:
             return State(self._fit(noisy, {}, None), tuple(noisy), self.design.accounts)
         first = {frozenset(names) for names in self.design.wanted.first}
-        before = self._fit([m for m in noisy if frozenset(m.attributes) in first], {}, None)
-        later = [m for m in noisy if frozenset(m.attributes) not in first]
+        known = [m for m in noisy if frozenset(m.attributes) in first]
+        before = self._fit(known, {}, None)
+        later = with_surprise(before, known, [m for m in noisy if frozenset(m.attributes) not in first])
         worth = self._surprise({}, before, later)
-        return State(self._fit(noisy, worth, before, last=True), tuple(noisy), None, worth)
+        measured = (*known, *later)
+        return State(self._fit(measured, worth, before, last=True), measured, None, worth)
 
     def over(self, state: State) -> bool:
         return state.done >= self.design.choice.rounds
@@ -226,6 +250,7 @@ class Course:
         return grown
 
     def after(self, state: State, grown: Accounts, pick: Pick, units: Sequence[int], noisy: Sequence[Noisy]) -> State:
+        noisy = with_surprise(state.model, state.measured, noisy)
         measured = (*state.measured, *noisy)
         worth = self._surprise(state.worth, state.model, noisy)
         sets = [m.attributes for m in noisy]
@@ -279,7 +304,8 @@ class Course:
         """Fit the model between rounds: measured marginals of most worth enter while they fit; all of them are pooled
         later."""
         sizes = self.design.wanted.sizes
-        ordered = [*sorted(worth, key=self._claim(worth)), *self.design.wanted.first]
+        sure = surprising(noisy)
+        ordered = [*sorted(worth.keys() & sure, key=self._claim(worth)), *self.design.wanted.first]
         held = admit(sizes, ordered, self.limit_bytes, always=[zero.attributes for zero in self.zeros])
         return fit(  # [post-processing]
             sizes,

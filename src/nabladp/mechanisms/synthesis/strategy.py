@@ -119,6 +119,11 @@ WIDEST_BLOCK = 16  # attributes that are packed jointly
 FASTER = 4  # how many rounds in one, after a round that taught less than noise would
 CLOSE = 0.3  # how near a fit between rounds comes to its optimum, in deviations of the noise
 ROOM = 0.35  # what a set must teach to enter the model grows with its cells to this power
+SURE = 0.5  # of a measurement's distance from the model: the part that must not be noise for the model to be told
+ONE_WAY_BY_SIGNAL = 2.0  # the share for single columns times the signal, with a person's limit alone
+LEAST_ONE_WAY = Fraction(2, 100)
+MOST_ONE_WAY = Fraction(30, 100)
+PROTECTED = 0.5  # with a person's limit alone, a marginal's share grows with its cells to this power
 GRID = 16  # model counts are rounded to this part of a row before they are compared with true ones
 
 
@@ -160,29 +165,40 @@ def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
 
 def _named(facts: Facts, strategy: str, why: str) -> Choice:
     if strategy == "all":
-        return Choice("all", why, one_way=Fraction(2, 100))  # larger sets tell about single attributes, too
+        return Choice("all", why, one_way=_one_way(facts), balance=0.0 if facts.person is None else PROTECTED)
     if facts.person is not None:
-        return Choice(strategy, why, 16 * facts.sources, Fraction(6, 100), Fraction(10, 100))
+        return Choice(strategy, why, 16 * facts.sources, max(_one_way(facts), Fraction(6, 100)), Fraction(10, 100))
     rounds = 16 if facts.width <= 2 else 32
     if facts.each > 0.4:  # ε0 ≈ 0.9
         rounds *= 2
     return Choice(strategy, why, rounds if strategy == "packed" else _single_rounds(facts))
 
 
+def _one_way(facts: Facts) -> Fraction:
+    """The share of the budget for single columns: the less a larger marginal holds beside its noise, the more of what
+    can be known is known from these alone. With budgets for attributes a larger share would cost a person more; larger
+    sets tell about single columns, too."""
+    if facts.person is None:
+        return LEAST_ONE_WAY
+    share = ONE_WAY_BY_SIGNAL / max(_signal(facts), 1e-9)
+    return min(max(Fraction(round(1000 * min(share, 1.0)), 1000), LEAST_ONE_WAY), MOST_ONE_WAY)
+
+
 def _single_rounds(facts: Facts) -> int:
     return max(16, math.ceil(16 * facts.sources / max(1, min(facts.width, 2))))
 
 
-# Measured on four tables at ε0 from 0.1 to 3. With a budget an attribute, all marginals at once were the best or close
-# to it above 8, and rounds below, by up to 30 %. A person's limit leaves rounds ahead for longer where a table has few
-# relations (by 10 % at 13), while elsewhere they lose 3 % at 10 by waiting.
-_CLEAR = {"attribute": 9.0, "person": 14.0}
+# Measured on ten tables, and reported on others (python -m bench synthesis). For pairs all marginals at once are as
+# good as rounds, or better, even where most are drowned in noise: the model is told of the others only. For triples
+# rounds are better for longer, by 30 to 50 % at 2.
+_CLEAR = {"pairs": 1.0, "triples": 9.0, "triples, person": 14.0}
 
 
 def _auto(facts: Facts) -> Choice:
     clear = _signal(facts)
-    if clear >= _CLEAR["attribute" if facts.person is None else "person"]:
-        why = f"every marginal can be measured well at once (a cell holds {_short(clear)} times its noise on average)"
+    kind = "pairs" if facts.width <= 2 else "triples" if facts.person is None else "triples, person"
+    if clear >= _CLEAR[kind]:
+        why = f"every marginal can be measured at once (a cell holds {_short(clear)} times its noise on average)"
         return _named(facts, "all", why)
     why = (
         f"noise would drown most marginals (a cell holds {_short(clear)} times its noise on average), so rounds choose"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
 from nabladp.errors import MechanismError, UnknownAttribute
+from nabladp.mechanisms.synthesis.inference.misses import Miss
 
 # ---- measurements ----------------------------------------------------------------------------------------------------
 
@@ -20,11 +21,14 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Noisy counts of one marginal, one axis for each attribute, and the variance of each cell."""
+    """Noisy counts of one marginal, one axis for each attribute, and the variance of each cell.
+
+    ``surprise``: how far the model was from it when it came, for one attribute, two, …, where that is known."""
 
     attributes: Names
     values: Floats
     variance: float
+    surprise: tuple[Miss, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

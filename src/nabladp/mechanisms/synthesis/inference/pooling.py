@@ -1,9 +1,10 @@
 """Answers from the model and from direct measurements together.
 
 Measurements are cut into residuals (see below): what all of them say about some attributes beyond their subsets.
-Each is shrunk towards the model's, by as much as its noise explains the distance (James–Stein). Where the model expects
-few rows it cannot be wrong by many, so a cell's share in the model's error may grow with its expected count: to the
-power that makes what was measured most likely.
+Each is shrunk towards the model's, by as much as its noise explains the distance. One residual of two binary columns
+has a single degree of freedom and could not tell; how large distances are is learnt from all residuals on as many
+attributes (empirical Bayes). Where the model expects few rows it cannot be wrong by many, so a cell's share in the
+model's error may grow with its expected count: to the power that makes what was measured most likely.
 """
 
 from __future__ import annotations
@@ -19,6 +20,17 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Names, sum_to
+from nabladp.mechanisms.synthesis.inference.misses import (
+    SQUARES,
+    Miss,
+    centred,
+    freedom,
+    likelihoods,
+    mean_square,
+    merge,
+    shares_of,
+    unit,
+)
 from nabladp.mechanisms.synthesis.inference.model import Model
 
 # ---- residuals -------------------------------------------------------------------------------------------------------
@@ -57,13 +69,6 @@ def residuals(measurements: Iterable[Measurement]) -> dict[Names, Residual]:
             precision[part] = precision.get(part, 0.0) + weight
             sums[part] = sums.get(part, 0.0) + weight * values
     return {part: Residual(part, sums[part] / precision[part], 1 / precision[part]) for part in sums}
-
-
-def centred(table: Floats) -> Floats:
-    """A table with the mean along every axis subtracted."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table
 
 
 def _residuals_of(table: Floats, names: Names) -> dict[Names, Floats]:
@@ -183,13 +188,32 @@ class Parts:
         return self.centred(self.means(vector) / self._holders)
 
 
+# ---- surprises -------------------------------------------------------------------------------------------------------
+
+
+def surprises(model: Model, before: Collection[Names], measurements: Sequence[Measurement]) -> list[tuple[Miss, ...]]:
+    """How far the model was from what each new measurement says about attributes that none before held together: one
+    for each number of attributes, with no degree of freedom where there are none."""
+    results = []
+    for m, guess in zip(measurements, model.marginals([m.attributes for m in measurements]), strict=True):
+        by_width: dict[int, list[Miss]] = {}
+        for part, residual in residuals([m]).items():
+            if part not in before:
+                expected = sum_to(guess, m.attributes, part)
+                by_width.setdefault(len(part), []).append(Miss.of(expected, residual.values, residual.variance))
+        results.append(tuple(merge(by_width.get(width, [])) for width in range(1, len(m.attributes) + 1)))
+    return results
+
+
 # ---- pooling ---------------------------------------------------------------------------------------------------------
 
+_MANY = 200  # residuals on as many attributes that show what is typical
+_SLOPES = (-2.0, -0.3)  # of surprises, over their rank
+_RANKS = 64
 POWERS = (0.0, 0.5, 1.0, 1.5)  # of a cell's expected count, for its share in the model's error
 _EVIDENCE = 1.0  # in log-likelihood, that a power other than 0 must gain
 _UNTOLD = 1.5  # the same power for a model that was not told
 _GUESSED = 0.5  # of what attributes have to do with each other, the model misses where nothing was measured
-_ENOUGH = 100  # measured residuals that show what is typical
 _LEAST = 1e-3  # of an average cell: no cell is expected to hold less, here
 
 
@@ -229,32 +253,114 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
         for part in subsets(sorted(names)):
             if part not in expected:
                 expected[part] = sum_to(guess, names, part)
-    parts = {part: _shrink(table, known[part]) for part, table in expected.items() if part in known}
-    untold = [part for part in expected if part not in parts]
-    if untold:
-        typical = _typical(model, known, {len(part) for part in untold})
-        for part in untold:
-            table = expected[part]
-            parts[part] = _Part(np.zeros(table.shape), typical.get(len(part), 0.0) * _weights(table), 0.0)
+    typical = Typical(model, measurements, known, {len(part) for part in expected})
+    parts = {
+        part: _shrink(table, known[part], *typical.of(part)) if part in known else typical.unmeasured(table)
+        for part, table in expected.items()
+    }
     return [_one(model, names, guess, parts) for names, guess in zip(wanted, guesses, strict=True)]
 
 
-def _shrink(expected: Floats, residual: Residual) -> _Part:
+class Typical:
+    """What is typical of the model's misses, by number of attributes. It depends on the model and on what was measured,
+    not on what is asked."""
+
+    def __init__(
+        self,
+        model: Model,
+        measurements: Sequence[Measurement],
+        known: Mapping[Names, Residual],
+        widths: Collection[int],
+    ) -> None:
+        self._tree = model.tree
+        some: list[Names] = []
+        for width in widths:
+            measured = [part for part in known if len(part) == width]
+            some += measured[:: max(1, len(measured) // _MANY)]
+        self._dependence: dict[int, list[float]] = {}  # of attributes that the model was told of
+        misses: dict[tuple[int, bool], list[Miss]] = {}
+        for part, table in zip(some, model.marginals(some), strict=True):
+            own = len(part), self._told(part)
+            misses.setdefault(own, []).append(Miss.of(table, known[part].values, known[part].variance))
+            if own[1]:
+                self._dependence.setdefault(own[0], []).append(float((centred(table) ** 2).mean()) / unit(table))
+        self._shares = {own: shares_of(each) for own, each in misses.items()}
+        self._found = {width: self._rate(width, measurements, self._left(width, known)) for width in widths}
+
+    def _left(self, width: int, known: Mapping[Names, Residual]) -> int:
+        return math.comb(len(self._tree.sizes), width) - sum(len(part) == width for part in known)
+
+    def _told(self, part: Names) -> bool:
+        return self._tree.home(part) is not None
+
+    def of(self, part: Names) -> tuple[bool, Floats]:
+        """Whether the model was told of these attributes together, and how common each squared correlation is."""
+        told = self._told(part)
+        shares = self._shares.get((len(part), told))
+        return told, shares_of([]) if shares is None else shares
+
+    def _rate(self, width: int, measurements: Sequence[Measurement], left: int) -> float:
+        """The squared correlation to expect where nothing was measured: what measurements were surprised by, carried on
+        to those that are left; or else that of measured attributes that the model was not told of, or a part of what
+        it was told."""
+        came = [m.surprise[width - 1] for m in measurements if len(m.surprise) >= width]
+        new = [miss for miss in came if miss.freedom]
+        if new:
+            return _carried_on(new, left)
+        if (width, False) in self._shares:
+            return mean_square(self._shares[width, False])
+        return _GUESSED * float(np.median(self._dependence.get(width, [0.0])))
+
+    def unmeasured(self, expected: Floats) -> _Part:
+        shares = np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD
+        variance = self._found.get(expected.ndim, 0.0) * unit(expected) * shares / shares.mean()
+        return _Part(np.zeros(expected.shape), variance, 0.0)
+
+
+def _carried_on(surprises: Sequence[Miss], left: int) -> float:
+    """Rounds pick what surprises most, so each surprise is a little smaller than the one before: by a power of its
+    rank, read from the second and the last quarter. What was never picked follows in the same way."""
+    count = len(surprises)
+    half, quarter = surprises[count // 2 :], max(1, count // 4)
+    early, late = (
+        math.sqrt(mean_square(shares_of(own))) for own in (surprises[quarter:][:quarter], surprises[-quarter:])
+    )
+    if not early or not left:
+        return mean_square(shares_of(half))
+    slope = float(np.clip(math.log(max(late, 1e-9) / early) / math.log(7 / 3), *_SLOPES))
+    ranks = np.linspace(count + 0.5, count + left + 0.5, _RANKS) / (0.75 * count)
+    return mean_square(shares_of(half)) * float((ranks**slope).mean()) ** 2
+
+
+def _shrink(expected: Floats, residual: Residual, told: bool, shares: Floats) -> _Part:
     """The correction of one residual of the model; ``expected`` are the model's counts on the residual's attributes."""
     miss = residual.values - centred(expected)
-    freedom = _freedom(expected)
-    beyond = max(0.0, float((miss**2).mean()) - freedom * residual.variance)  # of a cell
-    noise = freedom * residual.variance
+    own = Miss.of(expected, residual.values, residual.variance)
+    held = likelihoods([own])[0] * shares
+    held /= held.sum()
+    weights = SQUARES / (SQUARES + own.noise)
+    typical = float(held @ weights)
+    noise = freedom(expected) * residual.variance
+    weight = _by_cell(expected, miss, noise, typical * noise / (1 - typical))
+    if told:
+        variance = weight * noise + (1 - weight) * _inherited_error(expected, noise)
+    else:
+        variance = weight * noise + float(held @ (weights - typical) ** 2) * miss**2
+    return _Part(weight * miss, variance, float(weight.mean()))
+
+
+def _by_cell(expected: Floats, miss: Floats, noise: float, beyond: float) -> Floats:
+    """The weight of the measurement in every cell, if ``beyond`` noise the model misses so much in the mean."""
     best = None
     for power in POWERS if beyond else POWERS[:1]:
         shares = np.maximum(expected, _LEAST * expected.mean()) ** power
         amiss = beyond * shares / shares.mean()
         both = amiss + noise
-        likelihood = -freedom * float((np.log(both) + miss**2 / both).sum()) / 2 - (_EVIDENCE if power else 0.0)
+        likelihood = -freedom(expected) * float((np.log(both) + miss**2 / both).sum()) / 2
+        likelihood -= _EVIDENCE if power else 0.0
         if best is None or likelihood > best[0]:
             best = likelihood, amiss / both
-    weight = best[1] if best is not None else np.ones(expected.shape)
-    return _Part(weight * miss, weight * noise + (1 - weight) * _inherited_error(expected, noise), float(weight.mean()))
+    return best[1] if best is not None else np.ones(expected.shape)
 
 
 def _inherited_error(expected: Floats, noise: float) -> Floats:
@@ -269,33 +375,6 @@ def _inherited_error(expected: Floats, noise: float) -> Floats:
 def _whole(expected: Floats) -> Floats:
     """The square of the largest error to expect in cells of few rows: as many rows as expected, and some."""
     return np.asarray(expected + expected**2)
-
-
-def _freedom(table: Floats) -> float:
-    """The degrees of freedom of a centred table over its number of cells."""
-    return float(math.prod(1 - 1 / size for size in table.shape))
-
-
-def _weights(expected: Floats) -> Floats:
-    """Shares of cells in the error of a model that was never fitted to these attributes together."""
-    return np.asarray(np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD * _freedom(expected))
-
-
-def _typical(model: Model, known: Mapping[Names, Residual], widths: Collection[int]) -> dict[int, float]:
-    """The model's likely error where nothing was measured, by number of attributes.
-
-    Where something was measured that the model was not told, that shows it. Where it was told: by a part of what it
-    would miss without.
-    """
-    results: dict[int, list[float]] = {}
-    measured = [part for part in known if len(part) in widths]
-    some = measured[:: max(1, len(measured) // _ENOUGH)]
-    for part, table in zip(some, model.marginals(some), strict=True):
-        told = model.tree.home(part) is not None
-        amiss = centred(table) if told else _shrink(table, known[part]).shift
-        rate = float((amiss**2).sum()) / float(_weights(table).sum())
-        results.setdefault(len(part), []).append(rate * (_GUESSED if told else 1.0))
-    return {k: float(np.median(rates)) for k, rates in results.items()}
 
 
 def _one(model: Model, names: Names, guess: Floats, parts: Mapping[Names, _Part]) -> Pooled:
