@@ -129,6 +129,60 @@ def test_only_a_person_limit() -> None:
     assert error(output, table()) < 0.03
 
 
+BITS = Schema(tuple(Attribute(f"b{i}", "boolean") for i in range(12)))
+
+
+def one_relation(rows: int = 3000) -> CodedTable:
+    """Twelve columns of bits; the second follows the first, and no other depends on any."""
+    draws = np.random.default_rng(7)
+    bits = (draws.random((12, rows)) < np.linspace(0.1, 0.6, 12)[:, None]).astype(np.uint8)
+    bits[1] = np.where(draws.random(rows) < 0.8, bits[0], bits[1])
+    return CodedTable(BITS, dict(zip(BITS.names, bits, strict=True)))
+
+
+def test_the_model_is_told_of_what_is_more_than_noise() -> None:
+    """Not of 65 pairs of noise; answers shrink these, so that they are better than what was measured."""
+    rows = one_relation()
+    output = Synthesis(CDP(0.3), strategy="all", rows=1).run(rows, NoiseSource.seeded(1))
+    told = {cluster.names for cluster in output.model.tree.clusters if len(cluster.names) > 1}
+    assert any({"b0", "b1"} <= set(names) for names in told) and len(told) < 8
+    true = dict(zip(output.sets, rows.marginals(output.sets), strict=True))
+    noise = np.mean([np.abs(m.counts - true[m.attributes]).sum() for m in output.measured if len(m.attributes) == 2])
+    assert error(output, rows) < 0.7 * noise / (2 * rows.n)
+
+
+@pytest.mark.parametrize("strategy", ["packed", "all"])
+def test_predicted_errors_are_near_the_true_ones(strategy: str) -> None:
+    rows = one_relation()
+    outputs = [Synthesis(CDP(0.2), strategy=strategy, rows=1).run(rows, NoiseSource.seeded(seed)) for seed in range(3)]
+    ratio = sum(output.quality["predicted_error"] for output in outputs) / sum(error(own, rows) for own in outputs)
+    assert 1 / 1.5 < ratio < 1.5
+
+
+def test_what_rounds_were_surprised_by_is_kept() -> None:
+    output = Synthesis(CDP(0.2), strategy="packed", rows=1).run(one_relation(), NoiseSource.seeded(1))
+    stored = json.loads(json.dumps(output.to_json()))
+    again = SyntheticModel.from_json(stored, BITS)
+    assert [m.surprise for m in again.measured] == [m.surprise for m in output.measured]
+    assert max(m.surprise[1].square for m in output.measured if m.surprise and m.round) > 0.3  # the pair that depends
+    assert [a.error for a in again.answers] == [a.error for a in output.answers]
+    for body in stored["measured"]:
+        del body["surprise"]  # as in older releases
+    assert SyntheticModel.from_json(stored, BITS).answers[0].error > 0
+
+
+def test_single_columns_get_more_where_little_is_known_of_pairs() -> None:
+    """With only a person's limit: otherwise a person would pay for it."""
+
+    def shares(**limit: Any) -> list[float]:
+        designs = [Synthesis(strategy="all", **limit).design(BITS, n) for n in (100, 5000, 1_000_000)]
+        return [float(design.choice.one_way) for design in designs]
+
+    low, middle, high = shares(person=Rho(0.005))
+    assert low == 0.3 and 0.02 < middle < 0.3 and high == 0.02
+    assert shares(budget=Rho(0.005)) == [0.02] * 3
+
+
 def test_blocks_of_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema(tuple(Attribute(f"b{i}", "boolean") for i in range(9)))
     draws = np.random.default_rng(1)

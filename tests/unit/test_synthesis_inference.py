@@ -383,6 +383,24 @@ def test_pooled_answers_beat_both_the_model_and_the_noisy_counts() -> None:
     assert np.mean(covered) > 0.9
 
 
+def test_shrinkage_is_learnt_from_all_pairs_together() -> None:
+    """A pair of bits has one degree of freedom; sixty together show that nothing depends, or that all does."""
+    sizes = {f"b{i}": 2 for i in range(12)}
+    pairs = list(itertools.combinations(sizes, 2))
+    draw = np.random.default_rng(3)
+    for strength, low, high in ((0.0, 0.0, 0.25), (200.0, 0.9, 1.0)):
+        sign = np.array([[1.0, -1.0], [-1.0, 1.0]])
+        tables = [1000 + strength * sign for _ in pairs]
+        noisy = [
+            Measurement(p, t + 20 * draw.standard_normal((2, 2)), 400.0) for p, t in zip(pairs, tables, strict=True)
+        ]
+        model = fit(sizes, 4000.0, noisy, cliques=[(name,) for name in sizes])
+        weights = [pooled.direct for pooled in pool(model, noisy, pairs)]
+        assert low <= np.mean(weights) <= high
+        one = pool(model, noisy, pairs[5:6])[0]
+        assert one.direct == weights[5]  # whatever else is asked
+
+
 def test_a_set_never_measured_is_answered_with_a_larger_error() -> None:
     columns = correlated()
     noisy = [Measurement(p, table_of(columns, p) + 0.0, 25.0) for p in [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]]
