@@ -6,7 +6,10 @@ import math
 import re
 
 import pytest
+from every_mechanism import INSTANCES, SCHEMA
 
+from nabladp.mechanisms import MECHANISMS
+from nabladp.mechanisms.gram_matrix import GramMatrix
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.privacy import CDP, Approx, Budget, Guarantee, Pure, Rho
 from nabladp.privacy.budget import Limit
@@ -15,7 +18,7 @@ from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.privacy.units import UNIT
 from nabladp.release.cost import Cost, default_delta, figure, figures, finite, format_cost
 from nabladp.release.other_budgets import request_cost
-from nabladp.release.verdict import delta_warnings, typed_budgets
+from nabladp.release.verdict import delta_warnings, left_in_every_measure, noise_verdicts, typed_budgets
 from nabladp.schema import Attribute, Schema
 
 NAMES = ("a", "b", "c")
@@ -102,6 +105,32 @@ def test_a_verdict_needs_the_number_of_rows() -> None:
     )
 
 
+def test_every_mechanism_has_a_verdict() -> None:
+    """Small at a million rows; a budget that is named reaches what it is said to reach."""
+    names = set()
+    for mechanism in INSTANCES:
+        name = type(mechanism).__name__
+        if name in names:
+            continue
+        names.add(name)
+        (unknown,) = noise_verdicts([(name, mechanism)], {name: mechanism.expected_error(SCHEMA, 0)}, 0)
+        assert "give rows = …" in unknown
+        (many,) = noise_verdicts([(name, mechanism)], {name: mechanism.expected_error(SCHEMA, 10**6)}, 10**6)
+        assert "is small" in many or "in a group of average size" in many, many
+    assert names == set(MECHANISMS)
+
+
+def test_a_verdict_on_a_matrix_names_a_budget() -> None:
+    weak = GramMatrix(CDP(0.01), over=("region", "age", "sick"))
+    (sentence,) = noise_verdicts([("m", weak)], {"m": weak.expected_error(SCHEMA, 100)}, 100)
+    assert sentence.startswith("'m': the error is too large to be useful. Noise in the matrix")
+    (advised,) = re.findall(
+        r"Raise it to CDP\(([0-9.]+)\) for an error of 0.1, or ask about fewer attributes", sentence
+    )
+    better = GramMatrix(CDP(float(advised)), over=("region", "age", "sick"))
+    assert "is small" in noise_verdicts([("m", better)], {"m": better.expected_error(SCHEMA, 100)}, 100)[0]
+
+
 def test_a_large_figure_of_a_person_is_a_warning() -> None:
     for limited, fix in ((True, "Lower the budgets."), (False, "Limit it with person = ")):
         _, warning = verdict(10**5, CDP(1), limited)
@@ -140,3 +169,13 @@ def test_every_budget_is_shown_in_every_measure() -> None:
         two.rho,
         pytest.approx(two.epsilon(1e-6)),
     )
+
+
+def test_what_is_left_is_shown_in_every_measure() -> None:
+    lines = [{"limit": "a", "measure": "ρ", "left": 0.125}, {"limit": "b", "measure": "pure ε", "left": 0.5}]
+    rho, pure = left_in_every_measure(lines, 1e-6)
+    assert (rho["name"], rho["rho"], rho["cdp"], rho["pure"]) == ("a", 0.125, 0.5, None)
+    assert 2.4 < rho["epsilon"] < 2.44  # 2.438 by the conversion of the paper
+    assert pure == {"name": "b", "epsilon": 0.5, "rho": 0.125, "cdp": 0.5, "pure": 0.5}
+    empty = left_in_every_measure([{"limit": "a", "measure": "ρ", "left": 0.0}], 1e-6)
+    assert empty == [{"name": "a", "epsilon": 0.0, "rho": 0.0, "cdp": 0.0, "pure": None}]

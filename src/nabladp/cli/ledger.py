@@ -48,7 +48,7 @@ def show_ledger(
     sets: Annotated[
         list[str] | None, typer.Option("--set", help="Also show what was spent on this set; repeat.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="The δ at which --set shows ε.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="The δ at which ε is shown.")] = 1e-6,
     json: Json = False,
 ) -> None:
     """Limits, what is spent and left, the last entries, and what is unfinished."""
@@ -56,6 +56,7 @@ def show_ledger(
         from nabladp.cli import show
         from nabladp.release import Ledger
         from nabladp.release.curator_tasks import spent_on
+        from nabladp.release.verdict import left_in_every_measure
 
         with working("reading the ledger"), Ledger.read(ledger) as book:
             label, person = book.label, book.person
@@ -70,6 +71,7 @@ def show_ledger(
                 "entries": [entry.to_json() for entry in book.entries(last=last)],
                 "sets": spent_on(book, sets or [], delta),
             }
+        answer["left"] = left_in_every_measure(answer["limits"], delta)
         if json:
             print_json(answer)
             return
@@ -77,11 +79,20 @@ def show_ledger(
             say(" TEST — NOT PRIVATE ", "bold white on red")
         entries = show.entries_table(answer["entries"], {u["entry"] for u in answer["unfinished"]})
         explanations = [show.explanation(facts) for facts in answer["sets"]]
-        say_tables(show.spending_table(answer["limits"]), *explanations, entries)
+        left = show.budgets_table(answer["left"], delta, "Left, in every measure")
+        say_tables(show.spending_table(answer["limits"]), left, *explanations, entries)
         say(f"A person: {printable('not on record' if person is None else str(person))}.")
         _say_unfinished(answer["unfinished"], shlex.quote(label))
         _say_failed(answer["failed"], shlex.quote(label))
         say(f"Head: entry {answer['head']['entry']}, {answer['head']['hash']}")
+
+
+def _say_limits(plan: Any) -> None:
+    """The limits of a plan, whichever measure they are typed in, in every measure."""
+    from nabladp.cli import show
+    from nabladp.release.verdict import limits_in_every_measure
+
+    say_tables(show.budgets_table(limits_in_every_measure(plan.budget, plan.delta), plan.delta, "Limits"))
 
 
 def _say_unfinished(unfinished: Iterable[Mapping[str, Any]], ledger: str) -> None:
@@ -114,12 +125,14 @@ def create_ledger(
     with answering(json):
         from nabladp.release import Plan
 
-        with Plan.load(plan).create_ledger(test=test) as book:
+        loaded = Plan.load(plan)
+        with loaded.create_ledger(test=test) as book:
             head, label = book.head, book.label
         if json:
             print_json({"ledger": book.id, "test": test, "head": {"entry": head.seq, "hash": head.hash}})
         else:
             say(f"Created the {'test ' if test else ''}ledger {label}.")
+            _say_limits(loaded)
 
 
 @ledger_app.command()
@@ -215,8 +228,13 @@ def change_budget(
     with answering(json):
         from nabladp.release import Plan
 
-        entry = Plan.load(plan).change_budget(reason)
-        print_json(entry.to_json()) if json else say(f"The budget is in force (entry {entry.seq}).")
+        loaded = Plan.load(plan)
+        entry = loaded.change_budget(reason)
+        if json:
+            print_json(entry.to_json())
+        else:
+            say(f"The budget is in force (entry {entry.seq}).")
+            _say_limits(loaded)
 
 
 @ledger_app.command()
@@ -274,12 +292,15 @@ def record_external(
 ) -> None:
     """Book a release that someone else made from the same people."""
     with answering(json):
-        from nabladp.release.curator_tasks import book_external
+        from nabladp.cli import show
+        from nabladp.release.curator_tasks import book_external, external_cost
 
-        entry = book_external(ledger, name, who, attributes, pure, rho, cdp, note)
+        cost = external_cost(pure, rho, cdp)
+        entry = book_external(ledger, name, who, attributes, cost, note)
         if json:
             print_json(entry.to_json())
             return
         say(f"Booked {name} (entry {entry.seq}).")
+        say(f"Its cost: {show.in_every_measure(cost, 1e-6)}.")
         if entry.exceeded:
             say(f"Now exceeded: {', '.join(entry.exceeded)}", "bold red")

@@ -95,14 +95,28 @@ def limits_plot(lines: Sequence[Row]) -> Table:
     return table
 
 
-def budgets_table(budgets: Sequence[Row], delta: float) -> Table:
-    """The terminal table of the budgets that a plan states: each as ε, as ρ and as cdp."""
-    table = plain_table("Budgets in every measure", ["budget"], [f"ε at δ = {delta:g}", "ρ", "cdp"])
+def budgets_table(budgets: Sequence[Row], delta: float, title: str = "Budgets in every measure") -> Table:
+    """The terminal table of budgets: each as ε, as ρ and as cdp, whichever of them was typed. What is left is rounded
+    down."""
+    up = not title.startswith("Left")
+    table = plain_table(title, ["budget"], [f"ε at δ = {delta:g}", "ρ", "cdp"])
     for own in budgets[: most(len(budgets))]:
-        epsilon = f"{format_cost(own['epsilon'])}{' (pure)' if own['pure'] is not None else ''}"
-        table.add_row(printable(own["name"]), epsilon, format_cost(own["rho"]), format_cost(own["cdp"]))
+        epsilon, rho, cdp = (format_cost(own[key], up=up) for key in ("epsilon", "rho", "cdp"))
+        pure = " (pure)" if own["pure"] is not None else ""
+        table.add_row(printable(own["name"]), epsilon + pure, rho, cdp)
     _more(table, len(budgets) - most(len(budgets)), "budgets")
     return table
+
+
+def in_every_measure(value: Any, delta: float) -> str:
+    """A typed budget in one line: ε, ρ and cdp."""
+    from nabladp.release.verdict import in_every_measure
+
+    own = in_every_measure(value, delta)
+    epsilon = "pure ε = " + format_cost(own["pure"]) if own["pure"] is not None else ""
+    return (epsilon or f"ε = {format_cost(own['epsilon'])} at δ = {delta:g}") + (
+        f", ρ = {format_cost(own['rho'])}, cdp = {format_cost(own['cdp'])}"
+    )
 
 
 def _bar(line: Row) -> str:

@@ -67,6 +67,8 @@ def sql(
         }
         loaded = Plan.load(plan)
         if dry_run:
+            if not json:
+                _say_budgets(own, budgets, loaded.delta)
             _show_cost(loaded.query_cost(query, own, **options), distances, json)
             return
         if distances:  # a wrong one is refused before anything is spent
@@ -84,9 +86,18 @@ def sql(
             say_tables(
                 *(_answer_table(answer.to_arrow()) for answer in answers.answers), _bill_table(answers.bill, distances)
             )
+            _say_budgets(own, budgets, loaded.delta)
             entry = answers.release.ledger["entry"]
             about = "the noise and the sampling of rows" if sampling_error else "the noise"
             say(f"The intervals are about {about}. The release is entry {entry} of the ledger.")
+
+
+def _say_budgets(own: Any, named: dict[str, Any], delta: float) -> None:
+    """Print the typed budgets in every measure."""
+    from nabladp.cli.show import in_every_measure
+
+    for name, value in (("each attribute", own), *named.items()):
+        say(f"The budget of {printable(name)}: {in_every_measure(value, delta)}.")
 
 
 def _show_cost(cost: Any, distances: dict[str, float], json: bool) -> None:

@@ -10,6 +10,7 @@ from nabladp.errors import BudgetError
 from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.privacy.budget import members
 from nabladp.privacy.ledger import Entry
+from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
 from nabladp.tables import Finding, Table, check_table, open_table, values_outside
 
@@ -61,21 +62,23 @@ def spent_on(ledger: Ledger, sets: Sequence[str], delta: float) -> list[dict[str
     return [explain(standing, members(standing.universe, text), delta) for text in sets]
 
 
+def external_cost(pure: float | None = None, rho: float | None = None, cdp: float | None = None) -> BudgetValue:
+    """The cost of an external release, given in one of three measures."""
+    given = [kind(value) for kind, value in ((Pure, pure), (Rho, rho), (CDP, cdp)) if value is not None]
+    if len(given) != 1:
+        raise BudgetError("An external release has one cost.", fix="Give exactly one of pure, rho and cdp.")
+    return given[0]
+
+
 def book_external(
     where: str | Path,
     name: str,
     who: str,
     attributes: Sequence[str],
-    pure: float | None = None,
-    rho: float | None = None,
-    cdp: float | None = None,
+    cost: BudgetValue,
     note: str = "",
 ) -> Entry:
     """Book a release made elsewhere in a ledger: differentially private per person at this cost, reading these
     attributes only."""
-    given = [kind(value) for kind, value in ((Pure, pure), (Rho, rho), (CDP, cdp)) if value is not None]
-    if len(given) != 1:
-        raise BudgetError("An external release has one cost.", fix="Give exactly one of pure, rho and cdp.")
-    (cost,) = given
     with open_existing(where) as ledger:
         return ledger.record_external(Guarantee.touch(ledger.universe, attributes, cost), name, who, note)

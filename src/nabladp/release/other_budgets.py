@@ -64,7 +64,7 @@ def request_cost(
     delta = more.setdefault("delta", default_delta(n))
     limited = any(line.standing.limit.name == "person" for line in lines)
     verdict = (
-        *noise_verdicts(named, dict(errors)),
+        *noise_verdicts(named, dict(errors), n),
         *person_warnings(guarantee, delta, limited),
         *delta_warnings(delta, n),
     )

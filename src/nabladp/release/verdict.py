@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nabladp.mechanisms import Mechanism
@@ -17,13 +18,15 @@ WEAK_EPSILON = 5.0  # at which a belief of 50% can rise to more than 99%
 _CLEAR = 0.2  # noise of this share of an average count leaves its size clear
 
 
-def noise_verdicts(named: Sequence[tuple[str, Mechanism]], errors: Mapping[str, Any]) -> list[str]:
-    """A sentence for each release of tables of counts: the noise of a cell beside an average count."""
-    return [
-        sentence
-        for name, mechanism in named
-        if (sentence := _verdict(name, mechanism, _shares(errors.get(name)))) is not None
-    ]
+def noise_verdicts(named: Sequence[tuple[str, Mechanism]], errors: Mapping[str, Any], rows: int | None) -> list[str]:
+    """A sentence for each release: how large its noise or its promised error is, and what to do where that is much."""
+    sentences = []
+    for name, mechanism in named:
+        error = errors.get(name)
+        shares = _shares(error)
+        sentence = _verdict(name, mechanism, shares) if shares else _other_verdict(name, mechanism, error, rows or 0)
+        sentences += [] if sentence is None else [sentence]
+    return sentences
 
 
 def _shares(error: Any) -> list[float | None]:
@@ -50,12 +53,134 @@ def _verdict(name: str, mechanism: Mechanism, shares: Sequence[float | None]) ->
     )
 
 
-def _raise_to(mechanism: Mechanism, factor: float) -> str:
+@dataclass(frozen=True)
+class _Measure:
+    """What tells how good a release will be, from its expected error as JSON: a number, and at which it is small or
+    useless. ``scales``: whether it is in proportion to the noise, so that a budget can be named."""
+
+    read: Callable[[Mapping[str, Any]], float | None]
+    what: str
+    small: float
+    useless: float
+    scales: bool = False
+    also: str = ""
+
+
+def _root(value: float | None) -> float | None:
+    return None if value is None else math.sqrt(value)
+
+
+def _held_out(error: Mapping[str, Any]) -> float | None:
+    return error["held_out_scale"] / error["held_out"] if error.get("held_out") else _in_rows(error["summary"])
+
+
+def _in_rows(summary: Mapping[str, Any]) -> float | None:
+    """The noise that a method of a halfspace states as a share of the rows."""
+    found = [value for key, value in summary.items() if key.endswith("as a share of the rows") and "ridge" not in key]
+    return max(found, default=None)
+
+
+_FEWER = "or ask about fewer attributes"
+_MEASURES = {
+    "Synthesis": _Measure(
+        lambda e: e["noise_error"],
+        "Distance of a measured table from the truth by noise alone (total variation, at most 1)",
+        *(0.1, 0.5, True),
+        also="or ask for a smaller workload",
+    ),
+    "GramMatrix": _Measure(
+        lambda e: e["share"],
+        "Noise in the matrix (spectral norm), as a share of the rows",
+        *(0.1, 1.0, True),
+        also=_FEWER,
+    ),
+    "Projection": _Measure(
+        lambda e: _root(e["per_attribute"]["least"]),
+        "Error of an answer, as a share of the rows (root mean square)",
+        *(0.02, 0.25),
+        also="or ask fewer queries",
+    ),
+    "MWEM": _Measure(
+        lambda e: e["scale"] / e["n"] if e["n"] and e["scale"] else None,
+        "Noise on a measured count, as a share of the rows",
+        *(0.02, 0.5, True),
+        also="or ask fewer queries",
+    ),
+    "HeavyHitters": _Measure(
+        lambda e: e["certificate"]["certified"] / e["n"] if e.get("certificate", {}).get("certified") else None,
+        "Rows that must share a combination for it to be found, as a share of all",
+        *(0.02, 0.5),
+        also=_FEWER,
+    ),
+    "DistributionEstimate": _Measure(
+        lambda e: _root(e.get("mean")),
+        "Distance of the estimate from the truth (Euclidean, at most √2)",
+        *(0.05, 0.5),
+        also=_FEWER,
+    ),
+    "PointLearner": _Measure(
+        lambda e: e.get("error"), "Promised error, as a share of people", *(0.05, 0.5), also="or use fewer features"
+    ),
+    "ThresholdLearner": _Measure(
+        lambda e: e.get("error"), "Promised error, as a share of people", *(0.05, 0.5), also="or use fewer features"
+    ),
+    "HalfspaceLearner": _Measure(
+        _held_out,
+        "Noise in the held-out accuracy, or else in what it learns from, as a share of the rows",
+        *(0.05, 0.5, True),
+        also="or use fewer features",
+    ),
+}
+
+
+def _other_verdict(name: str, mechanism: Mechanism, error: Any, rows: int) -> str | None:
+    """The verdict on a release that is no table of counts."""
+    if error is None or not hasattr(error, "to_json"):
+        return None
+    given = {"n": rows, **error.to_json()}
+    if "columns" in given and isinstance(given["columns"], list):  # answers of queries
+        return _of_queries(name, given)
+    measure = _MEASURES.get(type(mechanism).__name__)
+    if measure is None:
+        return None
+    value = measure.read(given)
+    also = f", {measure.also}" if measure.also else ""
+    if value is None:
+        if not rows:
+            return f"{name!r}: give rows = … in [table] to see how large its error is."
+        return f"{name!r}: nothing is promised with so few rows at this budget. Raise it{also}."
+    size = "small" if value <= measure.small else "visible" if value < measure.useless else "too large to be useful"
+    most = "" if measure.scales else "at most "
+    said = f"{name!r}: the error is {size}. {measure.what}: {most}{value:.2g}."
+    if value < measure.useless:
+        return said
+    if measure.scales:
+        goal = f"an error of {measure.small:g}"
+        return f"{said} {_raise_to(mechanism, value / measure.small, goal)}{measure.also}."
+    return f"{said} Raise the budget{also}."
+
+
+def _of_queries(name: str, given: Mapping[str, Any]) -> str | None:
+    """The verdict on queries: whether a group of average size has intervals at all."""
+    rows = given["n"]
+    if not rows:
+        return f"{name!r}: give rows = … in [table] to see how wide the intervals are."
+    lost = [own for own in given["columns"] if own["half_width"] is None or not math.isfinite(own["half_width"])]
+    if not lost:
+        widths = ", ".join(f"{own['column']} ± {own['half_width']:.3g}" for own in given["columns"][:4])
+        return f"{name!r}: in a group of average size ({rows / given['columns'][0]['groups']:,.3g} rows): {widths}."
+    return (
+        f"{name!r}: at this budget the noise hides {lost[0]['column']!r} in a group of average size "
+        f"({rows / lost[0]['groups']:,.3g} rows). Raise it, or ask for fewer groups."
+    )
+
+
+def _raise_to(mechanism: Mechanism, factor: float, goal: str = f"noise of {_CLEAR:.0%} of a count") -> str:
     """The budget at which the noise of the worst table would be clear; nothing where no budget is meant for that."""
     budgets = budgets_of(scale_budgets(mechanism.to_json(), factor, _rounded_up))
     if list(budgets) != ["budget"] or not math.isfinite(factor) or factor > 1000:
         return "Raise it, "
-    return f"Raise it to {as_python(budgets['budget'])} for noise of {_CLEAR:.0%} of a count, "
+    return f"Raise it to {as_python(budgets['budget'])} for {goal}, "
 
 
 def _rounded_up(value: float) -> float:
@@ -94,8 +219,26 @@ def in_every_measure(value: BudgetValue, delta: float) -> dict[str, float | None
     if isinstance(value, Pure):
         pure = float(value.eps)
         return {"epsilon": pure, "rho": pure**2 / 2, "cdp": pure, "pure": pure}
-    rho = float(value.amount())
+    return _of_rho(float(value.amount()), delta)
+
+
+def _of_rho(rho: float, delta: float) -> dict[str, float | None]:
     return {"epsilon": epsilon_from_rho(rho, delta), "rho": rho, "cdp": math.sqrt(2 * rho), "pure": None}
+
+
+def left_in_every_measure(lines: Sequence[Mapping[str, Any]], delta: float) -> list[dict[str, Any]]:
+    """What limits of a ledger have left, each in every measure; ``lines`` are theirs as JSON."""
+    named = []
+    for line in lines:
+        left = max(line["left"], 0.0)
+        pure = {"epsilon": left, "rho": left**2 / 2, "cdp": left, "pure": left}
+        named.append({"name": line["limit"], **(pure if line["measure"] != "ρ" else _of_rho(left, delta))})
+    return named
+
+
+def limits_in_every_measure(budget: Budget, delta: float) -> list[dict[str, Any]]:
+    """The limits of a budget, each in every measure."""
+    return typed_budgets(budget, (), delta)
 
 
 def typed_budgets(budget: Budget, named: Sequence[tuple[str, Mechanism]], delta: float) -> list[dict[str, Any]]:
