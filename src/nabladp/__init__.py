@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from nabladp.release import Session as Session
     from nabladp.release import draft_plan as draft_plan
     from nabladp.release import draft_schema as draft_schema
+    from nabladp.release.learn import GridSearch as GridSearch
+    from nabladp.release.learn import LinearClassifier as LinearClassifier
+    from nabladp.release.learn import LinearRegressor as LinearRegressor
     from nabladp.schema import Attribute as Attribute
     from nabladp.schema import CodeBook as CodeBook
     from nabladp.schema import Schema as Schema
@@ -66,6 +69,9 @@ HOME = {
     "Plan": "nabladp.release",
     "Release": "nabladp.release",
     "draft_plan": "nabladp.release",
+    "GridSearch": "nabladp.release.learn",
+    "LinearClassifier": "nabladp.release.learn",
+    "LinearRegressor": "nabladp.release.learn",
     "draft_schema": "nabladp.release",
     "exact_audit": "nabladp.audit",
     "statistical_audit": "nabladp.audit",

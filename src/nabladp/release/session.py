@@ -208,6 +208,12 @@ class Session:
 
         return dropped_rows(self.table, self.person, self.ledger, self.noise, budget, most, name)
 
+    def release_together(self, named: Sequence[tuple[str, Mechanism]], stage: Stage | None = None) -> list[Release]:
+        """Release several mechanisms as one, reserved together or not at all, without publishing them in a folder."""
+        run = uuid.uuid4().hex[:8]
+        parts = [(f"{name}-{run}", "", self._for_people(mechanism)) for name, mechanism in _check_releases(named)]
+        return self._reserve_and_run(parts, None, stage or ignore_progress)
+
     def release_all(
         self, named: Sequence[tuple[str, Mechanism]], to: str | Path, stage: Stage | None = None
     ) -> list[Release]:

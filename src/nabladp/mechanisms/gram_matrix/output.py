@@ -12,11 +12,12 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, stored_rows
 from nabladp.errors import MechanismError, NablaDPError
-from nabladp.mechanisms.gram_matrix.regression import LEVEL, Regression, fit, noise_norm
+from nabladp.mechanisms.gram_matrix.regression import LEVEL, Classification, Regression, fit, noise_norm
 from nabladp.mechanisms.gram_matrix.signed_columns import Products, SignedColumns
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.noise import half_width
 from nabladp.schema import Schema
+from nabladp.tables import decode
 from nabladp.views.compared import Compared
 from nabladp.views.view import (
     Column,
@@ -232,6 +233,22 @@ class NoisyGram(Output):
         if goal in chosen:
             raise MechanismError(f"{target!r} is both target and feature.", fix="Leave it out of the features.")
         return fit(self.columns, self.n, self.matrix.astype(np.float64), self.scales, goal, [0, *chosen], ridge)
+
+    def classify(self, target: str, on: Iterable[str] | None = None, ridge: float | None = None) -> Classification:
+        """A linear classifier of an attribute by others: a regression of each of its one-hot columns, from one release.
+
+        ``on`` names columns or attributes; by default all others.
+        """
+        columns, schema = self.columns, self.columns.schema
+        if target not in columns.column_ranges or columns.to_json()[target] != "onehot" or schema is None:
+            raise MechanismError(
+                f"{target!r} is not one-hot in this release.",
+                fix=f"Release it with encode = {{ {target} = 'onehot' }}.",
+                attribute=target,
+            )
+        own = [columns.names[i] for i in columns.column_ranges[target]]
+        values = decode(schema, {target: np.arange(schema[target].size)}).column(target).to_pylist()
+        return Classification(target, tuple(values), tuple(self.regress(name, on, ridge) for name in own))
 
     def correlation(self) -> Floats:
         """Correlations of all columns but the intercept, clipped to ±1; NaN where one is lost in the noise.

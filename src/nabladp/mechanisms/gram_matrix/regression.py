@@ -160,6 +160,26 @@ class Regression:
         return told
 
 
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """One regression for every value of an attribute, against the rest; the largest fitted value decides. With two
+    values it is one regression, and its sign."""
+
+    attribute: str
+    values: tuple[Any, ...]  # as the schema declares them, in the order of the regressions
+    regressions: tuple[Regression, ...]
+
+    def decision(self, data: Any) -> Floats:
+        """The fitted values, one column for every regression, for every row of raw values."""
+        return np.column_stack([regression.predict(data) for regression in self.regressions])
+
+    def predict(self, data: Any) -> list[Any]:
+        """The predicted value for every row of a data frame, an Arrow table or a mapping of columns."""
+        fitted = self.decision(data)
+        best = (fitted[:, 0] > 0).astype(int) if fitted.shape[1] == 1 else fitted.argmax(axis=1)
+        return [self.values[code] for code in best.tolist()]
+
+
 def _normal(level: float) -> float:
     confidence(level)
     return NormalDist().inv_cdf((1 + level) / 2)

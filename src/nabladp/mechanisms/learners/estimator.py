@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
 
-from nabladp.errors import DataError
+from nabladp.errors import DataError, MechanismError
 from nabladp.mechanisms.learners.columns import as_arrow, column, label_values, no_column
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Every call of ``fit`` reserves the mechanism's whole cost in the session's ledger before it reads a row, and is
     refused when that does not fit the budget. Clones share the session, so that a search or a cross-validation that
-    fits many times pays many times. After fitting: ``release_``, ``model_`` (its output), ``classes_``,
-    ``feature_names_in_``, ``n_features_in_``.
+    fits many times pays many times; the mechanism's parameters are the estimator's (``budget``, ``method``, …). After
+    fitting: ``release_``, ``model_`` (its output), ``classes_``, ``feature_names_in_``, ``n_features_in_``. A pickled
+    estimator predicts, and has left its session behind.
     """
 
     def __init__(self, mechanism: Any, session: Any) -> None:
@@ -34,20 +36,54 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A copy of a session would be a second account of the same budget."""
         return type(self)(self.mechanism, self.session)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "session": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The mechanism and the session; with ``deep`` also the mechanism's own parameters, by name."""
+        own = {"mechanism": self.mechanism, "session": self.session}
+        return own | (self._settings() if deep else {})
+
+    def set_params(self, **params: Any) -> Estimator:
+        """Set the mechanism, the session, or parameters of the mechanism, which becomes another one."""
+        for name in ("mechanism", "session"):
+            if name in params:
+                setattr(self, name, params.pop(name))
+        unknown = sorted(set(params) - {field.name for field in fields(self.mechanism)})
+        if unknown:
+            raise MechanismError(
+                f"{type(self.mechanism).__name__} has no parameter {unknown[0]!r}.",
+                fix=f"It takes {', '.join(field.name for field in fields(self.mechanism))}.",
+            )
+        if params:
+            self.mechanism = replace(self.mechanism, **params)
+        return self
+
     def fit(self, X: Any = None, y: Any = None) -> Estimator:
         """Release the learner: without arguments from the session's own table; with them from X and y, through the same
         ledger.
 
         X is a data frame, an Arrow table, a mapping of columns, or an array with the features in order; y holds the
-        labels, where X has no such column. Together they must have every column of the session's schema.
+        labels, where X has no such column. Only the columns that the learner reads are needed.
         """
-        session = self.session if X is None else self.session.with_table(self._complete(self._labelled(X, y)))
-        self.release_ = session.release(self.mechanism)
-        self.model_ = self.release_.output
+        self.keep(self.session_for(X, y).release(self.mechanism))
+        return self
+
+    def session_for(self, X: Any = None, y: Any = None) -> Any:
+        """The session's own, or one for these rows with the same ledger."""
+        return self.session if X is None else self.session.with_table(self._complete(self._labelled(X, y)))
+
+    def keep(self, release: Any) -> None:
+        """Take on what a release of this estimator's mechanism learned."""
+        self.release_ = release
+        self.model_ = release.output
+        self.schema_ = release.schema
         self.classes_ = np.unique(label_values(self._schema, self.mechanism.label))
         self.feature_names_in_ = np.array(self._features, dtype=object)
         self.n_features_in_ = len(self._features)
-        return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The predicted label of every row, as the schema declares its values."""
@@ -55,9 +91,12 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predicted: NDArray[Any] = self.model_.predict(self._named(X))
         return predicted
 
+    def _settings(self) -> dict[str, Any]:
+        return {field.name: getattr(self.mechanism, field.name) for field in fields(self.mechanism)}
+
     @property
     def _schema(self) -> Schema:
-        schema: Schema = self.session.schema
+        schema: Schema = self.schema_ if self.session is None else self.session.schema
         return schema
 
     @property
@@ -75,16 +114,16 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return {name: X[:, i] for i, name in enumerate(self._features)}
 
     def _complete(self, table: pa.Table) -> pa.Table:
-        """Refuse a table for ``fit`` that lacks a column of the session's schema, even one that the learner never
-        reads."""
+        """The table with an empty column for each of the schema that is missing and that the learner never reads."""
+        levels = self._schema.levels
+        read = {levels[name][0] if name in levels else name for name in self.mechanism.reads(self._schema)}
         missing = [name for name in self._schema.columns if name not in table.column_names]
-        if not missing or set(missing) & set(self.mechanism.reads(self._schema)):
-            return table  # complete, or refused by the session with the name of what is needed
-        raise no_column(
-            missing,
-            ", which the learner never reads but the session's schema has",
-            fix="Fit with a session whose schema holds only the columns in use, or add the column.",
-        )
+        needed = [name for name in missing if name in read]
+        if needed:
+            raise no_column(needed, fix="Give every feature, and the label in X or in y.")
+        for name in missing:
+            table = table.append_column(name, pa.nulls(table.num_rows))
+        return table
 
     def _labelled(self, X: Any, y: Any) -> pa.Table:
         table, label = as_arrow(self._named(X)), self.mechanism.label
@@ -102,12 +141,24 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class HalfspaceEstimator(Estimator):
     """As :class:`Estimator`, and what a halfspace can do beyond predicting: its decision function and robust errors."""
 
+    def keep(self, release: Any) -> None:
+        super().keep(release)
+        second = label_values(self._schema, self.mechanism.label)[1]
+        self._sign = 1.0 if second == self.classes_[1] else -1.0
+        self.coef_ = self._sign * self.model_.weights[None, 1:]
+        self.intercept_ = self._sign * self.model_.weights[:1]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The ±1 columns that the features become, one for each of ``coef_``."""
+        check_is_fitted(self, "model_")
+        return np.array(self.model_.names[1:], dtype=object)
+
     def decision_function(self, X: Any) -> NDArray[Any]:
         """The halfspace's decision value: at least 0 where ``classes_[1]`` is predicted (above 0, should that be the
         label's first value)."""
         check_is_fitted(self, "model_")
-        result: NDArray[Any] = self.model_.decision_function(self._named(X))
-        return result if label_values(self._schema, self.mechanism.label)[1] == self.classes_[1] else -result
+        result: NDArray[Any] = self._sign * self.model_.decision_function(self._named(X))
+        return result
 
     def distance_to_flip(self, X: Any, y: Any = None) -> NDArray[Any]:
         """For every row, the fewest features to change until the fitted halfspace predicts another label."""

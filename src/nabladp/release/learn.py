@@ -1,0 +1,282 @@
+"""scikit-learn estimators that need no schema file: the ranges and classes of arrays are declared as parameters.
+
+``LinearRegressor`` and ``LinearClassifier`` release one noisy Gram matrix of the numbers (:class:`GramMatrix`) and fit
+from it. ``GridSearch`` releases every candidate of a search at once, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone  # type: ignore[import-untyped]
+from sklearn.model_selection import ParameterGrid  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+
+from nabladp.arrays import Floats, Integers
+from nabladp.errors import BudgetError, DataError, MechanismError
+from nabladp.mechanisms.gram_matrix import GramMatrix, NoisyGram
+from nabladp.mechanisms.learners.estimator import Estimator
+from nabladp.privacy import Budget, Ledger
+from nabladp.privacy.values import BudgetValue
+from nabladp.release.session import Session
+from nabladp.schema import Attribute, Schema
+
+PUBLIC = "public"
+
+
+class Linear(BaseEstimator):  # type: ignore[misc]
+    """What both linear estimators share: a schema made of declared ranges, a ledger for it, and one release a fit."""
+
+    budget: BudgetValue | None
+    bounds: Any
+    ledger: str | Path | None
+    limits: Budget | None
+    ridge: float | None
+
+    def _release(self, X: Floats, target: Attribute, values: Any) -> NoisyGram:
+        if self.budget is None:
+            raise BudgetError("A budget is missing.", fix="Give one for every column, e.g. budget=CDP(0.5).")
+        names, (lows, highs) = self._names(), ranges(self.bounds, X.shape[1])
+        features = [
+            Attribute(name, "real", low=float(low), high=float(high), unknown="clamp")
+            for name, low, high in zip(names, lows, highs, strict=True)
+        ]
+        schema = Schema((*features, target))
+        table = pa.table({**{name: X[:, i] for i, name in enumerate(names)}, target.name: values})
+        numbers = [attribute.name for attribute in schema if attribute.kind == "real"]
+        mechanism = GramMatrix(self.budget, encode=dict.fromkeys(numbers, "number"))
+        with self._open_ledger(schema) as ledger:
+            self.release_ = Session(table, schema, None, ledger).release(mechanism)
+        return cast(NoisyGram, self.release_.output)
+
+    def _names(self) -> list[str]:
+        """The names of columns in the schema: those of a data frame where they are texts that a schema takes."""
+        given = getattr(self, "feature_names_in_", None)
+        return [f"x{i}" for i in range(self.n_features_in_)] if given is None else [str(name) for name in given]
+
+    def _open_ledger(self, schema: Schema) -> Ledger:
+        """The ledger of this layout of columns, in the folder of ledgers; created with the first fit."""
+        if self.ledger is None:
+            raise BudgetError("A ledger is missing.", fix='Give a folder for it, e.g. ledger="ledgers".')
+        folder = Path(self.ledger)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{schema.fingerprint()[:16]}.db"
+        if Ledger.exists(path):
+            return Ledger.open(path)
+        if self.limits is None:
+            raise BudgetError(
+                "The limits of a new ledger are missing.", fix="Give them, e.g. limits=Budget(per_attribute=CDP(1))."
+            )
+        return Ledger.create(path, schema, self.limits)
+
+    def _effects(self, gram: NoisyGram, target: str) -> tuple[float, Floats]:
+        effects = gram.regress(target, on=self._names(), ridge=self.ridge).effects()
+        weights = np.array([effects[name][0] for name in self._names()])
+        return effects["(intercept)"][0], weights
+
+
+class LinearRegressor(RegressorMixin, Linear):  # type: ignore[misc]
+    """Linear regression of numbers, as scikit-learn has it; every ``fit`` is a release in the ledger.
+
+    ``budget`` (CDP, Rho or Approx) is that of every column. ``bounds`` are the range of the features, (low, high) for
+    all or a list of each; ``target_bounds`` that of the target. They are public knowledge: numbers outside count as the
+    nearest end. ``ledger`` is a folder with a ledger for every layout of columns, ``limits`` the :class:`Budget` with
+    which a new one is created. The ridge follows from the noise unless given. Assumed: the number of rows is public,
+    and one row is one person. After fitting: ``coef_``, ``intercept_``, ``release_`` (with its guarantee), ``r2_`` with
+    an interval.
+    """
+
+    def __init__(
+        self,
+        budget: BudgetValue | None = None,
+        *,
+        bounds: Any = None,
+        target_bounds: tuple[float, float] | None = None,
+        ledger: str | Path | None = None,
+        limits: Budget | None = None,
+        ridge: float | None = None,
+    ) -> None:
+        self.budget = budget
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.ledger = ledger
+        self.limits = limits
+        self.ridge = ridge
+
+    def fit(self, X: Any, y: Any) -> Self:
+        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
+        (low,), (high,) = ranges(self.target_bounds, 1, "target_bounds")
+        name = free_name(self._names(), "y")
+        gram = self._release(X, Attribute(name, "real", low=low, high=high, unknown="clamp"), np.asarray(y, np.float64))
+        self.intercept_, self.coef_ = self._effects(gram, name)
+        self.r2_ = gram.regress(name, on=self._names(), ridge=self.ridge).r2()
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        result: Floats = X @ self.coef_ + self.intercept_
+        return result
+
+    def __sklearn_tags__(self) -> Any:
+        return random_fits(super().__sklearn_tags__())
+
+
+class LinearClassifier(ClassifierMixin, Linear):  # type: ignore[misc]
+    """A linear classifier of two or more classes, as scikit-learn has it; every ``fit`` is a release in the ledger.
+
+    One noisy Gram matrix serves all classes, one against the rest, for one cost. ``classes`` are the label's values,
+    from public knowledge; ``classes="public"`` declares that which values occur is public. The other parameters are
+    those of :class:`LinearRegressor`.
+    """
+
+    def __init__(
+        self,
+        budget: BudgetValue | None = None,
+        *,
+        bounds: Any = None,
+        classes: Sequence[Any] | str | None = None,
+        ledger: str | Path | None = None,
+        limits: Budget | None = None,
+        ridge: float | None = None,
+    ) -> None:
+        self.budget = budget
+        self.bounds = bounds
+        self.classes = classes
+        self.ledger = ledger
+        self.limits = limits
+        self.ridge = ridge
+
+    def fit(self, X: Any, y: Any) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, codes = self._coded(np.asarray(y))
+        name, texts = free_name(self._names(), "label"), [str(value) for value in self.classes_.tolist()]
+        label = Attribute(name, "categorical", values=tuple(texts))
+        gram = self._release(X, label, np.array(texts, dtype=object)[codes])
+        targets = [gram.names[i] for i in gram.columns.find(name)]  # two classes give one column
+        fits = [self._effects(gram, target) for target in targets]
+        self.intercept_ = np.array([start for start, _ in fits])
+        self.coef_ = np.array([weights for _, weights in fits])
+        return self
+
+    def _coded(self, y: NDArray[Any]) -> tuple[NDArray[Any], Integers]:
+        if self.classes is None:
+            raise MechanismError(
+                "The classes are missing.",
+                fix='Name them, e.g. classes=["no", "yes"], or write classes="public" if which occur is public.',
+            )
+        declared = isinstance(self.classes, str) and self.classes == PUBLIC
+        known = np.unique(y) if declared else np.unique(np.asarray(self.classes))
+        if len(known) < 2:
+            raise MechanismError(f"A classifier needs two classes, not {len(known)} class.", fix="Give a second one.")
+        index = np.searchsorted(known, y).clip(0, len(known) - 1)
+        if not (known[index] == y).all():
+            raise DataError("y holds a label that is none of the classes.", fix="Add it to 'classes'.")
+        return known, index.astype(np.int64)
+
+    def decision_function(self, X: Any) -> Floats:
+        """For two classes above 0 where the second is predicted; for more, a column for each, the largest wins."""
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        result: Floats = X @ self.coef_.T + self.intercept_
+        return result[:, 0] if len(self.classes_) == 2 else result
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        values = self.decision_function(X)
+        second = (values > 0).astype(np.int64) if values.ndim == 1 else values.argmax(axis=1)
+        result: NDArray[Any] = self.classes_[second]
+        return result
+
+    def __sklearn_tags__(self) -> Any:
+        return random_fits(super().__sklearn_tags__())
+
+
+def random_fits(tags: Any) -> Any:
+    """Tags that say that two fits differ, by their noise, and that little data is fitted badly."""
+    tags.non_deterministic = True
+    tags.target_tags.required = True
+    for kind in (tags.classifier_tags, tags.regressor_tags):
+        if kind is not None:
+            kind.poor_score = True
+    return tags
+
+
+def ranges(bounds: Any, columns: int, name: str = "bounds") -> tuple[Floats, Floats]:
+    """The lowest and the highest number of every column, from one pair for all or a pair of lists."""
+    fix = f"Give {name}=(low, high) from public knowledge; for columns that differ ([low, …], [high, …])."
+    if bounds is None:
+        raise MechanismError(f"{name!r} is missing: the range of numbers cannot be read off the rows.", fix=fix)
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (columns,)) for end in bounds)
+    except (TypeError, ValueError):
+        raise MechanismError(f"{name!r} is no range for {columns} columns.", fix=fix) from None
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        raise MechanismError(f"A range in {name!r} is empty or not finite.", fix=fix)
+    return low, high
+
+
+def free_name(names: Sequence[str], wanted: str) -> str:
+    while wanted in names:
+        wanted += "_"
+    return wanted
+
+
+class GridSearch(BaseEstimator):  # type: ignore[misc]
+    """The best of several settings of a learner, by noisy accuracy on rows held out: one release, all or nothing.
+
+    ``estimator`` is a learner's (``HalfspaceLearner(…, holdout=0.2).estimator(session)``), ``grid`` a table of
+    parameter values, or a list of them, as scikit-learn has it. All candidates are reserved in the ledger together
+    before a row is read, and refused together, with what they would cost. Unlike the scores of scikit-learn's own
+    searches, which
+    are exact counts of private rows, these are part of the release. After fitting: ``best_estimator_``,
+    ``best_params_``, ``best_score_``, ``cv_results_`` (with the interval of every score), ``releases_``.
+    """
+
+    def __init__(self, estimator: Estimator, grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> None:
+        self.estimator = estimator
+        self.grid = grid
+
+    def candidates(self) -> list[tuple[dict[str, Any], Estimator]]:
+        """Every setting with its estimator; nothing is released."""
+        found = [(params, clone(self.estimator).set_params(**params)) for params in ParameterGrid(self.grid)]
+        for _, candidate in found:
+            if getattr(candidate.mechanism, "holdout", None) is None:
+                raise MechanismError(
+                    "A candidate holds out no rows, so that there is no score to choose by.",
+                    fix="Give the learner holdout=0.2, or put 'holdout' into the grid.",
+                )
+        return found
+
+    def cost(self) -> Any:
+        """What the whole search would cost, and whether it fits the budget. Spends nothing."""
+        return self.estimator.session.cost(*(candidate.mechanism for _, candidate in self.candidates()))
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Release all candidates from the session's table, or from X and y through its ledger, and keep the best."""
+        found = self.candidates()
+        session = self.estimator.session_for(X, y)
+        named = [(f"candidate {i}", candidate.mechanism) for i, (_, candidate) in enumerate(found, 1)]
+        self.releases_ = session.release_together(named)
+        for (_, candidate), release in zip(found, self.releases_, strict=True):
+            candidate.keep(release)
+        scores = [release.output.released_accuracy() for release in self.releases_]
+        middle, low, high = (np.array(column) for column in zip(*scores, strict=True))
+        self.best_index_ = int(middle.argmax())
+        self.best_params_, self.best_estimator_ = found[self.best_index_]
+        self.best_score_ = float(middle[self.best_index_])
+        self.classes_ = self.best_estimator_.classes_
+        params = [params for params, _ in found]
+        self.cv_results_ = {"params": params, "mean_test_score": middle, "low": low, "high": high}
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self, "best_estimator_")
+        result: NDArray[Any] = self.best_estimator_.predict(X)
+        return result

@@ -1,0 +1,207 @@
+"""Estimators as scikit-learn's users expect them: its own checks, searches, pipelines, pickling."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+
+from nabladp import (
+    CDP,
+    Attribute,
+    Budget,
+    GridSearch,
+    HalfspaceLearner,
+    LinearClassifier,
+    LinearRegressor,
+    Rho,
+    Schema,
+    Session,
+)
+from nabladp.errors import BudgetError, BudgetExceeded, DataError, MechanismError
+from nabladp.noise import NoiseSource
+
+TWO_FITS = "fits twice and compares: every fit draws its own noise"
+EXCEPTIONS = dict.fromkeys(
+    (
+        "check_fit_idempotent",
+        "check_supervised_y_2d",
+        "check_regressors_int",
+        "check_regressor_data_not_an_array",
+        "check_classifier_data_not_an_array",
+    ),
+    TWO_FITS,
+)
+MANY = Budget(per_attribute=Rho(1e9))
+
+
+def regressor(folder: Path, **options: Any) -> LinearRegressor:
+    given = {"bounds": (-100, 100), "target_bounds": (-1000, 1000), "ledger": folder, "limits": MANY, **options}
+    return LinearRegressor(**{"budget": Rho(1e6), **given})
+
+
+def classifier(folder: Path, **options: Any) -> LinearClassifier:
+    given = {"bounds": (-100, 100), "classes": "public", "ledger": folder, "limits": MANY, **options}
+    return LinearClassifier(**{"budget": Rho(1e6), **given})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [regressor, classifier])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks_pass_but_for_those_that_fit_twice(kind: Any, tmp_path: Path) -> None:
+    results = check_estimator(kind(tmp_path), expected_failed_checks=EXCEPTIONS, on_fail=None)
+    assert not [result["check_name"] for result in results if result["status"] == "failed"]
+    assert Counter(result["status"] for result in results)["passed"] >= 44
+    failed = {result["check_name"] for result in results if result["status"] == "xfail"}
+    assert failed <= EXCEPTIONS.keys() and len(EXCEPTIONS) <= 10
+
+
+def points(rows: int = 3000) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+    draws = NoiseSource.seeded(6)
+    numbers = draws.uniform_integers(2001, (rows, 2)) / 100 - 10
+    frame = pd.DataFrame(numbers, columns=["height", "weight"])
+    return frame, 3 * numbers[:, 0] - 2 * numbers[:, 1] + 5
+
+
+def test_a_regressor_has_the_coefficients_of_the_raw_columns(tmp_path: Path) -> None:
+    X, y = points()
+    fitted = regressor(tmp_path, bounds=(-10, 10), target_bounds=(-60, 60), budget=CDP(5)).fit(X, y)
+    np.testing.assert_allclose(fitted.coef_, [3, -2], atol=0.2)
+    assert abs(fitted.intercept_ - 5) < 1 and fitted.r2_[0] > 0.95 and fitted.score(X, y) > 0.95
+    assert list(fitted.feature_names_in_) == ["height", "weight"]
+    assert fitted.release_.guarantee.rho("y") <= 12.5 and fitted.release_.guarantee.rho("height") > 0
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_three_classes_cost_one_release(tmp_path: Path) -> None:
+    X, y = points()
+    names = np.array(["low", "middle", "high"])[np.digitize(y, [-5, 15])]
+    fitted = classifier(tmp_path, bounds=(-10, 10), classes=["low", "middle", "high"], budget=CDP(2)).fit(X, names)
+    assert list(fitted.classes_) == ["high", "low", "middle"] and fitted.coef_.shape == (3, 2)
+    assert fitted.score(X, names) > 0.65 and fitted.decision_function(X).shape == (3000, 3)
+    (ledger,) = tmp_path.glob("*.db")
+    assert fitted.release_.guarantee.rho("label") <= 2.0  # CDP(2), for all classes together
+    assert ledger.stat().st_size > 0
+
+
+def test_what_is_not_declared_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    X, y = points(50)
+    labels = (y > 0).astype(int)
+    cases: list[tuple[Any, Any, type[Exception], str]] = [
+        (regressor(tmp_path, bounds=None), y, MechanismError, "'bounds' is missing"),
+        (regressor(tmp_path, bounds=(1, 1)), y, MechanismError, "empty or not finite"),
+        (regressor(tmp_path, bounds=([0, 0, 0], [1, 1, 1])), y, MechanismError, "no range for 2 columns"),
+        (regressor(tmp_path, target_bounds=None), y, MechanismError, "'target_bounds' is missing"),
+        (regressor(tmp_path, budget=None), y, BudgetError, "A budget is missing"),
+        (regressor(tmp_path, ledger=None), y, BudgetError, "A ledger is missing"),
+        (regressor(tmp_path / "new", limits=None), y, BudgetError, "limits of a new ledger are missing"),
+        (classifier(tmp_path, classes=None), labels, MechanismError, "The classes are missing"),
+        (classifier(tmp_path, classes=[1]), labels, MechanismError, "needs two classes"),
+        (classifier(tmp_path, classes=[1, 2]), labels, DataError, "a label that is none of the classes"),
+    ]
+    for estimator, target, error, words in cases:
+        with pytest.raises(error, match=words):
+            estimator.fit(X, target)
+    assert not list(tmp_path.rglob("*.db"))
+
+
+SCHEMA = Schema(
+    (
+        *(Attribute(name, "boolean") for name in "abc"),
+        Attribute("unread", "categorical", values=("x", "y")),
+        Attribute("ill", "categorical", values=("yes", "no")),
+    )
+)
+
+
+def patients(rows: int = 4000) -> pd.DataFrame:
+    draws = NoiseSource.seeded(7)
+    frame = pd.DataFrame({name: draws.uniform_integers(2, rows).astype(bool) for name in "abc"})
+    often = frame["a"].astype(int) + frame["b"] + (draws.uniform_integers(4, rows) == 0)
+    return frame.assign(unread="x", ill=np.where(often > 1, "yes", "no"))
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    budget = Budget(per_attribute=CDP(4))
+    return Session(patients(), SCHEMA, budget, tmp_path / "ledger.db", new_ledger=True)
+
+
+def learner(session: Session, **options: Any) -> Any:
+    return HalfspaceLearner(CDP(1.0), "ill", over=("a", "b", "c"), **options).estimator(session)
+
+
+def test_parameters_of_the_mechanism_are_the_estimators(session: Session) -> None:
+    estimator = learner(session)
+    assert estimator.get_params()["method"] == "auto" and "method" not in estimator.get_params(deep=False)
+    other = clone(estimator).set_params(budget=CDP(0.5), method="gram")
+    assert (other.mechanism.budget, other.mechanism.method, estimator.mechanism.method) == (CDP(0.5), "gram", "auto")
+    with pytest.raises(MechanismError, match="no parameter 'bugdet'"):
+        other.set_params(bugdet=CDP(1))
+    with pytest.raises(MechanismError):
+        other.set_params(method="sideways")
+
+
+def test_a_fitted_halfspace_has_what_linear_models_have_and_pickles(session: Session) -> None:
+    frame = patients()
+    fitted = learner(session).fit(frame[["a", "b", "c"]], frame["ill"])  # 'unread' is not asked for
+    assert list(fitted.get_feature_names_out()) == ["a = true", "b = true", "c = true"]
+    assert fitted.coef_.shape == (1, 3) and fitted.intercept_.shape == (1,)
+    signs = np.where(frame[["a", "b", "c"]], 1, -1)
+    predicted = fitted.decision_function(frame)
+    np.testing.assert_allclose(signs @ fitted.coef_[0] + fitted.intercept_[0], predicted, atol=2e-2)
+    assert (fitted.predict(frame) == fitted.classes_[(predicted > 0).astype(int)]).mean() > 0.999
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (again.predict(frame) == fitted.predict(frame)).all() and again.session is None
+    with pytest.raises(DataError, match="'b'"):
+        learner(session).fit(frame[["a", "c"]], frame["ill"])
+
+
+def test_a_search_of_scikit_learn_pays_for_each_fit(session: Session) -> None:
+    frame = patients()
+    grid = {"budget": [CDP(0.3), CDP(0.6)], "method": ["gram", "descent"]}
+    search = GridSearchCV(learner(session), grid, cv=2).fit(frame.drop(columns="ill"), frame["ill"])
+    assert search.best_score_ > 0.7 and search.best_params_.keys() == grid.keys()
+    assert len([entry for entry in session.ledger.entries() if entry.kind == "reserve"]) == 4 * 2 + 1
+
+
+def test_a_private_search_is_one_reservation_or_none(session: Session) -> None:
+    search = GridSearch(learner(session, holdout=0.25), {"budget": [CDP(0.5), CDP(1.5)], "method": ["gram", "descent"]})
+    cost = search.cost()
+    assert not cost.fits or cost.guarantee.rho("a") > 0
+    before = len(list(session.ledger.entries()))
+    fitted = search.fit()
+    assert len(fitted.releases_) == 4 and len(list(session.ledger.entries())) == before + 8
+    assert fitted.best_score_ == max(fitted.cv_results_["mean_test_score"]) > 0.6
+    assert (fitted.cv_results_["low"] <= fitted.cv_results_["high"]).all()
+    assert (fitted.predict(patients()) == patients()["ill"]).mean() > 0.7
+    left = session.left()
+    with pytest.raises(BudgetExceeded) as refused:
+        GridSearch(learner(session, holdout=0.25), {"budget": [CDP(3.0), CDP(3.5)]}).fit()
+    assert "requested ρ = 10.625" in str(refused.value) and session.left() == left
+    with pytest.raises(MechanismError, match="holds out no rows"):
+        GridSearch(learner(session), {"budget": [CDP(0.1)]}).fit()
+
+
+def test_it_is_the_last_step_of_pipelines(session: Session, tmp_path: Path) -> None:
+    frame = patients()
+    keep = ColumnTransformer([("keep", "passthrough", ["a", "b", "c"])], verbose_feature_names_out=False)
+    steps = [("keep", keep.set_output(transform="pandas")), ("vote", learner(session))]
+    pipeline = Pipeline(steps).fit(frame.drop(columns="ill"), frame["ill"])
+    assert (pipeline.predict(frame) == frame["ill"]).mean() > 0.7
+    X, y = points(500)
+    scale = FunctionTransformer(lambda numbers: numbers / 10)
+    regression = regressor(tmp_path / "other", bounds=(-1, 1), target_bounds=(-60, 60))
+    assert Pipeline([("scale", scale), ("fit", regression)]).fit(X, y).score(X, y) > 0.9
