@@ -153,6 +153,14 @@ KEYS = {
         "reported_on",
     },
     "synthesis_wide": {"memory_over_told_max", "time_over_told_max", "columns_max", "cases"},
+    "learners_sklearn": {
+        "check_estimator_passed",
+        "check_estimator_exceptions",
+        "adult_accuracy_eps05",
+        "r2_lost_attribute",
+        "r2_lost_person",
+        "multiclass_accuracy",
+    },
     "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
 }
 

@@ -55,7 +55,8 @@ def test_entries_of_a_gram_matrix_all_have_the_parity_of_the_number_of_rows() ->
     for mechanism in INSTANCES:
         if type(mechanism).__name__ == "GramMatrix":
             output = mechanism.run(table(), NoiseSource.seeded(1))
-            assert not ((output.entries - output.n) % 2).any()
+            counts = mechanism.calibration(output.columns.schema).are_counts[: len(output.entries)]
+            assert not ((output.entries - output.n) % 2)[counts].any()  # sums with numbers have none
 
 
 def possible(law: Law) -> Any:
