@@ -20,6 +20,7 @@ from nabladp.errors import NablaDPError
 from nabladp.mechanisms import MECHANISMS, Output
 from nabladp.mechanisms.heavy_hitters import HeavyHitters
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+from nabladp.mechanisms.output_tables import group_axis, schema_axes
 from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Rho
 from nabladp.release import Release, Session
@@ -224,6 +225,21 @@ def test_one_attribute_is_bars_two_are_a_heat_map_three_are_panels(released: dic
     kinds = {view["title"]: view["kind"] for view in found}
     assert kinds == {"age": "bars", "region + income": "heat", "region + age + sick": "panels", "age + income": "heat"}
     assert titled(found, "age")["ordered"] and "ordered" not in titled(found, "region + income")
+
+
+def test_groups_lie_where_the_values_of_their_attribute_do() -> None:
+    """Groups of a query are drawn as the attribute's values are: by label, in order, on its scale."""
+    month = Attribute("month", "date", low="2024-01", high="2024-12", level="month", labels={"2024-02": "Feb"})
+    income = Attribute("income", "real", edges=(0, 10, 20, 50), null="category")
+    assert schema_axes(Schema((month,)), ["month"])[0] == group_axis(month, month.texts)
+    assert group_axis(month, ["2024-02", "2024-05", "other"]).to_json() == {
+        "name": "month", "format": "text", "axis": ["Feb", "2024-05", "other"],
+        "every": 1, "ordered": 2, "dates": [1, 4],
+    }  # fmt: skip
+    assert group_axis(income, income.texts) == schema_axes(Schema((income,)), ["income"])[0]
+    assert group_axis(income, income.texts[1:]).source["edges"] == [10, 20, 50]
+    assert "edges" not in group_axis(income, [income.texts[0], income.texts[2]]).source, "with a gap, no density"
+    assert "ordered" not in group_axis(income, ["(null)"]).source
 
 
 @pytest.mark.parametrize("number", [0, 1])

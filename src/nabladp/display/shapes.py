@@ -12,7 +12,7 @@ from nabladp.views import Column, View
 from nabladp.views.condense import condense
 from nabladp.views.exports import short_text
 
-LINES_FROM = 16  # numbers from which a line is drawn
+LINES_FROM, DATES_FROM = 16, 4  # numbers and dates from which a line is drawn
 _BLUE, _INK, _SOFT = "#0072B2", "#1a1a1a", "#cfe4f2"
 _MOST_LISTED = 8
 
@@ -61,6 +61,8 @@ def _chart(view: View, rows: list[dict[str, Any]]) -> tuple[Any, list[dict[str, 
         ), []
     scale = axes[0].source if len(axes) == 1 else {}
     placed, rest = rows[: scale.get("ordered", 0)], rows[scale.get("ordered", 0) :]
+    if len(placed) >= DATES_FROM and "dates" in scale:
+        return _line(placed, axes[0], "name:O"), rest
     if len(placed) >= LINES_FROM and "at" in scale:
         return _line([row | {"at": at} for row, at in zip(placed, scale["at"], strict=False)], axes[0]), rest
     if "edges" in scale and len(placed) > 1 and len({round(b - a, 9) for a, b in pairwise(scale["edges"])}) > 1:
@@ -82,9 +84,10 @@ def _bars(rows: list[dict[str, Any]], view: View) -> Any:
     return base.mark_bar(color=_BLUE).encode(x=axis) + base.mark_rule(color=_INK).encode(x="low:Q", x2="high:Q")
 
 
-def _line(rows: list[dict[str, Any]], axis: Column) -> Any:
+def _line(rows: list[dict[str, Any]], axis: Column, by: str = "at:Q") -> Any:
     altair = altair_module()
-    base = _base(rows).encode(x=altair.X("at:Q", title=axis.name, scale=altair.Scale(zero=False)))
+    scale = altair.Scale(zero=False) if by == "at:Q" else altair.Undefined
+    base = _base(rows).encode(x=altair.X(by, title=axis.name, scale=scale, sort=None))
     band = base.mark_area(color=_SOFT).encode(y=altair.Y("low:Q", title="value"), y2="high:Q")
     return band + base.mark_line(color=_BLUE).encode(y="value:Q")
 

@@ -18,7 +18,7 @@ from nabladp.views.view import MOST_SQUARES, ONE_SERIES, Cells, Column, Series, 
 
 MOST_GROUPS = {1: 200}  # of an axis that stands alone
 MOST_BESIDE = 50  # groups of an axis beside others
-SCALES = ("at", "edges")
+SCALES = ("at", "dates", "edges")
 
 
 def condense(view: View, most: int = MOST_SQUARES) -> View:

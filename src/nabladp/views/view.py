@@ -54,8 +54,8 @@ Scale = Mapping[str, Sequence[float]]
 def axis_column(name: str, labels: Iterable[str], every: int, ordered: int = 0, scale: Scale | None = None) -> Column:
     """A view column of an axis: the label changes every so many rows, and begins again after the last one.
 
-    The first ``ordered`` labels stand in order. ``scale`` says where on a scale they lie: ``at`` a number for each, or
-    between two ``edges``, of which there is one more.
+    The first ``ordered`` labels stand in order. ``scale`` says where on a scale they lie: ``at`` a number for each, at
+    ``dates`` in numbers, or between two ``edges``, of which there is one more.
     """
     source = {"axis": list(labels), "every": every}
     return Column(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 
 from nabladp.errors import ReleaseError
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
+from nabladp.mechanisms.output_tables import group_axis
 from nabladp.mechanisms.statistics.answer import LEVEL, Answer, as_column
 from nabladp.mechanisms.statistics.bill import Bill
 from nabladp.mechanisms.statistics.blocks import plan_blocks
@@ -25,7 +27,7 @@ from nabladp.sql.keys import OTHERS
 from nabladp.sql.query import parse_query
 from nabladp.views.compared import Compared
 from nabladp.views.tables import predicted_facts, table_view
-from nabladp.views.view import Series, View, count_of, format_figure, round_digits, value_column
+from nabladp.views.view import Series, View, count_of, format_figure, marginal_kind, round_digits, value_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from nabladp.tables import Counts
 
 _MOST_DRAWN = 6  # columns of one answer that get a picture
+_MOST_BARS = 30  # groups of two keys; more are a heat map
 
 
 # ---- what to expect --------------------------------------------------------------------------------------------------
@@ -230,17 +233,26 @@ class StatisticsOutput(Output):
         names = table.column_names
         keys = tuple(names.index(name) for name in answer.key_columns)
         drawn = [name for name in names if f"{name}_low" in names][: _MOST_DRAWN if keys else 0]
+        columns, ordered = list(plain.columns), False
+        if len(keys) == 1 and answer.key_columns[0] in answer.headings:
+            groups = [row[keys[0]] for row in plain.rows]
+            columns[keys[0]] = axis = group_axis(self.schema[answer.key_columns[0]], groups)
+            ordered = "ordered" in axis.source
+        pairs = {tuple(row[key] for key in keys) for row in plain.rows}
+        sizes = [len(set(column)) for column in zip(*pairs, strict=True)]
+        whole = len(keys) == 2 and len(plain.rows) == len(pairs) == math.prod(sizes) > _MOST_BARS
         for name in drawn:
             series = Series(name, names.index(name), names.index(f"{name}_low"), names.index(f"{name}_high"))
             yield View(
                 f"{title}: {name}",
-                "bars",
-                plain.columns,
+                marginal_kind(sizes) if whole else "bars",
+                columns,
                 plain.rows,
                 plain.summary,
                 names=keys,
                 series=[series],
                 caption=f"{name} of every group, with its interval",
+                ordered=ordered,
                 signed=True,
             )
 

@@ -6,7 +6,7 @@
   const { svg, reader, telling, shown, textWidth, ticks, picture, label, paragraph, grow, stepInList } = charting;
   const { domain, legend, legendHeight, mark, scaled, whisker } = charting;
   const [HEIGHT, GAP] = [230, 8];
-  const LINES_FROM = 16; // numbers from which a line is drawn
+  const [LINES_FROM, DATES_FROM] = [16, 4]; // numbers and dates from which a line is drawn
   const APART = 56; // pixels between the signs that tell lines apart
 
   /** The column whose values lie along a scale, where a view has just this one. */
@@ -90,7 +90,7 @@
 
   function lineOf(view) {
     const column = scaleOf(view);
-    return column?.at && column.ordered >= LINES_FROM ? column : null;
+    return column && ((column.at && column.ordered >= LINES_FROM) || (column.dates && column.ordered >= DATES_FROM)) ? column : null;
   }
 
   /** Neighbouring rows without a gap. */
@@ -106,7 +106,7 @@
 
   function lines(view, width) {
     const column = lineOf(view);
-    const { at, ordered } = column;
+    const { at = column.dates, ordered } = column;
     const format = view.columns[view.series[0].value].format;
     const range = domain(view, { first: 0, last: ordered });
     const told = text("lines_told", { caption: view.caption, along: column.name, count: ordered });
