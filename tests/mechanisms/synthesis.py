@@ -14,6 +14,7 @@ from nabladp.privacy import CDP, Approx, Rho
 INSTANCES: list[Mechanism] = [
     Synthesis(CDP(0.5), over=("region", "age", "income", "sick")),
     Synthesis(Rho(0.1), 3, ("region", "age", "income", "sick"), strategy="packed", rounds=4, rows=7),
+    Synthesis(Rho(0.1), over=("region", "age", "income", "sick"), strategy="matched", rounds=3, rows=7),
     Synthesis(CDP(1), (("region", "income"), ("band", "sick")), weights=(1.0, 2.5), strategy="single", target="sick"),
     Synthesis(person=Approx(1, 1e-6), over=("region", "age", "sick"), sets={"age+sick": Rho(0.02)}, rounds=5),
     Synthesis(CDP(1), over=("age", "band", "sick"), strategy="all", budgets={"sick": Rho(0.01)}, person=Rho(0.6)),

@@ -26,11 +26,11 @@ ROWS = CodedTable(
 RUNS = 2000
 
 
-@pytest.mark.parametrize("kind", ["packed", "single", "blocks"])
+@pytest.mark.parametrize("kind", ["packed", "single", "blocks", "matched"])
 def test_picks_follow_their_law(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "blocks":
         monkeypatch.setattr(strategy, "WIDEST_BLOCK", 2)
-    named = "single" if kind == "single" else "packed"
+    named = "packed" if kind == "blocks" else kind
     mechanism = Synthesis(CDP(1.5), strategy=named, rounds=1, one_way=0, selection=0.5)
     course = mechanism._course(BITS, ROWS.n)
     state = course.start([])

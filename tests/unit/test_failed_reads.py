@@ -16,6 +16,7 @@ from nabladp.errors import DataError, LedgerError, NablaDPError, SourceError, at
 from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
 from nabladp.noise import NoiseSource, Packings
+from nabladp.noise.matchings import Matchings
 from nabladp.noise.packings import AnyPackings
 from nabladp.privacy import CDP, Budget, Ledger
 from nabladp.release import Session
@@ -259,6 +260,7 @@ DRAWS: dict[str, Callable[[NoiseSource], Any]] = {
     "select_exponential": lambda noise: noise.select_exponential([1, 2, 3], 1.0),
     "select_packing": lambda noise: noise.select_packing(Packings([1, 2], 2, 1), [0.0, 1.0]),
     "select_any_packing": lambda noise: noise.select_any_packing(AnyPackings([1, 2], 2, np.zeros(2), 20)),
+    "select_matching": lambda noise: noise.select_matching(Matchings([0, 1], [1, 1], 2), [0.0, 1.0]),
 }
 NO_DRAWS = {"seeded", "reseeded", "is_seeded", "stamp", "draws"}
 

@@ -18,6 +18,7 @@ from nabladp.audit.runs import PooledNoise
 from nabladp.audit.tape_comparison import compare_claim, compare_tape, least_scale
 from nabladp.mechanisms import Auditable, Charge, NoiseUse
 from nabladp.noise import NoiseSource, Packings
+from nabladp.noise.matchings import Matchings
 from nabladp.noise.packings import AnyPackings
 from nabladp.noise.source import RowResponse
 from nabladp.noise.tape import Draw, ForwardingNoise, RecordedNoise
@@ -26,6 +27,7 @@ from nabladp.schema import Attribute, Schema
 
 BIT = Schema((Attribute("a", "boolean"),))
 PAIRS = Packings([1, 2, 4], 3, 2)
+MATCHINGS = Matchings([0, 1], [1, 1], 2)
 ANY = AnyPackings([1, 2, 4], 3, np.array([0.5, 1.0, -1.0]), 40)
 DRAWS: dict[str, tuple[Callable[[NoiseSource], Any], str, int]] = {
     "discrete_laplace": (lambda noise: noise.discrete_laplace(2.5, (2, 3)), "discrete_laplace", 6),
@@ -45,6 +47,7 @@ DRAWS: dict[str, tuple[Callable[[NoiseSource], Any], str, int]] = {
     "select_lowest": (lambda noise: noise.select_lowest(np.array([1, 2, 3]), 2), "select_exponential", 1),
     "select_packing": (lambda noise: noise.select_packing(PAIRS, [0.1, 0.2, 0.3]), "select_packing", 1),
     "select_any_packing": (lambda noise: noise.select_any_packing(ANY), "select_any_packing", 1),
+    "select_matching": (lambda noise: noise.select_matching(MATCHINGS, [0.1, 0.2]), "select_matching", 1),
 }  # fmt: skip
 
 

@@ -82,9 +82,9 @@ def farthest_between(one: Selection, other: Selection) -> float:
 def range_between(one: Selection, other: Selection) -> float:
     """A lower bound on how far apart the log ratios of two possible outcomes of a selection lie."""
     apart = one.log_weights - other.log_weights
-    if one.masks is None:
+    if one.masks is None and not one.matching:
         return float(apart.max() - apart.min())
-    if one.count is None:  # each member alone is an outcome, and so is none of them
+    if one.masks is None or one.count is None:  # each member alone is an outcome, and so is none of them
         return float(max(apart.max(), 0.0) - min(apart.min(), 0.0))
     masks = one.masks.tolist()
     sums = [

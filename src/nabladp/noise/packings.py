@@ -166,19 +166,7 @@ class Packings:
         return tuple(sorted(chosen))
 
     def _checked(self, weights: ArrayLike) -> Floats:
-        """Log weights of packings as float64; errors say nothing about the values, which come from data."""
-        refuse_long(weights, "Weights")
-        try:
-            array = np.asarray(weights)
-        except (ValueError, TypeError, OverflowError):
-            array = np.empty(0, np.object_)
-        if array.shape != self.masks.shape or array.dtype.kind not in "fiu":
-            fix = "Give a flat array with one float per member."
-            raise MechanismError("Weights do not fit the family of sets.", fix=fix, members=len(self.masks))
-        floats = array.astype(np.float64)
-        if not (np.abs(floats) <= LARGEST_WEIGHT).all():  # false for NaN too
-            raise MechanismError("Weights must be finite and within ±1e9.", fix="Bound or rescale them beforehand.")
-        return floats
+        return checked_weights(weights, len(self.masks))
 
     def _packing(self, packing: Sequence[int]) -> Integers:
         listed = checks.members(packing, "A packing", "Give the indices of its members.")
@@ -188,6 +176,22 @@ class Packings:
             fix = f"Give {self.count} members with pairwise disjoint sets."
             raise MechanismError("That is not a packing.", fix=fix, count=self.count)
         return np.array(chosen, np.int64)
+
+
+def checked_weights(weights: ArrayLike, members: int) -> Floats:
+    """Log weights of a family's members as float64; errors say nothing about the values, which come from data."""
+    refuse_long(weights, "Weights")
+    try:
+        array = np.asarray(weights)
+    except (ValueError, TypeError, OverflowError):
+        array = np.empty(0, np.object_)
+    if array.shape != (members,) or array.dtype.kind not in "fiu":
+        fix = "Give a flat array with one float per member."
+        raise MechanismError("Weights do not fit the family of sets.", fix=fix, members=members)
+    floats = array.astype(np.float64)
+    if not (np.abs(floats) <= LARGEST_WEIGHT).all():  # false for NaN too
+        raise MechanismError("Weights must be finite and within ±1e9.", fix="Bound or rescale them beforehand.")
+    return floats
 
 
 def largest_packing(masks: Sequence[int] | Integers, width: int) -> int:

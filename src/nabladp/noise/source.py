@@ -19,6 +19,7 @@ from nabladp.errors import MechanismError
 from nabladp.noise import choices, samplers
 from nabladp.noise.draws import Draws, HalfWords, SeededBits, SystemBits, Words
 from nabladp.noise.laws import Kind
+from nabladp.noise.matchings import Matchings
 from nabladp.noise.packings import AnyPackings, Packings
 from nabladp.noise.parameters import (
     MOST_DRAWN,
@@ -237,3 +238,9 @@ class NoiseSource:
         See ``any_slack`` beside :class:`AnyPackings`, which holds the weights.
         """
         return packings.draw(self._draws)
+
+    def select_matching(self, matchings: Matchings, log_weights: ArrayLike) -> tuple[int, ...]:
+        """Random disjoint sets of one or two attributes, as sorted indices: for each attribute, given the noise of all
+        else, an exponential mechanism up to ``matchings.slack()``."""
+        expect(matchings, Matchings, "The sets to choose from", "Give Matchings(left, right, width).")
+        return matchings.draw(self._draws, log_weights)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nabladp.arrays import Floats, Integers
 from nabladp.noise.laws import Kind
+from nabladp.noise.matchings import Matchings
 from nabladp.noise.packings import AnyPackings, Packings
 from nabladp.noise.parameters import Real, Size, shape
 from nabladp.noise.source import NoiseSource, RowResponse
@@ -87,6 +88,9 @@ class ForwardingNoise(NoiseSource):
     def select_any_packing(self, packings: AnyPackings) -> tuple[int, ...]:
         return self.source.select_any_packing(packings)
 
+    def select_matching(self, matchings: Matchings, log_weights: ArrayLike) -> tuple[int, ...]:
+        return self.source.select_matching(matchings, log_weights)
+
 
 # ---- the tape --------------------------------------------------------------------------------------------------------
 
@@ -98,6 +102,7 @@ class Selection:
     log_weights: Floats
     masks: Integers | None = None
     count: int | None = None  # None with masks: any number of them
+    matching: bool = False  # any number of disjoint sets of one or two attributes, none of them included
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +216,12 @@ class RecordedNoise(ForwardingNoise):
         before, drawn = self.source.draws, super().select_any_packing(packings)
         made_from = Selection(packings.weights, packings.masks)
         self._write(before, Draw("select_any_packing", 1, selection=made_from))
+        return drawn
+
+    def select_matching(self, matchings: Matchings, log_weights: ArrayLike) -> tuple[int, ...]:
+        before, drawn = self.source.draws, super().select_matching(matchings, log_weights)
+        made_from = Selection(np.array(log_weights, np.float64), matching=True)
+        self._write(before, Draw("select_matching", 1, selection=made_from))
         return drawn
 
 

@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -199,7 +199,8 @@ _RARELY = 0.04  # below this chance that a set lies inside a block, every other 
 class Block:
     """Some source attributes, the candidates that read no others, and how many disjoint ones a pick has at most.
 
-    With ``one`` a pick is exactly one of them; otherwise any number of disjoint ones, also none.
+    With ``one`` a pick is exactly one of them; otherwise any number of disjoint ones, also none: a random packing or,
+    where ``matched``, the heaviest one under noise.
     """
 
     attributes: Names
@@ -207,6 +208,7 @@ class Block:
     masks: tuple[int, ...]  # of each member, over ``attributes``
     most: int
     one: bool = False
+    matched: bool = False
 
     @cached_property
     def read(self) -> Names:
@@ -218,24 +220,28 @@ class Block:
         """The guarantee of one pick from the block. All that candidates read is charged, picked or not: the pick is an
         output."""
         charged = {name: CDP(Fraction(prices[name], UNIT)) for name in self.read if name in prices}
+        if self.matched:
+            return Guarantee.linear(universe, charged)  # [matched]
         if self.most == 1:
             return Guarantee.touch(universe, charged)  # [single]
         return Guarantee.linear(universe, charged, limit=self.most)  # [packed]
 
 
 def blocks_of_rounds(
-    attributes: Names, sources: Sequence[frozenset[str]], rounds: int, seed: int, *, single: bool
+    attributes: Names, sources: Sequence[frozenset[str]], rounds: int, seed: int, *, chosen: str
 ) -> tuple[tuple[Block, ...], ...]:
     """The blocks of attributes of every Synthesis round. ``sources[i]`` are the source attributes of candidate marginal
     i.
 
-    One block holds everything where one set is picked, or there are few attributes. Otherwise each round cuts them
-    anew, by a shuffle that depends on ``seed`` and the round's number only. Where some set would rarely lie in a block,
-    every other round picks one set from all.
+    One block holds everything where one set is picked, where sets are matched, or where there are few attributes.
+    Otherwise each round cuts them anew, by a shuffle that depends on ``seed`` and the round's number only. Where some
+    set would rarely lie in a block, every other round picks one set from all.
     """
     everything = (_block(attributes, sources, single=True),)
-    if single:
+    if chosen == "single":
         return (everything,) * rounds
+    if chosen == "matched":
+        return ((_matched(everything[0]),),) * rounds
     widest = strategy.WIDEST_BLOCK
     if len(attributes) <= widest:
         return ((_block(attributes, sources, single=False),),) * rounds
@@ -255,6 +261,17 @@ def _block(attributes: Names, sources: Sequence[frozenset[str]], *, single: bool
     masks = tuple(sum(bit[name] for name in sources[i]) for i in inside)
     most = 1 if single or not inside else largest_packing(sorted(set(masks)), len(attributes))
     return Block(attributes, inside, masks, most, single)
+
+
+def _matched(block: Block) -> Block:
+    """A block of everything whose pick is a matching of its sets, all of which have one or two attributes."""
+    sizes = [mask.bit_count() for mask in block.masks]
+    if max(sizes) > 2:
+        raise MechanismError(
+            f'strategy = "matched" takes marginals of one or two source attributes; the workload needs {max(sizes)}.',
+            fix='Set strategy = "packed", or workload = 2.',
+        )
+    return replace(block, most=len(block.attributes) // min(sizes), one=False, matched=True)
 
 
 def _chance_inside(d: int, pieces: int, size: int) -> float:

@@ -80,7 +80,7 @@ class Design:
         sources = [limits.universe.sources(names) for names in wanted.candidates]
         read = frozenset().union(*sources)
         scope = tuple(name for name in limits.universe.roots if name in read)
-        rounds = blocks_of_rounds(scope, sources, choice.rounds, seed, single=choice.strategy == "single")
+        rounds = blocks_of_rounds(scope, sources, choice.rounds, seed, chosen=choice.strategy)
         price, picks = prices(limits, rounds, choice.selection)
         fixed = _cost(limits, planned) + picks
         accounts = Accounts.after(limits, fixed)
@@ -125,14 +125,9 @@ class Design:
         first = [(block, block.guarantee(universe, self.price)) for block in self.rounds[0]]
         later = [block.guarantee(universe, self.price) for blocks in self.rounds[1:] for block in blocks]
         rest = Guarantee.compose(universe, later)
-        kinds = Counter(
-            "select_exponential" if block.one else "select_any_packing"
-            for blocks in self.rounds[1:]
-            for block in blocks
-        )
+        kinds = Counter(_kind_of(block) for blocks in self.rounds[1:] for block in blocks)
         for block, cost in first:
-            kind = "select_exponential" if block.one else "select_any_packing"
-            result.append(NoiseUse("the first round's selection", kind, 0, 1, (Charge(cost),)))
+            result.append(NoiseUse("the first round's selection", _kind_of(block), 0, 1, (Charge(cost),)))
         for kind, most in kinds.items():
             result.append(NoiseUse("selections of later rounds", kind, 0, most, (Charge(rest),)))
         return [*result, NoiseUse("what rounds may still measure", "discrete_gaussian", 0, 0, (Charge(spent),))]
@@ -177,6 +172,11 @@ class Design:
         """For each account of a set: the number of marginals of one pick that may be charged to it."""
         most = max((sum(block.most for block in blocks) for blocks in self.rounds), default=1)
         return {key: min(most, len(held)) for key, held in enumerate(self.limits.sets) if len(held) > 1}
+
+
+def _kind_of(block: Block) -> str:
+    """The kind of draw that picks from a block, as on a tape."""
+    return "select_exponential" if block.one else "select_matching" if block.matched else "select_any_packing"
 
 
 def _planned(limits: Limits, sets: tuple[Names, ...], weights: list[Fraction], share: Fraction) -> tuple[Planned, ...]:

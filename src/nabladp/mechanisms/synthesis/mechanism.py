@@ -109,11 +109,12 @@ class Synthesis(Mechanism):
     limits on several attributes together ("race+ethnicity"), ``person`` is the limit per person; without ``budget``,
     all of it is spent. ``workload`` is 2 or 3, for all 2-way or 3-way marginals (of ``over``), or a list of
     sets; ``weights`` and a ``target`` column state what matters more. ``strategy``: "packed" (each round selects
-    attribute-disjoint marginals jointly), "single" (one per round), "all" (all at once), or "auto", which decides
-    from public facts. ``rounds``, and the shares ``one_way`` and ``selection`` of the budget, are chosen likewise.
+    attribute-disjoint marginals jointly), "matched" (so among any number of columns, for pairs), "single" (one per
+    round), "all" (all at once), or "auto", which decides from public facts. ``rounds``, and the shares ``one_way`` and
+    ``selection`` of the budget, are chosen likewise.
     ``rows`` are sampled (default: as many as the table has). ``model_mb`` limits the model, never the measurements.
     ``repair`` moves them towards the answers, which know more than the model.
-    ``zeros`` declares impossible combinations. More than 16 attributes are split into blocks by ``seed``.
+    ``zeros`` declares impossible combinations. "packed" splits more than 16 attributes into blocks by ``seed``.
 
     Guarantee, for every set of attributes: ``touch`` for each marginal fixed in advance, ``linear`` (or ``touch``) for
     every selection, ``capped`` for the measurements of rounds; each limit holds for the sum. Assumed: the number of
@@ -142,7 +143,7 @@ class Synthesis(Mechanism):
         default="auto",
         metadata=parameter(
             Choice(*STRATEGIES),
-            "How many marginals a round picks: a packing, one, or all at once; by default as public facts suggest.",
+            "How a round picks marginals: packing, matching, one, or all at once; by default as public facts suggest.",
         ),
     )
     rounds: int | None = field(
@@ -178,7 +179,7 @@ class Synthesis(Mechanism):
         metadata=parameter(Flag(), "Whether sampled rows are moved towards the answers.", stored="changed"),
     )
     seed: int = field(
-        default=0, metadata=parameter(Whole(0, 1 << 62), "How more than 16 attributes are cut into blocks.")
+        default=0, metadata=parameter(Whole(0, 1 << 62), 'How more than 16 attributes are cut into blocks by "packed".')
     )
     budgets: Mapping[str, BudgetValue] = field(
         default_factory=dict, metadata=parameter(SetBudgets(), "Attributes with a budget other than `budget`.")

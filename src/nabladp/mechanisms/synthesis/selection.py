@@ -14,6 +14,7 @@ from nabladp.errors import BudgetError
 from nabladp.mechanisms.synthesis.accounts import Block, Limits
 from nabladp.mechanisms.synthesis.strategy import GRID
 from nabladp.noise import NoiseSource
+from nabladp.noise.matchings import Matchings
 from nabladp.noise.packings import AnyPackings, any_slack, fineness, largest_value, log_softmax, on_grid
 from nabladp.privacy.guarantee import Guarantee
 from nabladp.privacy.units import UNIT
@@ -82,7 +83,10 @@ class Selector:
     ) -> None:
         self.block, self.sources, self.price, self.n = block, sources, price, n
         self.members = np.array(block.members, np.int64)
-        self.masks = np.array(block.masks, np.int64)
+        at = {name: i for i, name in enumerate(block.attributes)}
+        self.ends = np.array(
+            [[f(at[name] for name in sources[i]) for f in (min, max)] for i in block.members], np.int64
+        )
         self.relative = weights[self.members] / weights.max()  # the largest of the whole workload
         self.reach = 4 * (n + 1) * GRID
 
@@ -101,7 +105,10 @@ class Selector:
 
     def slack(self, largest: float) -> float:
         """η: how far a pick's log probability may be from the ideal one when all scores lie within ± ``largest``."""
-        rounding = 4 * 2.0**-53 * largest * self.block.most  # coefficient times weight times whole number
+        rounding = 4 * 2.0**-53 * largest  # coefficient times weight times whole number
+        if self.block.matched:
+            return 4 * rounding + Matchings.slack()  # [slack]
+        rounding *= self.block.most
         if self.block.one:
             return 4 * (2.0 ** -fineness(largest) + rounding)
         width = len(self.block.attributes)
@@ -120,11 +127,13 @@ class Selector:
         able, scores, largest = self._ready(excess, strength)
         if not len(able):
             return ()
-        if self.block.one:
+        if self.block.matched:
+            chosen = list(noise.select_matching(self._matchings(able), scores))  # [exact-pick]
+        elif self.block.one:
             grid = fineness(largest)
             chosen = [noise.select_exponential(on_grid(scores, grid), Fraction(1 << grid))] if len(able) > 1 else [0]
         else:
-            chosen = list(noise.select_any_packing(self._packings(able, scores, largest)))  # [exact-pick]
+            chosen = list(noise.select_any_packing(self._packings(able, scores, largest)))
         return tuple(sorted(self.members[able[chosen]].tolist()))
 
     def law(self, excess: Integers, strength: int) -> Iterator[tuple[Pick, float]]:
@@ -138,12 +147,18 @@ class Selector:
             for member, chance in zip(able.tolist(), log_softmax(on_grid(scores, grid), grid), strict=True):
                 yield (int(self.members[member]),), float(chance)
         else:
-            for chosen, chance in self._packings(able, scores, largest).law():
+            laws = (
+                self._matchings(able).law(scores) if self.block.matched else self._packings(able, scores, largest).law()
+            )
+            for chosen, chance in laws:
                 yield tuple(sorted(self.members[able[list(chosen)]].tolist())), chance
+
+    def _matchings(self, able: Integers) -> Matchings:
+        return Matchings(self.ends[able, 0], self.ends[able, 1], len(self.block.attributes))
 
     def _packings(self, able: Integers, scores: Floats, largest: float) -> AnyPackings:
         value = largest_value(len(self.members), self.block.most, largest)
-        return AnyPackings(self.masks[able], len(self.block.attributes), scores, fineness(value))
+        return AnyPackings(np.array(self.block.masks)[able], len(self.block.attributes), scores, fineness(value))
 
 
 UNABLE = np.iinfo(np.int64).min  # stands for a candidate that nobody can pay for

@@ -114,7 +114,7 @@ def _key(key: Any) -> str:
 
 # ---- choosing --------------------------------------------------------------------------------------------------------
 
-STRATEGIES = ("auto", "packed", "single", "all")
+STRATEGIES = ("auto", "packed", "matched", "single", "all")
 WIDEST_BLOCK = 16  # attributes that are packed jointly
 FASTER = 4  # how many rounds in one, after a round that taught less than noise would
 CLOSE = 0.3  # how near a fit between rounds comes to its optimum, in deviations of the noise
@@ -171,7 +171,7 @@ def _named(facts: Facts, strategy: str, why: str) -> Choice:
     rounds = 16 if facts.width <= 2 else 32
     if facts.each > 0.4:  # ε0 ≈ 0.9
         rounds *= 2
-    return Choice(strategy, why, rounds if strategy == "packed" else _single_rounds(facts))
+    return Choice(strategy, why, _single_rounds(facts) if strategy == "single" else rounds)
 
 
 def _one_way(facts: Facts) -> Fraction:
