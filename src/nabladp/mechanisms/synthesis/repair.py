@@ -125,6 +125,7 @@ class Tables:
         for i, names in enumerate(self._subjects):
             for name in names:
                 touching[name].append(i)
+        plain = np.zeros(len(self.names), np.bool_)
         movable, changed, changed_start, entries, entry_start = list[int](), list[int](), [0], list[Entry](), [0]
         for name, size in self.sizes.items():
             if name not in self._functions and size > 1:
@@ -134,6 +135,9 @@ class Tables:
                     movable.append(self._number[name])
                     entries += met
                     changed += [self._number[own] for own in together]
+                    plain[self._number[name]] = size == 2 and all(
+                        entry.kind == TARGET and entry.moving == [(0, 1)] and len(entry.fixed) == 1 for entry in met
+                    )
             entry_start.append(len(entries))
             changed_start.append(len(changed))
         fixed_start, fixed_column, fixed_stride = _lists([entry.fixed for entry in entries])
@@ -146,6 +150,7 @@ class Tables:
             changed=_whole(changed),
             entry_start=_whole(entry_start),
             kind=_whole(entry.kind for entry in entries),
+            plain=plain,
             side_by_side=np.array([entry.moving == [(0, 1)] for entry in entries], np.bool_),
             subject=_whole(entry.subject for entry in entries),
             weight=np.array([self._weights[entry.subject] for entry in entries], np.float32),
@@ -186,6 +191,11 @@ class Tables:
             moving = [(slot_of[column], stride) for column, stride in self._axes[table] if column in slot_of]
             results.append(Entry(self._kinds[i], i, table, slot, fixed, moving))
         return results
+
+    @property
+    def together(self) -> int:
+        """How many rows the loop takes together."""
+        return _TOGETHER if len(self.layout.kind) > _CACHED else 1
 
     def counts(self, codes: Codes) -> list[Integers]:
         """The rows in every cell of every target."""
@@ -254,6 +264,9 @@ _PASSES = (1, 4)  # with a threshold: for many rows, for few
 _LAST_PASSES = 3  # without one, at most
 _STALLED = 0.02  # of the distance: without a threshold, a pass that gains less ends it
 _LEAST_THRESHOLD = 0.5
+_TOGETHER = 256  # rows of which one column is changed, where the tables of all columns do not fit into a cache
+_CACHED = 1 << 14  # tables that do
+_SOME = 1 << 11  # rows that show how large gains are, where there are many tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +304,8 @@ def _many(codes: Codes) -> int:
 def _thresholds(codes: Codes, tables: Tables, gaps: Gaps) -> Iterator[tuple[int, float]]:
     """Every block of every pass with its threshold, which falls evenly from the largest gain that some rows have."""
     rows = _many(codes)
-    _, largest = compile_loop(improve_rows)(_block(codes, 0), gaps, math.inf, CANDIDATES, tables.layout)
+    some = _block(codes, 0)[: _BLOCK if tables.together == 1 else _SOME]
+    _, largest = compile_loop(improve_rows)(some, gaps, math.inf, CANDIDATES, tables.together, tables.layout)
     fall = max(largest / _LEAST_THRESHOLD, 1.0)
     passes = min(
         passes_of(rows, work(tables.sizes, [target.attributes for target in tables.targets])),
@@ -318,7 +332,7 @@ def _finish(rows: dict[str, NDArray[Any]], tables: Tables, gaps: Gaps) -> None:
 def _improve(rows: dict[str, NDArray[Any]], start: int, tables: Tables, gaps: Gaps, threshold: float) -> float:
     """Change values in one block of rows; how much that lowers the distance."""
     block = _block(rows, start)
-    gained, _ = compile_loop(improve_rows)(block, gaps, threshold, CANDIDATES, tables.layout)
+    gained, _ = compile_loop(improve_rows)(block, gaps, threshold, CANDIDATES, tables.together, tables.layout)
     for i, column in enumerate(rows.values()):
         column[start : start + len(block)] = block[:, i]
     return float(gained)
