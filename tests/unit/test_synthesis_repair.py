@@ -194,11 +194,29 @@ def test_a_threshold_lets_large_gains_through_only() -> None:
     changed = []
     for share in (math.inf, 0.6, 0.0):
         gaps, block = own.gaps(own.counts(rows)), repair._block(rows, 0)
-        largest = improve_rows(block.copy(), gaps.copy(), math.inf, repair.CANDIDATES, own.layout)[1]
-        gained = improve_rows(block, gaps, share * largest, repair.CANDIDATES, own.layout)[0]
+        largest = improve_rows(block.copy(), gaps.copy(), math.inf, repair.CANDIDATES, 1, own.layout)[1]
+        gained = improve_rows(block, gaps, share * largest, repair.CANDIDATES, 1, own.layout)[0]
         changed.append(int((block != repair._block(rows, 0)).sum()))
         assert largest > 1 and (gained > 0) == (share < 1)
     assert changed[0] == 0 < changed[1] < changed[2] / 2
+
+
+def test_pairs_of_two_values_have_a_loop_of_their_own_that_does_the_same() -> None:
+    """Also where one column of many rows is changed at a time."""
+    draw, sizes = np.random.default_rng(2), dict.fromkeys("abcdef", 2)
+    wanted = [
+        Target(pair, draw.dirichlet(np.ones(4)).reshape(2, 2) * 200, 2.0) for pair in itertools.combinations(sizes, 2)
+    ]
+    own = Tables(sizes, wanted)
+    codes = {name: draw.integers(0, 2, 200).astype(np.uint8) for name in sizes}
+    layouts = own.layout, own.layout._replace(plain=np.zeros(6, np.bool_))
+    assert layouts[0].plain.all()
+    for together in (1, 64):
+        blocks = [repair._block(codes, 0) for _ in layouts]
+        pairs = zip(blocks, layouts, strict=True)
+        moved = [improve_rows(block, own.gaps(own.counts(codes)), 0.0, 64, together, each) for block, each in pairs]
+        assert moved[0] == moved[1] and moved[0][0] > 0 and np.array_equal(*blocks)
+        assert not np.array_equal(blocks[0], repair._block(codes, 0))
 
 
 def test_whole_numbers_next_to_what_is_wanted_are_left_alone() -> None:

@@ -134,16 +134,26 @@ def _shared_columns(
 ) -> dict[str, pa.Array]:
     """Where a column for every attribute would be too much: the first attribute of each table and its value, the
     second, and so on."""
-    import pyarrow as pa
-
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    number = {name: i for i, name in enumerate(names)}
+    starts = np.cumsum([0, *(schema[name].size for name in names)])
+    labels = [schema[name].label(code) for name in names for code in range(schema[name].size)]
     columns: dict[str, Any] = {}
     for position in range(max(len(part) for part in parts)):
-        titles, values = [], []
-        for part, many in zip(parts, rows, strict=True):
-            own = next(iter(list(part)[position:]), None)
-            titles.append(pa.array([own] * many, pa.string()))
-            labels = pa.nulls(many) if own is None else label_column(schema[own], part[own])
-            values.append(labels.cast(pa.string()))
-        columns[f"attribute_{position + 1}"] = pa.concat_arrays(titles)
-        columns[f"level_{position + 1}"] = pa.concat_arrays(values)
+        owners = [next(iter(list(part)[position:]), None) for part in parts]
+        numbers = np.repeat([-1 if own is None else number[own] for own in owners], rows)
+        codes = [
+            np.full(many, -1) if own is None else starts[number[own]] + part[own]
+            for own, part, many in zip(owners, parts, rows, strict=True)
+        ]
+        columns[f"attribute_{position + 1}"] = _strings(numbers, names)
+        columns[f"level_{position + 1}"] = _strings(np.concatenate(codes), labels)
     return columns
+
+
+def _strings(indices: Integers, of: Sequence[str | None]) -> pa.Array:
+    """The strings with these indices; null for −1."""
+    import pyarrow as pa
+
+    kept = pa.array(indices.astype(np.int32), mask=indices < 0)
+    return pa.DictionaryArray.from_arrays(kept, pa.array(of, pa.string())).cast(pa.string())

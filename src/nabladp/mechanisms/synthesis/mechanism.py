@@ -98,6 +98,7 @@ class Synthesizer:
 # ---- the mechanism ---------------------------------------------------------------------------------------------------
 
 MOST_ROWS = 1 << 40  # distances on the grid stay whole numbers of 63 bits
+_MANY_SETS = 4_000
 MOST_DRAWN = 10_000_000  # rows of a table that nobody asked to be larger
 
 
@@ -235,11 +236,17 @@ class Synthesis(Mechanism):
         """The Synthesis design, fixed before data is read; refuses what could not be carried out."""
         if n > MOST_ROWS:
             raise DomainTooLarge(f"Synthesis takes at most {MOST_ROWS:,} rows.", fix="Use NoisyMarginals.")
+        known: tuple[Schema, int, Design] | None = vars(self).get("_designed")
+        if known is not None and known[:2] == (schema, n):
+            return known[2]
         check_back_end(self.back_end, self.zeros)
         asked = self.wanted(schema)
         limits = self._limits(schema, asked)
         self._check_model(asked, self._zeros(schema, asked))
-        return Design.of(asked, limits, self._choice(asked, limits, n), n, self.seed)
+        design = Design.of(asked, limits, self._choice(asked, limits, n), n, self.seed)
+        if len(asked.sets) > _MANY_SETS:  # takes seconds, and is asked for several times
+            vars(self)["_designed"] = schema, n, design
+        return design
 
     def _zeros(self, schema: Schema, asked: Wanted) -> tuple[Zeros, ...]:
         declared = forbidden(schema, asked.columns, self.zeros) if self.zeros else ()
