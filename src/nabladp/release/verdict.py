@@ -81,50 +81,47 @@ def _in_rows(summary: Mapping[str, Any]) -> float | None:
 
 
 _FEWER = "or ask about fewer attributes"
-_MEASURES = {
-    "Synthesis": _Measure(
+_MEASURES = {  # by a key of the expected error
+    "noise_error": _Measure(
         lambda e: e["noise_error"],
         "Distance of a measured table from the truth by noise alone (total variation, at most 1)",
         *(0.1, 0.5, True),
         also="or ask for a smaller workload",
     ),
-    "GramMatrix": _Measure(
+    "noise_norm": _Measure(
         lambda e: e["share"],
         "Noise in the matrix (spectral norm), as a share of the rows",
         *(0.1, 1.0, True),
         also=_FEWER,
     ),
-    "Projection": _Measure(
+    "per_attribute": _Measure(
         lambda e: _root(e["per_attribute"]["least"]),
         "Error of an answer, as a share of the rows (root mean square)",
         *(0.02, 0.25),
         also="or ask fewer queries",
     ),
-    "MWEM": _Measure(
+    "bound_one_query": _Measure(
         lambda e: e["scale"] / e["n"] if e["n"] and e["scale"] else None,
         "Noise on a measured count, as a share of the rows",
         *(0.02, 0.5, True),
         also="or ask fewer queries",
     ),
-    "HeavyHitters": _Measure(
+    "per_person_certified": _Measure(
         lambda e: e["certificate"]["certified"] / e["n"] if e.get("certificate", {}).get("certified") else None,
         "Rows that must share a combination for it to be found, as a share of all",
         *(0.02, 0.5),
         also=_FEWER,
     ),
-    "DistributionEstimate": _Measure(
+    "population_mean": _Measure(
         lambda e: _root(e.get("mean")),
         "Distance of the estimate from the truth (Euclidean, at most √2)",
         *(0.05, 0.5),
         also=_FEWER,
     ),
-    "PointLearner": _Measure(
+    "per_person_rows": _Measure(
         lambda e: e.get("error"), "Promised error, as a share of people", *(0.05, 0.5), also="or use fewer features"
     ),
-    "ThresholdLearner": _Measure(
-        lambda e: e.get("error"), "Promised error, as a share of people", *(0.05, 0.5), also="or use fewer features"
-    ),
-    "HalfspaceLearner": _Measure(
+    "method": _Measure(
         _held_out,
         "Noise in the held-out accuracy, or else in what it learns from, as a share of the rows",
         *(0.05, 0.5, True),
@@ -140,14 +137,14 @@ def _other_verdict(name: str, mechanism: Mechanism, error: Any, rows: int) -> st
     given = {"n": rows, **error.to_json()}
     if "columns" in given and isinstance(given["columns"], list):  # answers of queries
         return _of_queries(name, given)
-    measure = _MEASURES.get(type(mechanism).__name__)
+    if not rows:
+        return f"{name!r}: give rows = … in [table] to see how large its error is."
+    measure = next((own for key, own in _MEASURES.items() if key in given), None)
     if measure is None:
         return None
     value = measure.read(given)
     also = f", {measure.also}" if measure.also else ""
     if value is None:
-        if not rows:
-            return f"{name!r}: give rows = … in [table] to see how large its error is."
         return f"{name!r}: nothing is promised with so few rows at this budget. Raise it{also}."
     size = "small" if value <= measure.small else "visible" if value < measure.useless else "too large to be useful"
     most = "" if measure.scales else "at most "
