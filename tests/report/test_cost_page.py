@@ -205,6 +205,20 @@ def test_names_and_titles_are_text(plan: Plan, open_page: Any) -> None:
     assert watched.is_quiet()
 
 
+def test_names_written_from_right_to_left_turn_nothing_around(tmp_path: Path, open_page: Any) -> None:
+    name = "\u05d0\u05d1\u05d2 \u05d3"
+    schema = Schema((Attribute(name, "boolean"), Attribute("age", "integer", low=0, high=9)))
+    start = PLAN.partition("sets = {")[0] + '[[release]]\nmechanism = "NoisyMarginals"\nbudget = { cdp = 0.3 }\n'
+    text = f'{start}name = "{name}"\nsets = [["{name}", "age"]]\n'
+    text += f'[[adversary]]\nname = "{name}"\nattributes = ["{name}", "age"]\n'
+    watched = open_page(cost_page(saved_plan(tmp_path, schema, text), name), f"#explore?a={name}")
+    watched.ask("nabladp.prospect.then(() => true)")
+    loose = """[...document.querySelectorAll("body *")].filter((node) => !node.closest("bdi, svg, script, pre"))
+      .flatMap((node) => [...node.childNodes]).filter((node) => node.nodeType === Node.TEXT_NODE)
+      .map((node) => node.textContent).filter((text) => /[\u0590-\u05ff]/.test(text) && !text.includes("\u2068"))"""
+    assert watched.ask(loose) == [] and watched.is_quiet()
+
+
 def test_without_rows_and_with_a_refused_budget(tmp_path: Path, open_page: Any) -> None:
     """A plan that does not say how many rows there are, and budgets too small to be asked for."""
     small = PLAN.replace("rows = 5000\n", "").replace("budget = { cdp = 0.3 }", "budget = { rho = 1e-13 }")

@@ -94,11 +94,21 @@ def _texts(schema: Schema, t: Language) -> ViewTexts:
 def _outlook(prospect: dict[str, Any], texts: ViewTexts) -> dict[str, Any]:
     """The curves' data, with labels in the page's language, and which of them are likely to be errors."""
     for part in prospect["parts"]:
+        part["name"] = _isolated(part["name"])
         part["figures"] = [
-            {"label": texts(own["label"]), "values": own["values"], "likely": bool(_LIKELY.search(own["label"]))}
+            {
+                "label": _isolated(texts(own["label"])),
+                "values": own["values"],
+                "likely": bool(_LIKELY.search(own["label"])),
+            }
             for own in part["figures"]
         ]
     return prospect
+
+
+def _isolated(text: str) -> str:
+    """A text in marks that keep the direction of its writing from turning what stands around it."""
+    return text if text.isascii() else f"\u2068{text}\u2069"
 
 
 def _sets(cost: Cost, facts: dict[str, Any], t: Language) -> list[tuple[str, str, tuple[str, ...]]]:
