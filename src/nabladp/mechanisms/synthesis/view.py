@@ -126,7 +126,7 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
         columns=[
             value_column("marginal"),
             value_column("answer", "share", 1),
-            value_column("drawn table", "share", 2),
+            value_column("synthetic rows", "share", 2),
         ],
         rows=[[" + ".join(own.attributes), round_digits(own.error), round_digits(own.drawn)] for own in worst],
         summary=f"{drawn} for synthetic rows, {answered} for answers",
@@ -139,7 +139,7 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
             ("measured", count_of(quality["measured"], "noisy marginal")),
         ],
         notes=_notes(quality),
-        series=[Series("answer", 1), Series("drawn table", 2)],
+        series=[Series("answer", 1), Series("synthetic rows", 2)],
         caption="Predicted total variation distance from the true table",
     )
 
