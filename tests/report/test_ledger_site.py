@@ -99,12 +99,14 @@ def test_several_ledgers_are_listed_and_not_added_up(
             main(["site", *books, "--to", str(tmp_path / "site"), *linked, "--title", "All of ours", "--json"])
         assert left.value.code == 0
     assert json.loads(capsys.readouterr().out)["page"] == str(tmp_path / "site" / "index.html")
-    watched = open_page(tmp_path / "site" / "index.html")
+    watched = open_page(tmp_path / "site" / "index.html", bypass_csp=True)
     assert [row.inner_text().split("\t")[1] for row in watched.page.locator("tbody tr").all()] == ["5", "1"]
     names = watched.page.locator("tbody a").all_inner_texts()
     assert (
         names == [f"Ledger {desk.name}/ledger.db", "Ledger other/ledger.db"] and watched.page.title() == "All of ours"
     )
+    watched.page.emulate_media(color_scheme="dark")
+    assert [v["id"] for v in Axe().run(watched.page).response["violations"]] == []
     reports = [sorted(row["report"] for row in own["releases"] if row["report"]) for own in _told(tmp_path)]
     assert [len(own) for own in reports] == [2, 1] and not set(reports[0]) & set(reports[1])
     watched.page.locator("tbody a").nth(1).click()
