@@ -6,14 +6,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from platform import python_version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nabladp import __version__
 from nabladp.checks import as_path, read_file
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+Shown = TypeVar("Shown")
 MOST_BYTES = 1 << 31  # of a record
 FORMAT = 1
 KIND = "nabladp release"
@@ -183,12 +184,15 @@ class Release(Displayed, Exported):
 
     def explanation(self) -> str:
         """What was done and what the numbers mean, in one sentence; empty where the mechanism says nothing."""
-        return self.output.explanation()
+        return self._shown(self.output.explanation)
 
     def views(self) -> list[View]:
         """The views of the release that a report shows; values of the record are never changed, only arranged."""
+        return self._shown(lambda: self.output.views(self.context(self.folder)))
+
+    def _shown(self, show: Callable[[], Shown]) -> Shown:
         try:
-            return self.output.views(self.context(self.folder))
+            return show()
         except NablaDPError:
             raise
         except _UNREADABLE as error:  # parameters and expected error of a stored record are checked for shape alone
