@@ -69,7 +69,7 @@ def main() -> None:
         print(f"ρ of the whole patient: {shown(cost.guarantee.per_person().rho)}; within all limits: {cost.fits}")
 
         counts = session.release(tables, name="tables")["ward", "diagnosis"]
-        print(f"{counts.counts.size} counts, each within ±{counts.half_width(0.95)} of the true count (95% interval)")
+        print(f"{len(counts)} counts, each within ±{counts.half_width(0.95):.0f} of the true count (95% interval)")
         model = session.release(score, name="risk score").output
         print(f"the score is right about {model.score(stays(5000, 2)):.0%} of new people")
         print(f"ρ left for diagnosis: {session.left()['diagnosis']:.3f}")

@@ -63,7 +63,7 @@ def main() -> None:
 
         release = session.release(counts, name="visits", to=folder / "published")
         error = release["ward", "diagnosis"].half_width(0.95)
-        print(f"{release.n:,} visits are in use; each count is within ±{error} of the true one (95% interval)")
+        print(f"{release.n:,} visits are in use; each count is within ±{error:.0f} of the true one (95% interval)")
         answers = session.sql(query, CDP(0.8), name="days")
         print(f"{len(answers.to_pandas())} wards have an average of days")
 

@@ -84,7 +84,7 @@ def main() -> None:
             except BudgetExceeded as refused:
                 print(f"quarter {quarter} is refused: {refused.fix}")
                 break
-            mean = release.output.mean("income")
+            mean = release.mean("income")
             print(f"quarter {quarter}: mean income {mean.value:,.0f} (between {mean.low:,.0f} and {mean.high:,.0f})")
         session.ledger.close()
 

@@ -63,7 +63,7 @@ def main() -> None:
         opened = [page for page in PAGES if heaviest[page] == "true"]
         print(f"the most common visit: {', '.join(opened) or 'no page'}, by about {heaviest['value']:,} visitors")
         table = session.release(times, name="minutes")
-        median = table.output.quantile("minutes", 0.5)
+        median = table.quantile("minutes", 0.5)
         print(f"median stay: {median.value} minutes")
         session.ledger.close()
 

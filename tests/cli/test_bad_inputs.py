@@ -482,12 +482,12 @@ CASES: dict[str, Case] = {
         lambda: released()["age"], message="The marginal age was not released.", fix="Released: region+income."
     ),
     "a mean of texts": Case(
-        lambda: released().output.mean("region"),
+        lambda: released().mean("region"),
         message="'region' is not numeric.",
         fix="Means need integer, real or numeric ordered kinds.",
     ),
     "a quantile beyond one": Case(
-        lambda: released().output.quantile("income", 50),
+        lambda: released().quantile("income", 50),
         message="A quantile lies strictly between 0 and 1.",
         fix="The median is q = 0.5.",
     ),

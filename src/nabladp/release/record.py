@@ -20,7 +20,9 @@ from nabladp.checks import as_path, read_file
 from nabladp.displayed import Displayed
 from nabladp.errors import NablaDPError, ReleaseError, SourceError, quote, quote_path
 from nabladp.mechanisms import Output, mechanism_class
+from nabladp.mechanisms.free_answers import FreeAnswers
 from nabladp.mechanisms.mechanism import ReleaseContext
+from nabladp.mechanisms.released_counts import NoisyCounts
 from nabladp.person import Person
 from nabladp.privacy import Guarantee
 from nabladp.release.cost import DELTA, figures
@@ -47,7 +49,7 @@ DIGESTS = "digests.txt"  # digest, ledger entry and subfolder of every record of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(Displayed, Exported):
+class Release(Displayed, Exported, FreeAnswers):
     """One mechanism's output. ``stamp`` is "TEST — NOT PRIVATE" when the noise was seeded, otherwise None."""
 
     displayed_as = "release"
@@ -110,6 +112,15 @@ class Release(Displayed, Exported):
     def to_arrow(self) -> pa.Table:
         """The released values as a tidy table: one row per number."""
         return self.output.to_arrow(self.schema)
+
+    def noisy_counts(self) -> NoisyCounts:
+        """The released tables of noisy counts, which free answers are made of."""
+        if isinstance(self.output, FreeAnswers):
+            return self.output.noisy_counts()
+        raise ReleaseError(
+            f"{self.name!r} has no free answers: {self.mechanism} publishes no counts with noise of their own.",
+            fix="Use its values as they are, by to_pandas(), or release NoisyMarginals of these attributes.",
+        )
 
     @cached_property
     def parquet(self) -> bytes:
@@ -283,7 +294,7 @@ class Release(Displayed, Exported):
 
 
 @dataclass(frozen=True, repr=False)
-class Releases(Displayed, Exported, Mapping[str, Release]):
+class Releases(Displayed, Exported, FreeAnswers, Mapping[str, Release]):
     """The releases of a plan's folder by name, in the order of the ledger."""
 
     displayed_as = "releases"
@@ -307,6 +318,29 @@ class Releases(Displayed, Exported, Mapping[str, Release]):
     def __repr__(self) -> str:
         listed = "\n".join(f"  {name!r}: {release!r}" for name, release in self.items())
         return f"Releases({len(self)} of one plan:\n{listed})"
+
+    def noisy_counts(self) -> NoisyCounts:
+        """The tables of noisy counts of all releases, each with noise of its own."""
+        return self._noisy_counts
+
+    @cached_property
+    def _noisy_counts(self) -> NoisyCounts:
+        told = {name: own for name, own in self.items() if isinstance(own.output, FreeAnswers)}
+        if not told:
+            raise ReleaseError(
+                f"None of {', '.join(map(repr, self))} has tables of noisy counts: there are no free answers.",
+                fix="Release NoisyMarginals of the attributes in question.",
+            )
+        first = next(iter(told.values()))
+        if any((own.n, own.schema.fingerprint()) != (first.n, first.schema.fingerprint()) for own in told.values()):
+            raise ReleaseError(
+                "These releases are of different tables or schemas.", fix=f"Ask one of them: {', '.join(told)}."
+            )
+        once = {own.digest: (name, own) for name, own in told.items()}  # a copied folder tells nothing new
+        tables = [
+            (f"{name}: {title}", table) for name, own in once.values() for title, table in own.noisy_counts().tables
+        ]
+        return NoisyCounts(first.schema, first.n, tables)
 
     def sheets(self) -> Mapping[str, pa.Table]:
         return {name: release.to_arrow() for name, release in self.items()}

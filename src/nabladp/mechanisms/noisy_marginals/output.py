@@ -6,10 +6,9 @@ Everything here is post-processing of published numbers: it never sees the data 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -18,14 +17,19 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats
 from nabladp.checks import damaged, stored
 from nabladp.displayed import Displayed
-from nabladp.errors import MechanismError, quote
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.estimate import LEVEL, Estimate, code_of
+from nabladp.mechanisms.free_answers import FreeAnswers
+from nabladp.mechanisms.intervals import quantile_of_noise
 from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
 from nabladp.mechanisms.output_tables import schema_axes
+from nabladp.mechanisms.released_counts import NoisyCounts
 from nabladp.mechanisms.tidy import cell_names, tidy_table
 from nabladp.noise import gaussian_log_pmf, half_width, variance
+from nabladp.noise.parameters import confidence
 from nabladp.schema import Schema
 from nabladp.views.compared import Compared
-from nabladp.views.exports import Exported, short_text, text_table
+from nabladp.views.exports import Exported, text_table
 from nabladp.views.view import (
     Cells,
     Series,
@@ -43,9 +47,9 @@ if TYPE_CHECKING:
 
     from nabladp.tables import Counts
 
-LEVEL = 0.95
 _MOST_LISTED = 8
-_NO_NOISE = 1e-30  # the variance of noise so small that it underflows
+_DIGITS = 6  # after the point, of values that are means over tables
+_SHOWN_DIGITS = 2
 Kind = Literal["gaussian", "laplace"]
 
 
@@ -95,37 +99,21 @@ class MarginalError(ExpectedError):
         return asdict(self)
 
 
-@dataclass(frozen=True, repr=False)
-class Estimate:
-    """A number from a release, with the interval that noise (and for bins, their width) allows it."""
+@dataclass(frozen=True, eq=False)
+class Consistent:
+    """What all tables of a release together say about the cells of one: counts, and the deviation of each."""
 
-    value: float | str
-    low: float | str
-    high: float | str
-    level: float
-    note: str = ""
-
-    def __float__(self) -> float:
-        return float(self.value)
-
-    def __iter__(self) -> Iterator[float | str]:
-        """value, low, high"""
-        return iter((self.value, self.low, self.high))
-
-    def __str__(self) -> str:
-        return f"{short_text(self.value)} ({short_text(self.low)} to {short_text(self.high)})"
-
-    def __repr__(self) -> str:
-        note = f"; {self.note}" if self.note else ""
-        return f"Estimate({self}, {format_percent(self.level)} interval{note})"
+    counts: Floats
+    deviation: float
 
 
 @dataclass(frozen=True, repr=False)
 class NoisyMarginal(Displayed, Exported):
     """One table of noisy counts; axes in the order of ``attributes``.
 
+    ``counts`` are as they were measured, ``values`` agree with all other tables of the release and have less noise.
     ``table["north", "female"]`` is the estimate of a cell, by values or their labels; with values for the first axes
-    alone it is the table of the others.
+    alone it is the table of the others. ``raw`` is the same table without what the others say.
     """
 
     displayed_as = "table"
@@ -135,6 +123,7 @@ class NoisyMarginal(Displayed, Exported):
     noise: str
     scale: float
     schema: Schema
+    consistent: Consistent | None = None
 
     def __repr__(self) -> str:
         named = "+".join(self.attributes)
@@ -151,163 +140,130 @@ class NoisyMarginal(Displayed, Exported):
         given = values if isinstance(values, tuple) else (values,)
         if len(given) > len(self.attributes):
             raise MechanismError(f"The table has {len(self.attributes)} attributes.", fix="Give a value for each.")
-        codes = tuple(self._code(name, value) for name, value in zip(self.attributes, given, strict=False))
+        codes = tuple(code_of(self.schema[name], value) for name, value in zip(self.attributes, given, strict=False))
         if len(codes) < len(self.attributes):
-            return replace(self, attributes=self.attributes[len(codes) :], counts=self.counts[codes])
-        count, width = int(self.counts[codes]), self.half_width()
-        return Estimate(count, count - width, count + width, LEVEL)
+            return self._turned(self.attributes[len(codes) :], lambda counts: counts[codes])
+        value, width = self.values[codes].item(), self.half_width()
+        return Estimate(value, value - width, value + width, LEVEL)
 
-    def _code(self, name: str, value: Any) -> int:
-        code = self.schema[name].code(value)
-        if code is None:
-            attribute = self.schema[name]
-            first = [attribute.label(own) for own in range(min(attribute.size, _MOST_LISTED))]
-            more = ", …" if attribute.size > _MOST_LISTED else ""
-            raise MechanismError(
-                f"{quote(value)} is not a value of {name!r}.", fix=f"Values: {', '.join(first)}{more}."
-            )
-        return code
+    def in_order(self, names: tuple[str, ...]) -> NoisyMarginal:
+        """The same table with its axes in another order."""
+        axes = [self.attributes.index(name) for name in names]
+        return self._turned(names, lambda counts: counts.transpose(axes))
+
+    def _turned(self, names: tuple[str, ...], turn: Callable[[Any], Any]) -> NoisyMarginal:
+        known = self.consistent and replace(self.consistent, counts=turn(self.consistent.counts))
+        return replace(self, attributes=names, counts=turn(self.counts), consistent=known)
 
     def to_arrow(self) -> pa.Table:
         table = marginals_table(self.schema, [self])
         return table.drop_columns(table.column_names[0])
 
     @property
+    def raw(self) -> NoisyMarginal:
+        """The table as it was measured, with whole numbers."""
+        return replace(self, consistent=None)
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The estimate of every count."""
+        return self.counts if self.consistent is None else self.consistent.counts
+
+    @property
     def variance(self) -> float:
+        """Of the noise that was drawn for each count."""
         return _variance(self.noise, self.scale)
 
-    def half_width(self, level: float = LEVEL) -> int:
-        """The half-width of each noisy count's interval: the true count lies within it with probability at least
-        ``level``."""
-        return _half_width(self.noise, self.scale, level)
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of every value."""
+        return math.sqrt(self.variance) if self.consistent is None else self.consistent.deviation
 
-    def interval(self, level: float = LEVEL) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def half_width(self, level: float = LEVEL) -> float:
+        """The half-width of each value's interval, which holds the true count with probability ``level``: exactly for
+        raw counts, by the normal law (for Laplace noise, the wider of it and Laplace's) for what several tables say."""
+        if self.consistent is None:
+            return _half_width(self.noise, self.scale, level)
+        own = self.deviation**2 / self.variance if self.variance else 0.0  # the weight of the count's own noise
+        width = quantile_of_noise(confidence(level), self.noise == "laplace") * self.deviation + own / 2
+        return round(width, _DIGITS)
+
+    def interval(self, level: float = LEVEL) -> tuple[NDArray[Any], NDArray[Any]]:
         width = self.half_width(level)
-        return self.counts - width, self.counts + width
+        return self.values - width, self.values + width
 
-    def clamped(self) -> NDArray[np.int64]:
-        """The marginal with negative counts clamped to zero: nicer to look at, no longer unbiased."""
-        return np.maximum(self.counts, 0)
+    def clamped(self) -> NDArray[Any]:
+        """The values with negative ones clamped to zero: nicer to look at, no longer unbiased."""
+        return np.asarray(np.maximum(self.values, 0))
 
     def to_json(self) -> dict[str, Any]:
         return {
             "attributes": list(self.attributes),
             "noise": self.noise,
             "scale": self.scale,
-            "half_width": self.half_width(),
+            "half_width": _half_width(self.noise, self.scale, LEVEL),
             "level": LEVEL,
             "counts": self.counts.ravel().tolist(),
         }
 
 
 @dataclass(frozen=True, repr=False)
-class MarginalTables(Output):
-    """All marginals of one release. ``tables["region", "income"]`` is one of them, in the order asked."""
+class MarginalTables(Output, FreeAnswers):
+    """All marginals of one release. ``tables["region", "income"]`` is one of them, in the order asked.
 
-    tables: tuple[NoisyMarginal, ...]
+    They agree with each other and with the number of rows: each is the best estimate from all of them together.
+    ``tables.raw`` are the same as they were measured.
+    """
+
+    tables: tuple[NoisyMarginal, ...]  # as they were measured
     n: int
     schema: Schema
+    pooled: bool = True
 
     @cached_property
-    def _by_set(self) -> dict[frozenset[str], NoisyMarginal]:
-        return {frozenset(table.attributes): table for table in self.tables}
+    def _by_set(self) -> dict[frozenset[str], int]:
+        return {frozenset(table.attributes): i for i, table in enumerate(self.tables)}
 
     def __getitem__(self, names: str | tuple[str, ...]) -> NoisyMarginal:
         wanted = (names,) if isinstance(names, str) else tuple(names)
         self.schema.sizes(wanted)
-        result = self._by_set.get(frozenset(wanted))
-        if result is None or len(wanted) != len(result.attributes):
+        found = self._by_set.get(frozenset(wanted))
+        if found is None or len(wanted) != len(self.tables[found].attributes):
             raise MechanismError(
                 f"The marginal {'+'.join(wanted)} was not released.",
                 fix="Released: " + ", ".join("+".join(t.attributes) for t in self.tables[:8]) + ".",
             )
-        axes = [result.attributes.index(name) for name in wanted]
-        return NoisyMarginal(wanted, result.counts.transpose(axes), result.noise, result.scale, self.schema)
+        return self._table(found).in_order(wanted)
 
     def __repr__(self) -> str:
         listed = [f"{'+'.join(own.attributes)} ({own.counts.size:,} cells)" for own in self.tables[:_MOST_LISTED]]
         more = [f"{len(self) - len(listed):,} more"] if len(self) > len(listed) else []
         return f"MarginalTables of {self.n:,} rows: {', '.join(listed + more)}"
 
-    def __iter__(self) -> Any:
-        return iter(self.tables)
+    def __iter__(self) -> Iterator[NoisyMarginal]:
+        return (self._table(position) for position in range(len(self.tables)))
 
     def __len__(self) -> int:
         return len(self.tables)
 
-    def counts_of(self, name: str) -> tuple[Floats, float]:
-        """One attribute's counts pooled over every marginal that holds it, weighted by variance; and a cell's
-        deviation."""
-        size = self.schema[name].size
-        total, precision = np.zeros(size), 0.0
-        for table in self.tables:
-            if name not in table.attributes:
-                continue
-            axis = table.attributes.index(name)
-            summed = table.counts.sum(axis=tuple(i for i in range(table.counts.ndim) if i != axis))
-            weight = 1 / (max(table.variance, _NO_NOISE) * (table.counts.size // size))
-            total, precision = total + weight * summed, precision + weight
-        if not precision:
-            raise MechanismError(f"No released marginal holds {name!r}.", fix="Add a set with it to the release.")
-        return total / precision, 1 / math.sqrt(precision)
+    def _table(self, position: int) -> NoisyMarginal:
+        own, pool = self.tables[position], self._noisy_counts.pool
+        if not self.pooled:
+            return own
+        counts = np.round(pool.shifted(position)[..., 0], _DIGITS)
+        return replace(own, consistent=Consistent(counts, math.sqrt(max(pool.variances(own.attributes)[0], 0.0))))
 
-    def mean(self, name: str, level: float = LEVEL) -> Estimate:
-        """The mean of a numeric attribute, estimated from the noisy marginals over people whose value is known.
+    @property
+    def raw(self) -> MarginalTables:
+        """The tables as they were measured: whole numbers that need not agree."""
+        return replace(self, pooled=False)
 
-        Uses its bins' representatives. The interval covers the noise and, for real attributes, where in their bins
-        people may be. Both are clamped to the domain, where every mean is.
-        """
-        attribute = self.schema[name]
-        values, bounds = attribute.representatives, attribute.bin_bounds
-        if values is None or bounds is None:
-            raise MechanismError(f"{name!r} is not numeric.", fix="Means need integer, real or numeric ordered kinds.")
-        counts, deviation = self.counts_of(name)
-        known = counts[: len(values)]
-        everyone = attribute.size == len(values)  # then the denominator is public
-        people = float(self.n) if everyone else float(known.sum())
-        if people <= 3 * deviation * math.sqrt(len(values)):
-            raise MechanismError(f"Too few people have a known {name!r} for this much noise.", fix="Raise its budget.")
+    @cached_property
+    def _noisy_counts(self) -> NoisyCounts:
+        return NoisyCounts(self.schema, self.n, [("+".join(own.attributes), own) for own in self.tables])
 
-        def average(of: Floats) -> float:
-            centre = float(of.mean())  # any constant is right, as the counts sum to the people; this one is quietest
-            return centre + float((of - centre) @ known) / people
-
-        value = average(values)
-        spread = max(float(np.linalg.norm(v - (v.mean() if everyone else value))) for v in (values, *bounds))
-        width = _reach(self.tables[0].noise, level) * deviation * spread / people
-        low, high = average(bounds[0]) - width, average(bounds[1]) + width
-        least, most = float(min(bounds[0])), float(max(bounds[1]))  # every true mean lies between them
-        notes = [f"noise alone: ±{width:.4g}"] if attribute.kind == "real" else []
-        if not least <= value <= most:
-            notes.append(f"clamped to the domain, {least:g} to {most:g}")
-        value, low, high = (min(max(number, least), most) for number in (value, low, high))
-        return Estimate(value, low, high, level, "; ".join(notes))
-
-    def quantile(self, name: str, q: float, level: float = LEVEL) -> Estimate:
-        """The q-quantile of an ordered attribute, estimated from the noisy marginals over people whose value is known.
-
-        D_b = (people at or below b) − q·(people) is a sum of noisy counts; the interval is where D_b may cross zero
-        when every b is allowed its own error at once.
-        """
-        attribute = self.schema[name]
-        if not attribute.is_ordered:
-            raise MechanismError(f"{name!r} has no order.", fix="Declare it 'ordered', 'integer' or 'real'.")
-        if not 0 < q < 1:
-            raise MechanismError("A quantile lies strictly between 0 and 1.", fix="The median is q = 0.5.")
-        counts, deviation = self.counts_of(name)
-        known = counts[: attribute.ordered_size]
-        size = len(known)
-        below = np.arange(1, size + 1)
-        crossing = np.cumsum(known) - q * known.sum()
-        noise = deviation * np.sqrt(below * (1 - q) ** 2 + (size - below) * q**2)
-        reach = _reach(self.tables[0].noise, 1 - (1 - level) / size) * noise
-        low, middle, high = (
-            min(int(np.count_nonzero(edge < 0)), size - 1) for edge in (crossing + reach, crossing, crossing - reach)
-        )
-        bounds, values = attribute.bin_bounds, attribute.representatives
-        if bounds is None or values is None:
-            return Estimate(attribute.label(middle), attribute.label(low), attribute.label(high), level)
-        return Estimate(float(values[middle]), float(bounds[0][low]), float(bounds[1][high]), level)
+    def noisy_counts(self) -> NoisyCounts:
+        return self._noisy_counts
 
     # ---- keeping --------------------------------------------------------------------------------------------------
 
@@ -327,8 +283,9 @@ class MarginalTables(Output):
         return cls(tuple(tables), int(data["n"]), schema)
 
     def values_table(self, schema: Schema) -> pa.Table:
-        """One row per cell of every marginal: its values, the noisy count, its interval, the noise scale."""
-        return marginals_table(schema, self.tables)
+        """One row per cell of every marginal: its labels, the count that agrees with all tables and its interval; the
+        scale of the noise and the count as it was measured."""
+        return marginals_table(schema, list(self))
 
     # ---- showing --------------------------------------------------------------------------------------------------
 
@@ -341,48 +298,52 @@ class MarginalTables(Output):
     def views(self, context: ReleaseContext) -> list[View]:
         """Marginals as views: bars for one attribute, a heat map for two, panels for three, a table for more."""
         errors = context.expected_error
-        return [_view(table, error, context.schema) for table, error in zip(self.tables, errors, strict=True)]
+        return [_view(table, error, context.schema) for table, error in zip(self, errors, strict=True)]
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         truths = counts.marginals([table.attributes for table in self.tables])
-        for table, truth, error in zip(self.tables, truths, context.expected_error, strict=True):
+        for table, truth, error in zip(self, truths, context.expected_error, strict=True):
+            drawn = float(np.abs(table.counts - truth).mean())
             yield Compared.of(
                 " + ".join(table.attributes),
                 "count",
-                table.counts,
+                table.values,
                 truth,
                 table.interval(),
                 attributes=table.attributes,
-                predicted=error["mean_absolute"],
+                predicted=predicted_error(table, error),
+                summary=f"Before tables were made consistent, counts were off by {drawn:.4g} on average.",
             )
-
-
-def _reach(noise: str, level: float) -> float:
-    """The half-width of an interval in standard deviations: the normal figure, or Laplace's own where its tail is
-    heavier."""
-    normal = NormalDist().inv_cdf((1 + level) / 2)
-    return normal if noise == "gaussian" else max(normal, math.log(1 / (1 - level)) / math.sqrt(2))
 
 
 def marginals_table(schema: Schema, tables: Sequence[NoisyMarginal]) -> pa.Table:
     """The cells of noisy marginals as a tidy table."""
-    counts = np.concatenate([table.counts.ravel() for table in tables])
-    sizes = [table.counts.size for table in tables]
+    sizes = [len(table) for table in tables]
+    values = np.concatenate([table.values.ravel() for table in tables])
     widths = np.repeat([table.half_width() for table in tables], sizes)
     numbers = {
-        "value": counts,
-        "low": counts - widths,
-        "high": counts + widths,
+        "value": values,
+        "low": np.round(values - widths, _DIGITS),
+        "high": np.round(values + widths, _DIGITS),
         "noise_scale": np.repeat([table.scale for table in tables], sizes),
     }
+    if any(table.consistent is not None for table in tables):
+        numbers["measured"] = np.concatenate([table.counts.ravel() for table in tables])
     return tidy_table(cell_names(schema, [table.attributes for table in tables]), numbers)
+
+
+def predicted_error(table: NoisyMarginal, error: Mapping[str, Any]) -> float:
+    """The expected absolute error of a value of this table; ``error`` is that of its noise, in its JSON form."""
+    alone = float(error["mean_absolute"])
+    return alone if table.consistent is None else alone * table.deviation / (table.raw.deviation or 1.0)
 
 
 def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> View:
     names, many, width = table.attributes, len(table.attributes), table.half_width()
     level, scale = format_percent(LEVEL), format_figure(table.scale)
-    counts = table.counts.ravel()
-    negative = bool((counts < 0).any())
+    gain = table.raw.deviation / table.deviation if table.deviation else math.inf
+    before = f"± {table.raw.half_width():,} with probability {level}"
+    before += f"; its noise is {gain:.3g} times as large" if 1.005 < gain < math.inf else ""
     return View(
         title=schema.title(names),
         kind=marginal_kind(schema.sizes(names)),
@@ -391,15 +352,17 @@ def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> Vie
             value_column("count", "count"),
             offset_column("low", "count", many, -width),
             offset_column("high", "count", many, width),
+            value_column("measured", "count", 1),
         ],
-        rows=Cells(counts),
-        summary=f"{count_of(len(counts), 'cell')}, noise scale {scale}, ±{width:,} with {level}",
+        rows=Cells(np.round(table.values, _SHOWN_DIGITS), table.counts),
+        summary=f"{count_of(len(table), 'cell')}, noise scale {scale}, ±{width:,.4g} with {level}",
         facts=[
             ("noise", f"discrete {table.noise.capitalize()}, scale {scale}"),
-            ("predicted error of a count", f"{format_figure(error['mean_absolute'])} on average"),
-            ("interval of each count", f"± {width:,} with probability {level}"),
+            ("predicted error of a count", f"{format_figure(predicted_error(table, error))} on average"),
+            ("interval of each count", f"± {width:,.4g} with probability {level}"),
+            ("a measured count, before tables agree", before),
         ],
-        notes=["Noise takes small counts below zero; they are shown as released."] if negative else [],
+        notes=["Noise takes small counts below zero; they are shown as released."] if (table.values < 0).any() else [],
         names=range(many),
         series=[Series("noisy count", many, many + 1, many + 2)],
         caption=f"Noisy counts with {level} intervals",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nabladp.arrays import Floats, Integers
-from nabladp.mechanisms.statistics.estimates import Interval
+from nabladp.mechanisms.intervals import Interval
 from nabladp.mechanisms.statistics.estimator import Estimator
 from nabladp.sql.query import Query
 from nabladp.sql.released import Estimates, Groups, KeyValue, Released

@@ -7,20 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression
 
 from nabladp.arrays import Floats
+from nabladp.mechanisms.intervals import Interval, ratio_interval
 from nabladp.mechanisms.statistics.grids import Bins, Grid, Strategy
-
-
-class Interval(NamedTuple):
-    value: Floats
-    low: Floats
-    high: Floats
 
 
 @dataclass(frozen=True)
@@ -29,12 +22,6 @@ class Measured:
 
     values: Floats
     deviation: float
-
-
-def quantile_of_noise(level: float, laplace: bool) -> float:
-    """How many standard deviations the noise stays within; for sums of Laplace noise, that of a single one."""
-    normal = NormalDist().inv_cdf((1 + level) / 2)
-    return max(normal, -math.log(1 - level) / math.sqrt(2)) if laplace else normal
 
 
 def _reach(z: float, deviation: float) -> float:
@@ -62,22 +49,14 @@ def sum_from_mean(sums: Measured, counts: Measured, grid: Grid, z: float) -> Int
 
 
 def ratio(sums: Measured, counts: Measured, z: float, most: float) -> Interval:
-    """S/C within ±most, by Fieller's theorem: all t for which S − t·C is within z deviations of zero. [fieller]
+    """S/C within ±most by Fieller's theorem, with half a step for sums that are whole. [fieller]
 
     There is no value where the count cannot be told from zero; the interval is then all that is possible.
     """
     s, c = sums.values.astype(np.float64), counts.values.astype(np.float64)
     wide = z + (1 / (2 * sums.deviation) if sums.deviation else 0.0)
-    lead = c**2 - (wide * counts.deviation) ** 2
-    both = (c * sums.deviation) ** 2 + (s * counts.deviation) ** 2 - (wide * sums.deviation * counts.deviation) ** 2
-    root = wide * np.sqrt(np.maximum(both, 0.0))  # of (S·C)² − lead·(S² − z²·σ_S²), without their difference
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = (s * c - root) / lead, (s * c + root) / lead
-        value = np.where(c > z * counts.deviation, np.clip(s / c, -most, most), np.nan)
-    unknown = ~((lead > 0) & (c > 0)) | (low > most) | (high < -most)
-    return Interval(
-        value, np.where(unknown, -most, np.clip(low, -most, most)), np.where(unknown, most, np.clip(high, -most, most))
-    )
+    found = ratio_interval(s, c, (sums.deviation**2, 0.0, counts.deviation**2), wide, -most, most)
+    return found._replace(value=np.where(c > z * counts.deviation, found.value, np.nan))
 
 
 def mean(sums: Measured, counts: Measured, grid: Grid, z: float) -> Interval:

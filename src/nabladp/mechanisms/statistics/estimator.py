@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from nabladp.arrays import Floats
+from nabladp.mechanisms.intervals import Interval, quantile_of_noise
 from nabladp.mechanisms.pooling import Pool, Table
 from nabladp.mechanisms.statistics import estimates, sampling
 from nabladp.mechanisms.statistics.blocks import Block, Part
 from nabladp.mechanisms.statistics.calibration import Calibration
-from nabladp.mechanisms.statistics.estimates import Interval, Measured, quantile_of_noise
+from nabladp.mechanisms.statistics.estimates import Measured
 from nabladp.mechanisms.statistics.grids import Bins, strategy
 from nabladp.noise import variance
 from nabladp.sql.query import Aggregate, Query

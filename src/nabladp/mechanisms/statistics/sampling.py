@@ -11,7 +11,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from nabladp.arrays import Floats
-from nabladp.mechanisms.statistics.estimates import Interval, Measured
+from nabladp.mechanisms.intervals import Interval
+from nabladp.mechanisms.statistics.estimates import Measured
 from nabladp.mechanisms.statistics.grids import Grid
 
 

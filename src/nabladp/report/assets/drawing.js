@@ -45,7 +45,7 @@
   function shown(value, format) {
     if (value === null || value === undefined) return "–";
     if (typeof value !== "number" || format === "text") return String(value);
-    if (format === "count") return whole.format(value);
+    if (format === "count") return whole.format(Math.round(value) + 0);
     if (format === "share") return nabladp.text("percent", { number: Math.abs(value) < 5e-7 ? 0 : digits.format(Number((100 * value).toFixed(4))) });
     return digits.format(value);
   }
