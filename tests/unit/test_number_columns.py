@@ -113,6 +113,27 @@ def test_intervals_of_effects_and_of_r2_cover_what_the_table_itself_gives(people
     assert (inside / runs > 0.92).all(), inside / runs
 
 
+def test_principal_components_are_those_of_the_covariance_where_the_noise_lets_them(people: pa.Table) -> None:
+    gram = released(people, Rho(1e9))
+    found = gram.principal_components()
+    halves = np.array([(0.5, 0.5), (54, 36), (100_000, 100_000), (5, 4)])
+    raw = np.column_stack([people[name].to_numpy().astype(float) for name in ("sex", "age", "pay", "rooms")])
+    columns = (raw - halves[:, 0]) / halves[:, 1]
+    values, vectors = np.linalg.eigh(np.cov(columns.T, bias=True))
+    np.testing.assert_allclose(found.variances, values[::-1], atol=1e-3)
+    assert found.resolved >= 3 and abs(found.directions[0] @ vectors[:, -1]) > 0.999
+    assert found.transform(people).shape == (ROWS, found.resolved) and found.shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(found.transform(people, 1).var(), values[-1], rtol=1e-2)
+    drowned = released(people, Rho(1e-5)).principal_components()
+    assert drowned.resolved == 0 and drowned.transform(people).shape == (ROWS, 0)
+    mechanism, table = GramMatrix(Rho(0.05), encode=NUMBERS), open_table(people, SCHEMA)
+    for seed in range(30):  # no eigenvalue is farther off than stated
+        noisy = mechanism.run(table, NoiseSource.seeded(seed)).principal_components()
+        assert abs(noisy.variances - found.variances).max() <= noisy.error
+    with pytest.raises(MechanismError, match="at least two"):
+        gram.principal_components(on=["sex"])
+
+
 def test_a_release_answers_in_python_and_in_its_report(people: pa.Table, tmp_path: Any) -> None:
     session = Session(people, SCHEMA, Budget(per_attribute=CDP(2)), ledger=tmp_path / "l.db", new_ledger=True)
     release = session.release(GramMatrix(CDP(1.5), encode=NUMBERS), name="gram", to=tmp_path / "out")

@@ -12,6 +12,7 @@ import numpy as np
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, stored_rows
 from nabladp.errors import MechanismError, NablaDPError
+from nabladp.mechanisms.gram_matrix.components import PrincipalComponents, principal_components
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Classification, Regression, fit, noise_norm
 from nabladp.mechanisms.gram_matrix.signed_columns import Products, SignedColumns
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
@@ -249,6 +250,15 @@ class NoisyGram(Output):
         own = [columns.names[i] for i in columns.column_ranges[target]]
         values = decode(schema, {target: np.arange(schema[target].size)}).column(target).to_pylist()
         return Classification(target, tuple(values), tuple(self.regress(name, on, ridge) for name in own))
+
+    def principal_components(self, on: Iterable[str] | None = None) -> PrincipalComponents:
+        """The directions of the largest variance of some columns or attributes (default: all), and how many of them
+        stand out from the noise."""
+        chosen = range(1, self.columns.width) if on is None else dict.fromkeys(self.columns.find(on))
+        features = [i for i in chosen if i]
+        if len(features) < 2:
+            raise MechanismError("Principal components need at least two columns.", fix="Name more in 'on'.")
+        return principal_components(self.columns, self.n, self.matrix.astype(np.float64), self.scales, features)
 
     def correlation(self) -> Floats:
         """Correlations of all columns but the intercept, clipped to ±1; NaN where one is lost in the noise.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
@@ -128,18 +128,7 @@ class Regression:
     def predict(self, data: Any) -> Floats:
         """The fitted value for every row of a data frame, an Arrow table or a mapping of columns: in the target's
         units, or, for a ±1 target, its column."""
-        from nabladp.mechanisms.learners.columns import encoded_columns
-
-        schema = self.columns.schema
-        chosen = [self.columns.attribute_of[i] for i in self.features]
-        read = [name for name in self.columns.kernel_columns if source_column(name) in chosen]
-        if schema is None:
-            raise MechanismError("This regression has no schema.", fix="Read it from its release.")
-        codes = encoded_columns(data, schema, read)
-        rows = len(next(iter(codes.values()))) if codes else 0
-        ends = np.maximum(self.columns.reaches, 1)
-        filler = np.zeros(rows, dtype=np.int64)
-        steps = self.columns.steps({name: codes.get(name, filler) for name in self.columns.kernel_columns}) / ends
+        steps = steps_of(self.columns, self.features, data)
         fitted: Floats = steps[:, list(self.features)] @ self.coefficients
         goal = self.columns.number_blocks.get(self.target)
         return fitted if goal is None else goal.middle + goal.half * fitted
@@ -219,6 +208,21 @@ def fit(
     weights = cho_solve(factor, with_target)
     more = gram[everything], scales[everything]
     return Regression(columns, target, tuple(features), weights, float(chosen), noise, factor, *more, n)
+
+
+def steps_of(columns: SignedColumns, features: Iterable[int], data: Any) -> Floats:
+    """All columns, between −1 and 1, for rows of raw values; attributes without a feature are not looked at."""
+    from nabladp.mechanisms.learners.columns import encoded_columns
+
+    if columns.schema is None:
+        raise MechanismError("These columns have no schema.", fix="Read them from their release.")
+    chosen = {columns.attribute_of[i] for i in features}
+    read = [name for name in columns.kernel_columns if source_column(name) in chosen]
+    codes = encoded_columns(data, columns.schema, read)
+    filler = np.zeros(len(next(iter(codes.values()))) if codes else 0, dtype=np.int64)
+    steps = columns.steps({name: codes.get(name, filler) for name in columns.kernel_columns})
+    result: Floats = steps / np.maximum(columns.reaches, 1)
+    return result
 
 
 def noise_norm(scales: Floats) -> float:
