@@ -16,9 +16,9 @@ from nabladp.mechanisms.gram_matrix.signed_columns import SignedColumns
 class PrincipalComponents:
     """Directions of the largest variance of columns between −1 and 1, from a noisy Gram matrix.
 
-    ``variances`` are eigenvalues of the noisy covariance, in order, none farther than ``error`` from the true one as long
-    as the spectral norm of the noise is below a bound that it hardly ever exceeds. ``resolved`` is how many leading
-    components stand apart from the next by more than twice that; the directions of the others are noise.
+    ``variances`` are eigenvalues of the noisy covariance, in order, none farther than ``error`` from the true one as
+    long as the spectral norm of the noise is below a bound that it hardly ever exceeds. ``resolved`` is how many
+    leading components stand apart from the next by more than twice that; the directions of the others are noise.
     """
 
     columns: SignedColumns
