@@ -134,12 +134,14 @@ CASES: dict[str, Case] = {
         **plan(SETS, "sets = [[]]"), message="A marginal needs at least one attribute.", fix="Remove the empty set."
     ),
     "no sets": Case(
-        **plan(SETS, ""), message="Ask for listed sets or for all k-way marginals.", fix="Give either sets or k."
+        **plan(SETS, ""),
+        message="Neither 'sets' nor 'k' is given.",
+        fix='Write sets = [["age", "sex"]] for these tables, or k = 2 for a table of each pair.',
     ),
     "sets and k": Case(
         **plan(SETS, SETS + "\nk = 2"),
-        message="Ask for listed sets or for all k-way marginals.",
-        fix="Give either sets or k.",
+        message="Both 'sets' and 'k' are given.",
+        fix='Write sets = [["age", "sex"]] for these tables, or k = 2 for a table of each pair.',
     ),
     "k beyond the attributes": Case(
         **plan(SETS, "k = 9"), message="There are no 9-way combinations of 3 attributes.", fix="Give a k from 1 to 3."
@@ -153,7 +155,9 @@ CASES: dict[str, Case] = {
         **plan(SETS, "set" + SETS[4:]), message="NoisyMarginals has no option 'set'.", fix="Did you mean 'sets'?"
     ),
     "too few weights": Case(
-        **plan(SETS, SETS + "\nweights = [1]"), message="There are 1 weights for 2 sets.", fix="Give one per set."
+        **plan(SETS, SETS + "\nweights = [1]"),
+        message="'weights' needs 2 numbers, one for each set, and has 1.",
+        fix="Give one per set.",
     ),
     "a mechanism misspelt": Case(
         **plan("NoisyMarginals", "NoisyMarginal"),
@@ -196,17 +200,17 @@ CASES: dict[str, Case] = {
     "a negative budget": Case(
         **plan(BUDGET, "budget = { cdp = -1 }"),
         message="'budget': CDP(eps0) must be above zero.",
-        fix="Leave out what must not be released at all.",
+        fix="Give a number above zero. What must not be released at all is left out.",
     ),
     "a budget of zero": Case(
         **plan(BUDGET, "budget = { cdp = 0 }"),
         message="'budget': CDP(eps0) must be above zero.",
-        fix="Leave out what must not be released at all.",
+        fix="Give a number above zero. What must not be released at all is left out.",
     ),
     "a budget as a text": Case(
         **plan(BUDGET, 'budget = { cdp = "0.2" }'),
-        message="'budget': CDP(eps0) must be a number, not str.",
-        fix="Give a plain number.",
+        message="'budget': CDP(eps0) must be a number, not text.",
+        fix="Write the number without quotes.",
     ),
     "a pure budget for Gaussian noise": Case(
         **plan(BUDGET, "budget = { pure = 1.0 }"),
@@ -251,8 +255,8 @@ CASES: dict[str, Case] = {
     ),
     "rows as a text": Case(
         **plan("rows = 4", 'rows = "4"'),
-        message="'rows' in [table] is the public number of rows.",
-        fix="Give a whole number above zero, up to 9,007,199,254,740,992.",
+        message="'rows' in [table], the public number of rows, must be a whole number above zero.",
+        fix="Write rows = 1000, without quotes; the limit is 9,007,199,254,740,992.",
     ),
     "single brackets around release": Case(
         **plan("[[release]]", "[release]"),
@@ -262,7 +266,7 @@ CASES: dict[str, Case] = {
     "a name that is no folder": Case(
         **plan("[[release]]", '[[release]]\nname = "a/b"'),
         message="The name of release number 1 is not a valid folder name: 'a/b'.",
-        fix="Use letters and digits, at most 100, and no path.",
+        fix="Use letters, digits and hyphens, at most 100: it becomes a folder inside the release.",
     ),
     "an adversary without attributes": Case(
         **plan("[[release]]", '[[adversary]]\nname = "a lender"\n[[release]]'),
@@ -452,6 +456,55 @@ CASES: dict[str, Case] = {
         message="Attribute 'region': there is no key 'value'.",
         fix="Did you mean 'values'?",
     ),
+    "a date without its ends": Case(
+        **schema('kind = "integer"\nlow = 0\nhigh = 9', 'kind = "date"'),
+        message="Attribute 'age': kind 'date' needs 'low'.",
+        fix="Write low = 2020-01-01, high = 2024-12-31.",
+    ),
+    "a day that is none": Case(
+        **schema('kind = "integer"\nlow = 0\nhigh = 9', 'kind = "date"\nlow = "2023-02-29"\nhigh = 2024-12-31'),
+        message="Attribute 'age': 'low' is not a day: '2023-02-29'.",
+        fix="Write low = 2020-01-01, high = 2024-12-31.",
+    ),
+    "months of numbers": Case(
+        **schema("high = 9", 'high = 9\nlevels = ["month"]'),
+        message="Attribute 'age_month': its source 'age' is not of kind 'date'.",
+        fix="Write kind = \"date\", low and high for 'age'.",
+    ),
+    "a level misspelt": Case(
+        **schema(
+            'kind = "integer"\nlow = 0\nhigh = 9',
+            'kind = "date"\nlow = 2020-01-01\nhigh = 2024-12-31\nlevels = ["moth"]',
+        ),
+        message="Attribute 'age_moth': there is no level 'moth'.",
+        fix="Did you mean 'month'?",
+    ),
+    "a level finer than its date": Case(
+        **schema(
+            'kind = "integer"\nlow = 0\nhigh = 9',
+            'kind = "date"\nlevel = "year"\nlow = 2020\nhigh = 2024\nlevels = ["month"]',
+        ),
+        message="Attribute 'age_month': level 'month' is not coarser than that of its source 'age', 'year'.",
+        fix="Give 'age' a finer level, or leave this one out.",
+    ),
+    "levels as a text": Case(
+        **schema('values = ["north", "south"]', 'values = ["north", "south"]\nlevels = "state"'),
+        message="Attribute 'region': 'levels' must be a list of periods or a table of names.",
+        fix='Write levels = ["month", "year"] for dates, levels = { state = 2, county = 5 } for codes.',
+    ),
+    "a prefix of numbers": Case(
+        **schema("high = 9", "high = 9\nlevels = { tens = 1 }"),
+        message="Attribute 'tens': its source 'age' has no codes that are text.",
+        fix="Declare 'age' as \"categorical\" with values in quotes.",
+    ),
+    "a level with a domain of its own": Case(
+        **schema(
+            'values = ["north", "south"]',
+            'values = ["north", "south"]\n[[attribute]]\nname = "side"\nderived_from = ["region"]\nprefix = 1\nvalues = ["n", "s", "w"]',
+        ),
+        message="Attribute 'side': its domain is not what follows from its source 'region'.",
+        fix="Keep name, derived_from, and level or prefix: the rest follows.",
+    ),
     "a bare number in Python": Case(
         lambda: session(budget=Budget(person=4.0)),
         message="person must say what it measures.",
@@ -471,7 +524,7 @@ CASES: dict[str, Case] = {
         lambda: Approx(1, 2), message="Approx(…, delta) must lie between 0 and 1.", fix="Try delta = 1e-6."
     ),
     "a text as an epsilon": Case(
-        lambda: Pure("1"), message="Pure(eps) must be a number, not str.", fix="Give a plain number."
+        lambda: Pure("1"), message="Pure(eps) must be a number, not text.", fix="Write the number without quotes."
     ),
     "two sets as one in Python": Case(
         lambda: NoisyMarginals(CDP(1), sets=["age", "region"]),

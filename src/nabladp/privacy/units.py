@@ -25,7 +25,9 @@ def exact(number: Number, what: str = "a number", *, up: bool = False) -> Fracti
     A cost that was computed as a double may lie above its shortest decimal; ``up`` takes the larger of the two.
     """
     if isinstance(number, bool) or not isinstance(number, (int, float, Rational, Decimal)):
-        raise BudgetError(f"{what} must be a number, not {type(number).__name__}.", fix="Give a plain number.")
+        given = "text" if isinstance(number, str) else type(number).__name__
+        fix = "Write the number without quotes." if isinstance(number, str) else "Give a plain number."
+        raise BudgetError(f"{what} must be a number, not {given}.", fix=fix)
     if (isinstance(number, float) and not math.isfinite(number)) or (
         isinstance(number, Decimal) and not number.is_finite()
     ):

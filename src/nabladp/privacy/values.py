@@ -27,7 +27,9 @@ MOST = 10**12
 def _positive(number: Number, what: str) -> Fraction:
     value = exact(number, what)
     if value <= 0:
-        raise BudgetError(f"{what} must be above zero.", fix="Leave out what must not be released at all.")
+        raise BudgetError(
+            f"{what} must be above zero.", fix="Give a number above zero. What must not be released at all is left out."
+        )
     if value > MOST:
         raise BudgetError(f"{what} is too large (the limit is {MOST:,}).", fix=f"Give a number up to {MOST:,}.")
     return value

@@ -23,7 +23,7 @@ def check_names(names: Sequence[Any], kind: type[NablaDPError] = ReleaseError) -
         if not is_folder_name(name):
             raise kind(
                 f"The name of release number {number} is not a valid folder name: {quote(name)}.",
-                fix=f"Use letters and digits, at most {MOST_LETTERS}, and no path.",
+                fix=f"Use letters, digits and hyphens, at most {MOST_LETTERS}: it becomes a folder inside the release.",
             )
         folder = _fold(name)
         if folder in OWN_FILES:

@@ -388,7 +388,8 @@ def _count(part: Mapping[str, Any], name: str, meaning: str) -> int | None:
     value = part.get(name)
     if value is not None and not is_whole(value, 1, MOST_ROWS):
         raise PlanError(
-            f"{name!r} in [table] is {meaning}.", fix=f"Give a whole number above zero, up to {MOST_ROWS:,}."
+            f"{name!r} in [table], {meaning}, must be a whole number above zero.",
+            fix=f"Write {name} = 1000, without quotes; the limit is {MOST_ROWS:,}.",
         )
     return value
 

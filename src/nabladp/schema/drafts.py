@@ -32,7 +32,7 @@ _HEADER = f"""\
 # null      "refuse" (default), or "category": an empty field is a category of its own, and so is what
 #           null_values = ["?"] lists
 # unknown   "refuse" (default), or "other": a value outside the domain is a category of its own,
-#           or "clamp" (integer, real): it goes to the nearest end of the domain
+#           or "clamp" (integer, real, date): it goes to the nearest end of the domain
 # levels    computed from one column and charged to it: levels = ["month", "year"] of dates,
 #           levels = {{{{ state = 2, county = 5 }}}} of codes: so many first characters
 # also      derived_from = ["age"] for a column computed from others; public = true promises nothing for it

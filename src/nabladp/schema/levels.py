@@ -147,7 +147,7 @@ def level_of(source: Attribute, name: str, level: str | int) -> dict[str, Any]:
             raise refusal(name, rule, f'Write kind = "date", low and high for {source.name!r}.')
         if PERIODS.index(level) <= PERIODS.index(finer):
             rule = f"level {level!r} is not coarser than that of its source {quote(source.name)}, {finer!r}"
-            raise refusal(name, rule, f"Write one of {', '.join(PERIODS[PERIODS.index(finer) + 1 :]) or 'no level'}.")
+            raise refusal(name, rule, f"Give {source.name!r} a finer level, or leave this one out.")
         ends = np.array([period_number(end, finer) or 0 for end in (source.values[0], source.values[-1])])
         low, high = (period_text(int(number), level) for number in _coarser(ends, finer, level))
         return {**common, "kind": "date", "level": level, "low": low, "high": high}

@@ -18,7 +18,7 @@ from nabladp import checks
 from nabladp.checks import expect
 from nabladp.errors import MechanismError
 from nabladp.schema import Schema
-from nabladp.workloads.marginals import Sets, marginal_sets, refuse_bare_names
+from nabladp.workloads.marginals import Sets, marginal_sets, refuse_bare_names, refuse_sets_and_k
 from nabladp.workloads.options import check_k, check_weight, listing
 from nabladp.workloads.queries import Group, Queries, refuse_too_many
 from nabladp.workloads.sensitivity import Curve, coverage, flips, touch
@@ -146,8 +146,7 @@ class Marginals(Family):
     kind = "marginals"
 
     def __post_init__(self) -> None:
-        if (self.sets is None) == (self.k is None):
-            raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either k or sets.")
+        refuse_sets_and_k(self.sets, self.k)
         if self.sets is not None and self.over is not None:
             raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
         _set_fields(self, over=_over(self.over), weight=check_weight(self.weight))

@@ -21,14 +21,22 @@ MOST_CELLS_TOGETHER = 1 << 26
 Sets = tuple[tuple[str, ...], ...]
 
 
+def refuse_sets_and_k(sets: object, k: object) -> None:
+    """Refuse marginals that are asked for in two ways, or in none."""
+    if (sets is None) == (k is None):
+        what = "Neither 'sets' nor 'k' is given." if k is None else "Both 'sets' and 'k' are given."
+        raise MechanismError(
+            what, fix='Write sets = [["age", "sex"]] for these tables, or k = 2 for a table of each pair.'
+        )
+
+
 def marginal_sets(
     schema: Schema, sets: Iterable[Sequence[str]] | None, k: int | None, over: Sequence[str] | None = None
 ) -> Sets:
     """The sets of attributes whose marginals are asked for, checked against the schema; refuses what memory could not
     hold."""
     expect(schema, Schema, "The schema of marginals", 'Load it with Schema.load("schema.toml").')
-    if (sets is None) == (k is None):
-        raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
+    refuse_sets_and_k(sets, k)
     if k is not None and (not isinstance(k, int) or isinstance(k, bool)):
         raise MechanismError("k must be a whole number.", fix="For all pairs write k = 2.")
     chosen = _check_sets(schema, sets) if sets is not None else _all_of_size(schema, k or 0, over)

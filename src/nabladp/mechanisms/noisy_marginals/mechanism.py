@@ -25,7 +25,7 @@ from nabladp.privacy.units import UNIT, exact
 from nabladp.privacy.universe import Universe
 from nabladp.privacy.values import BudgetValue, Pure, Rho
 from nabladp.schema import Schema
-from nabladp.workloads import marginal_sets, refuse_bare_names
+from nabladp.workloads import marginal_sets, refuse_bare_names, refuse_sets_and_k
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -70,8 +70,7 @@ class NoisyMarginals(Mechanism):
     def __post_init__(self) -> None:
         refuse_bare_names(self.sets)
         super().__post_init__()
-        if (self.sets is None) == (self.k is None):
-            raise MechanismError("Ask for listed sets or for all k-way marginals.", fix="Give either sets or k.")
+        refuse_sets_and_k(self.sets, self.k)
         if self.over is not None and self.k is None:
             raise MechanismError("'over' goes with 'k'.", fix="Give k, or list the sets.")
         check_all_support(self.budget, self.budgets, self.noise == "laplace", f"{self.noise.capitalize()} noise")
@@ -93,7 +92,10 @@ class NoisyMarginals(Mechanism):
         touched = [limited_by(universe, chosen) for chosen in sets]  # [sources]
         weights = [exact(weight) for weight in self.weights] if self.weights else [Fraction(1)] * len(sets)
         if len(weights) != len(sets):
-            raise MechanismError(f"There are {len(weights)} weights for {len(sets)} sets.", fix="Give one per set.")
+            raise MechanismError(
+                f"'weights' needs {len(sets)} numbers, one for each set, and has {len(weights)}.",
+                fix="Give one per set.",
+            )
         budgets = source_units(universe, self.budget, self.budgets)
         amounts = allocate(touched, weights, budgets)  # [allocation]
         if min(amounts) < 1 << 12:  # the noise would be of scale 10⁷ (Gaussian) or 10¹⁴ (Laplace)
