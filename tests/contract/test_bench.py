@@ -162,6 +162,7 @@ KEYS = {
         "r2_lost_person",
         "multiclass_accuracy",
     },
+    "selection": {"captured_gumbel", "captured_blocks", "select_ms_d200", "wide_error_ratio"},
     "noise": {"gaussian_speedup_vs_opendp", "laplace_speedup_vs_opendp"},
 }
 
