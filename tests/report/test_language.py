@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from string import Formatter
 from typing import Any
 
 import pytest
-import view_releases
 from english import SHOWN, english_in
 
 from nabladp.errors import ReleaseError
 from nabladp.report import report
 from nabladp.report.language import Language, language, languages
 from nabladp.report.view_texts import ViewTexts, _templates
-from nabladp.views.view import format_figure
 
 ENGLISH = language("en")
 OTHERS = [code for code in languages() if code != "en"]
@@ -111,39 +109,6 @@ def test_texts_of_views_hold_the_same_values(code: str) -> None:
     assert len(texts) > 100 and patterns
     for text, own in texts.items():
         assert values_in(text) == values_in(own), text
-
-
-def texts_of_views(code: str) -> Iterator[tuple[str, str]]:
-    """Every text of a real release of every mechanism, but for names and values, with the mechanism's name."""
-    ours = {name for attribute in view_releases.SCHEMA for name in (attribute.name, attribute.heading)}
-    told = ViewTexts(language(code), ours)
-    for mechanism, listed in view_releases.releases().items():
-        for release in listed:
-            texts = [told(release.explanation())]
-            for label, value in (
-                release.expected_error.get("summary", {}).items() if isinstance(release.expected_error, dict) else ()
-            ):
-                texts += [told(label), told(format_figure(value))]
-            for view in (told.view(view.to_json()) for view in release.views()):
-                texts += [view["title"], view["summary"], view["caption"], *view["notes"]]
-                texts += [text for pair in view["facts"] if pair[0] not in ("query", "Abfrage") for text in pair]
-            yield from ((mechanism, text) for text in texts)
-
-
-def test_every_mechanism_says_in_a_sentence_what_it_did() -> None:
-    german = ViewTexts(language("de"))
-    for mechanism, listed in view_releases.releases().items():
-        for release in listed:
-            said = release.explanation()
-            assert 60 < len(said) < 260 and said.endswith(".") and said.count(". ") == 0, mechanism
-            assert german(said) != said and english_in(german(said)) == [], mechanism
-
-
-def test_texts_of_views_stand_alone_and_are_german() -> None:
-    for mechanism, text in texts_of_views("en"):
-        assert not text.startswith("…") and "2^" not in text and "whole person" not in text, (mechanism, text)
-    for mechanism, text in texts_of_views("de"):
-        assert english_in(re.sub(r"\b(\w*_\w*|OTHER)\b", "", text)) == [], (mechanism, text)
 
 
 def test_views_are_told_in_german() -> None:

@@ -388,3 +388,20 @@ def test_what_every_mechanism_says_is_told_in_german(released: dict[str, list[Re
         summary = release.expected_error.get("summary", {}) if isinstance(release.expected_error, dict) else {}
         left += [label for label in summary if english_in(told(label))]
     assert left == []
+
+
+def test_every_mechanism_says_in_a_sentence_what_it_did(released: dict[str, list[Release]]) -> None:
+    german = ViewTexts(language("de"))
+    for mechanism, listed in released.items():
+        for said in (release.explanation() for release in listed):
+            assert 60 < len(said) < 260 and said.endswith(".") and said.count(". ") == 0, mechanism
+            assert german(said) != said and english_in(german(said)) == [], mechanism
+
+
+def test_labels_stand_alone(released: dict[str, list[Release]]) -> None:
+    """No label goes on from the one above it, and none is a power or a condition without a sentence."""
+    for release in (release for listed in released.values() for release in listed):
+        summary = release.expected_error.get("summary", {}) if isinstance(release.expected_error, dict) else {}
+        facts = [text for view in views(release) for fact in view["facts"] for text in fact]
+        for text in (*summary, *map(str, summary.values()), *facts):
+            assert not text.startswith("…") and "2^" not in text and "whole person" not in text, text
