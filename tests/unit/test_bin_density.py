@@ -49,6 +49,18 @@ def test_incomes_have_their_zeros_their_tail_and_their_mean() -> None:
     assert distance(smoothed) < 0.03 < 0.15 < distance(plain)
 
 
+@pytest.mark.parametrize("way", ["midpoint", "uniform", "smooth"])
+def test_a_declared_spike_is_drawn_as_it_is(way: str) -> None:
+    """However few they are, and without a bin of their own among the edges."""
+    schema = Schema((Attribute("income", "real", edges=(0, 5000, 20_000, 100_000), spikes=(0, 501), decode=way),))
+    true = np.repeat([0.0, 501.0, 502.5, 6000.0, 30_000.0], [700, 3, 90, 500, 200])
+    codes = {"income": np.searchsorted(schema["income"].edges, true, side="right") - 1}
+    uniform = {"income": np.random.default_rng(4).random(len(true), dtype=np.float32)}
+    values = np.array(decode(schema, codes, smooth(schema, codes, uniform) if way != "midpoint" else None)["income"])
+    assert ((values == 0).sum(), (values == 501).sum()) == (700, 3)
+    assert np.isfinite(values).all() and (way != "smooth" or len(np.unique(values[codes["income"] == 3])) > 80)
+
+
 def test_the_density_goes_on_where_the_bin_beside_leaves_off() -> None:
     exact = density_falls(1e6 * -np.diff(np.exp(-np.array([0.0, 1, 2, 3, 30]))), np.array([0.0, 1, 2, 3, 30]))
     assert exact[-1] == pytest.approx(27, rel=0.05) and exact[1] == pytest.approx(1, rel=0.05)

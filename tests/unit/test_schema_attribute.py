@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,6 +86,24 @@ def test_bins_of_one_width() -> None:
     assert Attribute("x", "real", low=0, high=1) == Attribute("x", "real", low=0, high=1, bins=np.int64(10))
     assert Attribute("x", "real", low=0.1, high=0.4, bins=3).edges == (0.1, 0.2, 0.3, 0.4)
     assert Attribute("x", "real", low=-5, high=5, bins=1).code_labels == ("[-5, 5]",)
+
+
+def test_spikes_have_bins_of_their_own() -> None:
+    pay = Attribute("pay", "real", edges=(0, 1000, 5000), spikes=[5000, 0])
+    assert pay.code_labels == ("0", "(0, 1000)", "[1000, 5000)", "5000") and pay.spikes == () and pay.code(0) == 0
+    assert Attribute.from_json(pay.to_json()) == pay and hash(pay) == hash(Attribute.from_json(pay.to_json()))
+    for decode in ("midpoint", "upper", "lower"):
+        numbers = replace(pay, decode=decode).representatives
+        assert numbers is not None and (numbers[0], numbers[-1]) == (0, 5000)
+    assert Attribute("pay", "real", low=0, high=10, bins=2, spikes=[0]).size == 3
+
+
+@pytest.mark.parametrize("spikes", ["zero", [-1], [math.inf], [True], 3])
+def test_spikes_are_numbers_inside_the_bins(spikes: Any) -> None:
+    with pytest.raises(SchemaError, match="spikes"):
+        Attribute("pay", "real", edges=(0, 1000), spikes=spikes)
+    with pytest.raises(SchemaError, match="spikes"):
+        Attribute("pay", "integer", low=0, high=9, spikes=[0])
 
 
 def test_a_code_outside_is_an_index_error():

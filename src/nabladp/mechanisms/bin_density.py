@@ -2,7 +2,8 @@
 
 What is known are the synthetic rows in every bin. Inside a bin the density is taken to be exponential: its slope is
 that of the bins on both sides, and in a bin at an end it goes on from where the next one leaves off, so that a wide top
-bin becomes a tail. A bin a hundred times as dense as both of its neighbours is a point mass at its lower edge.
+bin becomes a tail. A bin a hundred times as dense as both of its neighbours is a point mass at its lower edge, and so
+is one that holds a single number (``spikes``).
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def _falls(counts: NDArray[Any], edges: Floats) -> Floats:
     widths = np.diff(edges)
     density = np.maximum((counts + _SOME) / widths, _THINNEST)
     falls = np.full(len(counts), math.inf)
-    spread = np.flatnonzero(~(_point_masses(density) & (counts >= _MANY)))
+    single = np.nextafter(edges[:-1], np.inf) == edges[1:]  # bins of one number, declared as spikes
+    wide = np.flatnonzero(~single)
+    spread = wide[~(_point_masses(density[wide]) & (counts[wide] >= _MANY))]
     if len(spread) < 2:
         falls[spread] = 0.0
         return falls

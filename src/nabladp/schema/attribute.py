@@ -44,6 +44,7 @@ class Attribute(Declaration):
     - ``ordered``: ``values`` in order, lowest first.
     - ``integer``: ``low`` and ``high``, both inside.
     - ``real``: ``edges`` of bins [e0, e1), …, [ek-1, ek]; or ``low`` and ``high``, for ten bins of one width.
+      ``spikes`` are numbers that many people share, such as an income of 0: each gets a bin of its own.
       ``decode`` says how a bin becomes a number again: ``midpoint``, ``uniform`` (anywhere in the bin), ``smooth``
       (as dense as the bins beside it suggest), ``lower``, ``upper``, or one number per bin. Sums
       and means in SQL are of the numbers themselves, whatever the bins are.
@@ -214,8 +215,8 @@ class Attribute(Declaration):
         if not isinstance(self.decode, str):
             return np.asarray(self.decode, dtype=np.float64)
         if self.decode in ("lower", "upper"):
-            return lows if self.decode == "lower" else highs
-        return lows + (highs - lows) / 2
+            return lows if self.decode == "lower" else np.where(np.nextafter(lows, np.inf) == highs, lows, highs)
+        return np.where(np.nextafter(lows, np.inf) == highs, lows, lows + (highs - lows) / 2)
 
     @property
     def bin_bounds(self) -> tuple[Floats, Floats] | None:

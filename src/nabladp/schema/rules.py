@@ -47,6 +47,7 @@ class Declaration:
     high: float | None = None
     edges: tuple[float, ...] = ()
     bins: int | None = None  # None once it is checked: edges say the same
+    spikes: tuple[float, ...] = ()  # empty once they are checked: edges say the same
     decode: str | tuple[float, ...] = "midpoint"
     null: str = "refuse"
     null_values: tuple[str | int | float, ...] = ()
@@ -80,8 +81,18 @@ def number_label(number: float) -> str:
 
 
 def bin_label(edges: Sequence[float], code: int) -> str:
+    """The label of a bin; of one that holds a single number, that number."""
+    low, high = edges[code], edges[code + 1]
+    if is_spike(low, high):
+        return number_label(low)
+    after = code > 0 and is_spike(edges[code - 1], low)
     close = "]" if code == len(edges) - 2 else ")"
-    return f"[{number_label(edges[code])}, {number_label(edges[code + 1])}{close}"
+    return f"{'(' if after else '['}{number_label(edges[code - 1] if after else low)}, {number_label(high)}{close}"
+
+
+def is_spike(low: float, high: float) -> bool:
+    """Whether only one number is between two edges of bins, the lower edge itself."""
+    return math.nextafter(low, math.inf) == high
 
 
 def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
@@ -171,7 +182,8 @@ def check(attribute: Declaration) -> dict[str, Any]:
         normal["low"], normal["high"] = _range(name, attribute.low, attribute.high)
     elif attribute.kind == "real":
         bins = attribute.edges if attribute.low is None else _equal_bins(attribute)
-        normal["edges"] = edges = _edges(name, bins)
+        normal["edges"] = edges = _with_spikes(name, _edges(name, bins), attribute.spikes)
+        normal["spikes"] = ()
         normal["low"] = normal["high"] = normal["bins"] = None
         normal["decode"] = _decode(name, attribute.decode, edges)
     _check_missing_and_unknown(attribute)
@@ -196,6 +208,8 @@ def _check_fields_fit_kind(attribute: Declaration) -> None:
         if key not in needs and not missing:
             fix = f"Remove {key!r}, or choose the kind it belongs to."
             raise refusal(attribute.name, f"kind {attribute.kind!r} takes no {key!r}", fix)
+    if attribute.kind != "real" and not _is_missing(attribute.spikes):
+        raise refusal(attribute.name, "only kind 'real' takes 'spikes'", "Remove 'spikes'.")
     if attribute.kind != "real" and not (isinstance(attribute.decode, str) and attribute.decode == "midpoint"):
         raise refusal(attribute.name, "only kind 'real' takes 'decode'", "Remove 'decode'.")
 
@@ -321,6 +335,18 @@ def _edges(name: str, edges: Any) -> tuple[float, ...]:
     if any(a >= b for a, b in pairwise(normal)):
         raise refusal(name, "'edges' must increase", "List them from lowest to highest, each once.")
     return normal
+
+
+def _with_spikes(name: str, edges: tuple[float, ...], spikes: Any) -> tuple[float, ...]:
+    """The edges of an attribute with a bin of its own for each number that many people share."""
+    if not _is_list(spikes) or not all(_is_number(spike) for spike in spikes):
+        raise refusal(name, "'spikes' must be finite numbers", "List them: spikes = [0].")
+    own = [float(spike) + 0.0 for spike in spikes]
+    if any(not edges[0] <= spike <= edges[-1] for spike in own):
+        raise refusal(
+            name, "a number of 'spikes' lies outside the bins", "Give numbers from the first edge to the last."
+        )
+    return tuple(sorted({*edges, *own, *(math.nextafter(spike, math.inf) for spike in own)}))
 
 
 def _decode(name: str, decode: Any, edges: tuple[float, ...]) -> str | tuple[float, ...]:
