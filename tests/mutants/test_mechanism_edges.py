@@ -129,7 +129,7 @@ def test_a_list_has_a_count_for_every_combination_and_finite_noise() -> None:
 
 def test_marginals_are_asked_for_in_one_way_and_bought_with_fitting_budgets() -> None:
     for given in ({"noise": "cauchy", "k": 1}, {"noise": "gaussian"}, {"noise": "gaussian", "k": 1, "sets": [["a"]]}):
-        with pytest.raises(MechanismError, match=r"noise|either|listed"):
+        with pytest.raises(MechanismError, match=r"noise|Neither|Both"):
             NoisyMarginals(CDP(1), **given)
     for noise, budget in (("gaussian", Pure(1)), ("laplace", CDP(1))):
         with pytest.raises(BudgetError, match="does not support"):
