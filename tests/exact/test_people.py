@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from every_mechanism import FAULTS
+from every_mechanism import FAULTS, INSTANCES
 
 from nabladp.audit import audit, exact_audit
 from nabladp.audit.exact import Divergences
@@ -170,6 +170,11 @@ def test_two_rows_of_a_person_lose_no_more_and_a_cost_of_one_row_is_refuted(name
     assert audited.tightest.tightness > (0.5 if pure else 0.25)
     terms = [(forgotten(term), count) for term, count in one.terms]
     assert not exact_audit(mechanism, case.schema, 2, guarantee=Guarantee(one.universe, tuple(terms)), **options).passed
+
+
+def test_no_mechanism_is_left_out() -> None:
+    """Threshold learners have a law of two rows for a design of their own, below."""
+    assert {type(CASES[name].mechanism) for name in NAMES} | {ThresholdLearner} == {type(one) for one in INSTANCES}
 
 
 AY = Schema((Attribute("a", "boolean"), Attribute("y", "boolean")))

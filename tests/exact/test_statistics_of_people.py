@@ -6,6 +6,7 @@ Every table of a person with two rows (or three) and another with one, every cha
 from __future__ import annotations
 
 import itertools
+import random
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 
 from nabladp.audit import audit, exact_audit
 from nabladp.mechanisms.statistics import Statistics, counting
+from nabladp.mechanisms.statistics.blocks import Block
+from nabladp.mechanisms.statistics.counting import exact_numbers
 from nabladp.privacy import CDP, Guarantee, Pure
 from nabladp.privacy.many_rows import Role
 from nabladp.schema import Attribute, Schema
@@ -37,6 +40,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {  # and the sets whose claim is 
     "one row, people": (
         {"sql": "SELECT g, f, COUNT(DISTINCT p) FROM t GROUP BY g, f", "one_row_per": "g", "id": "p"},
         "",
+    ),
+    "one row, of a key with one value": (
+        {"sql": "SELECT g, v, COUNT(*) FROM t WHERE f AND v = 1 GROUP BY g, v", "one_row_per": "v"},
+        "g v",
     ),
     "one row, roles shared": ({"sql": "SELECT v, SUM(v) FROM t WHERE g OR v = 1 GROUP BY v", "one_row_per": "v"}, ""),
 }
@@ -93,6 +100,106 @@ def test_costs_of_one_row_and_of_many() -> None:
         for_one = people.for_rows(1)  # and then two persons, who may be a couple
         assert for_one.rho("g") == people.rho("g") and for_one.for_rows(2).rho("g") == 4 * people.rho("g")
         assert Guarantee.from_json(people.to_json()) == for_one
+
+
+# ---- many queries, drawn at random -----------------------------------------------------------------------------------
+
+KEYS = (
+    (),
+    ("g",),
+    ("f",),
+    ("g", "f"),
+    ("g", "v"),
+    ("f AND v = 1", "g"),
+    ("g", "CASE WHEN f THEN v ELSE 0 END"),
+    ("v + 1",),
+)
+CONDITIONS = ("", "f", "v > 0", "NOT f", "g = 'x'", "f OR g = 'x'", "f AND v = 1", "NOT f AND g <> 'y'")
+VALUES = ("v", "2 * v - 1", "v - 2", "CASE WHEN f THEN v END", "CASE WHEN g = 'x' THEN v ELSE 1 END")
+BOUNDS = ((0, 1), (0, 3), (-1, 1), (-2, 0), (5, 6))
+
+
+def drawn(seed: int) -> tuple[Schema, Statistics, random.Random]:
+    """A query about people, with keys that conditions may narrow to a single value."""
+    draw = random.Random(seed)
+    letters = Attribute("g", "categorical", values=tuple("xyz"[: draw.choice((2, 3))]))
+    schema = Schema((letters, BITS["f"], Attribute("v", "integer", low=0, high=draw.choice((1, 2)))))
+    keys, where, value = draw.choice(KEYS), draw.choice(CONDITIONS), draw.choice(VALUES)
+    low, high = draw.choice(BOUNDS)
+    names = [f"k{i}" for i in range(len(keys))]
+    kinds = (
+        "COUNT(DISTINCT p)",
+        f"SUM_PER_PERSON({value}, {low}, {high})",
+        f"SUM({value})",
+        "COUNT(*)",
+        f"AVG({value})",
+    )
+    listed = [*map("{} AS {}".format, keys, names), *draw.sample(kinds, draw.choice((1, 2)))]
+    sql = f"SELECT {', '.join(listed)} FROM t" + f" WHERE {where}" * bool(where)
+    sql += f" GROUP BY {', '.join(names)}" * bool(keys)
+    once = draw.sample(names, draw.randint(0, len(names)))
+    return schema, Statistics(draw.choice((CDP(0.8), Pure(0.8))), sql, id="p", one_row_per=once), draw
+
+
+def losses(schema: Schema, mechanism: Statistics, rows: int, draw: random.Random) -> dict[int, float]:
+    """By the set of columns that differ (a bit each), the largest loss between tables of one person's rows: what
+    their exact numbers differ by, in the scales of the noise."""
+    records = list(itertools.product(*(range(attribute.size) for attribute in schema)))
+    own, other = list(itertools.product(records, repeat=rows)), draw.choice(records)
+    own = np.array(draw.sample(own, min(len(own), 150)))
+    calibration, numbers = mechanism.calibration(schema), []
+    for one in own:
+        codes = {name: [other[i], *one[:, i]] for i, name in enumerate(schema.names)}
+        exact = exact_numbers(calibration, CodedTable(schema, codes, people=[1] + [0] * rows))
+        scales = [[calibration.scales(i, j, 1 + rows) for j in range(len(block))] for i, block in enumerate(exact)]
+        parts = [(part, scales[i][j]) for i, block in enumerate(exact) for j, part in enumerate(block)]
+        numbers.append(np.concatenate([(part / (1e-9 if scale is None else scale)).ravel() for part, scale in parts]))
+    found: dict[int, float] = {}
+    for one, here in zip(own, np.array(numbers), strict=True):
+        moved = np.abs(np.array(numbers) - here)
+        loss = moved.sum(1) if mechanism.budget.pure else (moved**2).sum(1) / 2
+        differing = (own != one).any(1) @ (1 << np.arange(len(schema.names)))
+        for columns in set(differing.tolist()):
+            found[columns] = max(found.get(columns, 0), loss[differing == columns].max())
+    return found
+
+
+def unsound(seed: int) -> bool:
+    schema, mechanism, draw = drawn(seed)
+    rows, names = draw.choice((2, 3)), np.array(schema.names)
+    claim, found = mechanism.guarantee(schema, 1 + rows).for_rows(rows), losses(schema, mechanism, rows, draw)
+    for chosen in range(1 << len(names)):
+        attributes = [name for i, name in enumerate(schema.names) if chosen >> i & 1]
+        most = max((loss for columns, loss in found.items() if not columns & ~chosen), default=0)
+        if most > (1 + 1e-9) * (claim.epsilon(attributes) if mechanism.budget.pure else claim.rho(attributes)):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seeds", [range(90, 105), range(105, 120)], ids=str)
+def test_no_query_drawn_at_random_loses_more_than_claimed(seeds: range) -> None:
+    assert not [seed for seed in seeds if unsound(seed)]
+
+
+def test_a_key_that_where_narrows_to_one_value_decides_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: nobody sees the other values, but rows that have them make room for others in the group that is left."""
+
+    def of_several_groups(block: Block) -> set[str]:
+        chosen = [block.keys[i] for i in block.once]
+        return {name for key in chosen if key.size > 1 for name in key.expression.columns}
+
+    monkeypatch.setattr(Block, "deciding_columns", property(of_several_groups))
+    assert "v" in refuted(CASES["one row, of a key with one value"][0])
+    assert unsound(98) and unsound(110)
+
+
+def test_rows_outside_of_all_groups_displace_no_others() -> None:
+    schema = Schema((Attribute("v", "integer", low=0, high=2),))
+    table = CodedTable(schema, {"v": [0, 1, 2]}, people=[0, 0, 0])
+    for key in ("v", "v + 1", "CASE WHEN v > 1 THEN 'b' WHEN v = 1 THEN 'a' ELSE 'none' END"):
+        query = f"SELECT {key} AS k, COUNT(*) FROM t WHERE v >= 1 GROUP BY k"
+        ((numbers,),) = exact_numbers(Statistics(CDP(1), query, one_row_per="k").calibration(schema), table)
+        assert numbers.ravel().tolist() == [1, 1]
 
 
 # ---- planted faults --------------------------------------------------------------------------------------------------

@@ -138,10 +138,18 @@ class Block:
         """In how many groups one person can be at most, whatever the number of rows."""
         return math.prod(self.keys[i].size for i in self.once) if self.once else self.cells
 
+    @property
+    def deciding_columns(self) -> set[str]:
+        """The columns that decide which of a person's rows are looked at: those of the keys of ``once``, also where
+        WHERE leaves a key a single value. Rows with other values are a group of their own there, which nobody sees."""
+        return {name for i in self.once for name in self.keys[i].expression.columns}  # [deciding]
+
     def columns(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Of the group keys, of the filter, of the value. A key of a single group moves no row to another."""
+        """Of the group keys, of the filter, of the value. A key of a single group moves no row to another; where it
+        decides which row is looked at, it is a condition."""
         groups = {name for key in self.keys if key.size > 1 for name in key.expression.columns}
         filters = {name for condition in self.filters for name in condition.columns}
+        filters |= self.deciding_columns - groups
         values = self.value.columns if self.value is not None else ()
         return tuple(sorted(groups)), tuple(sorted(filters)), tuple(values)
 

@@ -111,14 +111,14 @@ class Calibration:
         block, roles = self.plan.blocks[number], list[Role]()  # [people]
         member, change = self._moves(number)
         other = 2 * member if any(i not in block.once and key.size > 1 for i, key in enumerate(block.keys)) else 0
+        within = max(change, member, other) if block.once else change
         for source, weights in self.role_weights(number).items():
+            decides = self._decides_which(block, source)
             for role in (role for role, cost in weights.items() if cost):
-                if role == "group":
-                    within = max(change, member, other) if block.once else change
-                    if self._decides_which(block, source):
-                        roles.append(Role(source, 2, member, within))
-                    else:
-                        roles.append(Role(source, 1, 2 * member, 2 * member))
+                if decides and (role == "group" or block.once):
+                    roles.append(Role(source, 2, member, within))
+                elif role == "group":
+                    roles.append(Role(source, 1, 2 * member, 2 * member))
                 elif role == "filter":
                     roles.append(Role(source, 1, member, member if block.once else max(member, change)))
                 else:
@@ -127,9 +127,8 @@ class Calibration:
 
     def _decides_which(self, block: Block, source: str) -> bool:
         """Whether an attribute decides in which groups a person is: of a person's first rows, by the keys of these."""
-        chosen = [block.keys[i] for i in block.once] if block.once else block.keys
-        columns = {name for key in chosen if key.size > 1 for name in key.expression.columns}
-        return source in self.universe.sources(columns)
+        groups = {name for key in block.keys if key.size > 1 for name in key.expression.columns}
+        return source in self.universe.sources(block.deciding_columns if block.once else groups)
 
     def _moves(self, number: int) -> tuple[int, int]:
         """What one number costs that comes to a block or leaves it, and one that changes: in units, rounded up."""

@@ -59,12 +59,13 @@ def key_codes(key: Key, rows: Any) -> NDArray[np.integer]:
 def _own_group(key: Key, rows: Any) -> NDArray[np.integer]:
     """The group of every row by one key; one more for all rows that are in none, and pass no condition."""
     codes = _all_codes(key, rows)
+    if key.column is None and not key.expression.domain.nullable:  # a table of values has NULL where WHERE excludes
+        codes = np.where(key.expression.evaluate(rows).is_null(), key.all_codes, codes)
     if key.codes is None:
         return codes
     kept = np.asarray(key.codes, dtype=np.int64)
     position = np.searchsorted(kept, codes)
-    found = np.append(kept, -1)[position] == codes
-    return np.where(found, position, len(kept))
+    return np.where(np.append(kept, -1)[position] == codes, position, len(kept))
 
 
 def _all_codes(key: Key, rows: Any) -> NDArray[np.integer]:
