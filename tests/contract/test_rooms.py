@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": FOUNDATION | {"mechanisms"},
     "report": {"schema", "privacy", "views", "release"},
     "display": FOUNDATION | {"mechanisms", "views", "release", "audit", "report"},
-    "cli": {"release", "report", "audit", "display"},
+    "studio": {"schema", "privacy", "mechanisms", "release", "report"},
+    "cli": {"release", "report", "audit", "display", "studio"},
 }
 HEAVY = (
     "opendp",

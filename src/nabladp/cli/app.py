@@ -29,6 +29,7 @@ from nabladp.cli.init import init
 from nabladp.cli.ledger import ledger_app
 from nabladp.cli.site import site
 from nabladp.cli.sql import sql
+from nabladp.cli.studio import studio
 from nabladp.cli.values import show as show_values
 from nabladp.cli.verify import verify
 from nabladp.errors import SourceError
@@ -340,6 +341,7 @@ app.command()(site)
 app.command()(audit_command.audit)
 app.command()(sql)
 app.command()(dropped)
+app.command()(studio)
 
 
 @app.command()

@@ -188,18 +188,12 @@ def recover_release(
     with answering(json):
         from nabladp.release import leftovers
         from nabladp.release.curator_tasks import open_existing
-        from nabladp.release.publish import HIDDEN, is_complete, recover_releases
 
-        published, removed = [], []
         with open_existing(ledger) as book, working("checking the release") as stage:
             beside = () if "://" in ledger else (Path(ledger).parent,)
-            for hidden in leftovers.find(book, (".", *beside)) if folder is None else [folder]:
-                if HIDDEN.fullmatch(hidden.absolute().name) and hidden.is_dir() and not is_complete(hidden):
-                    leftovers.remove_incomplete(hidden)
-                    removed.append(hidden.absolute().name)
-                else:
-                    tell = None if json else lambda _, goal: say(f"Published in {goal}.")
-                    published.append(recover_releases(hidden, book, stage, tell or (lambda *_: None)))
+            hidden = leftovers.find(book, (".", *beside)) if folder is None else [folder]
+            tell = None if json else lambda _, goal: say(f"Published in {goal}.")
+            published, removed = leftovers.clean_up(hidden, book, stage, tell or (lambda *_: None))
             waiting = [entry.name for entry in book.unfinished() if entry.details.get("folder") in removed]
             label = shlex.quote(book.label)
         if json:

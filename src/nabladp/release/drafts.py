@@ -14,8 +14,11 @@ from nabladp.errors import PlanError, SchemaError, SourceError
 from nabladp.schema import CodeBook, Column, draft
 from nabladp.schema.files import entries, parse, toml_text
 from nabladp.schema.rules import CONFIRM, block_name, marked_blocks
-from nabladp.tables import declared_categories, headerless_query, look_at_columns
+from nabladp.tables import count_rows as count_rows
+from nabladp.tables import declared_categories, look_at_columns
 from nabladp.tables import doubtful_header as doubtful_header
+from nabladp.tables import headerless_query as headerless_query
+from nabladp.tables import query_files as query_files
 
 _PLAN = """\
 # Draft of a plan. Finish the schema first; then, in this folder:
@@ -60,13 +63,17 @@ _RELEASE, _LIMIT = 0.3, 0.5  # cdp of the release and of each attribute
 
 @dataclass(frozen=True)
 class Drafted:
-    """The drafts of a schema and a plan: their texts, how many columns there are, and which blocks are not finished."""
+    """The drafts of a schema and a plan: their texts, the columns of the table, and which blocks are not finished."""
 
     schema: str
     plan: str
-    columns: int
+    listed: Sequence[Column]
     to_fill_in: tuple[str, ...]
     to_confirm: tuple[str, ...]
+
+    @property
+    def columns(self) -> int:
+        return len(self.listed)
 
 
 def draft_schema(source: Any, codebook: Any = None, *, header: bool | None = None) -> str:
@@ -80,24 +87,26 @@ def draft_schema(source: Any, codebook: Any = None, *, header: bool | None = Non
     if declared:
         known = () if book is None else tuple(book.variables.values())
         book = CodeBook([*(own for own in declared if book is None or book.get(own.name) is None), *known])
-    return draft(_columns(source, header), book)
+    return draft(columns_of(source, header), book)
 
 
 def draft_plan(source: Any, schema: str = "schema.toml", *, header: bool | None = None) -> str:
     """Draft a plan for a source and the schema file of this name, as TOML."""
-    return _plan(_address(source, None, header), schema, "plan.toml", _columns(source, header))
+    return _plan(_address(source, None, header), schema, "plan.toml", columns_of(source, header))
 
 
-def draft_files(source: str, schema: Path, plan: Path, codebook: Any, header: bool | None = None) -> Drafted:
+def draft_files(
+    source: str | Mapping[str, Any], schema: Path, plan: Path, codebook: Any, header: bool | None = None
+) -> Drafted:
     """Draft both files for a source, as they will stand at these paths."""
-    columns = _columns(source, header)
+    columns = columns_of(source, header)
     text = draft(columns, _book(codebook))
     blocks = entries(parse(text))
     marked = marked_blocks(blocks)
     waiting = [block_name(own) for own in blocks if CONFIRM in own and block_name(own) not in marked]
     folder = plan.resolve().parent
     described = _plan(_address(source, folder, header), os.path.relpath(schema.resolve(), folder), plan.name, columns)
-    return Drafted(text, described, len(columns), tuple(marked), tuple(waiting))
+    return Drafted(text, described, columns, tuple(marked), tuple(waiting))
 
 
 def write_new(path: Path, text: str, option: str) -> None:
@@ -112,7 +121,8 @@ def write_new(path: Path, text: str, option: str) -> None:
         raise SourceError(f"Cannot write {path.name!r}.", fix="Check that its folder exists and is writable.") from None
 
 
-def _columns(source: Any, header: bool | None) -> list[Column]:
+def columns_of(source: Any, header: bool | None = None) -> list[Column]:
+    """The columns of a source; ``header`` says whether the first line of a CSV file names them."""
     columns = look_at_columns(headerless_query(source) if header is False else source, header)
     if not columns:
         raise SchemaError("The table has no columns with a name.", fix="Name its columns.")
@@ -129,8 +139,10 @@ def _book(codebook: Any) -> CodeBook | None:
     raise SchemaError("A code book is given by its path or as a dictionary.", fix='Write codebook="codes.json".')
 
 
-def _address(source: Any, folder: Path | None, header: bool | None) -> str:
-    """A source as a plan names it: a path from the plan's folder, or a query."""
+def _address(source: Any, folder: Path | None, header: bool | None) -> str | Mapping[str, Any]:
+    """A source as a plan names it: a path from the plan's folder, a query, or what Spark reads."""
+    if isinstance(source, Mapping):
+        return source
     if not isinstance(source, str | Path):
         return "people.parquet"
     if isinstance(source, str) and not Path(source).exists() and source.lstrip()[:6].lower().startswith(_QUERIES):
@@ -142,7 +154,7 @@ def _address(source: Any, folder: Path | None, header: bool | None) -> str:
 _QUERIES = ("select", "from", "with")
 
 
-def _plan(source: str, schema: str, name: str, columns: Sequence[Column]) -> str:
+def _plan(source: str | Mapping[str, Any], schema: str, name: str, columns: Sequence[Column]) -> str:
     pair = [column.name for column in columns[:2]]
     rho = max(1.0, len(columns) * _RELEASE**2 / 2 * 1.25)
     return _PLAN.format(

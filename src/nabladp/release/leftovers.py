@@ -8,9 +8,18 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Ledger
-from nabladp.release.publish import HIDDEN, is_complete, is_in_use
+from nabladp.release.publish import (
+    HIDDEN,
+    Announce,
+    Published,
+    ignore_progress,
+    is_complete,
+    is_in_use,
+    recover_releases,
+)
 
 
 def find(ledger: Ledger, places: Iterable[str | Path]) -> list[Path]:
@@ -21,6 +30,21 @@ def find(ledger: Ledger, places: Iterable[str | Path]) -> list[Path]:
         hidden = [folder for folder in sorted(place.glob(".*.pending-*")) if re.fullmatch(HIDDEN, folder.name)]
         found += [folder for folder in hidden if folder.is_dir() and (folder.name in named or _is_empty(folder))]
     return found
+
+
+def clean_up(
+    folders: Iterable[Path], ledger: Ledger, stage: Stage = ignore_progress, announce: Announce = ignore_progress
+) -> tuple[list[Published], list[str]]:
+    """Publish each hidden folder that is complete, and remove the others; returns what was published, and the names of
+    what was removed."""
+    published, removed = [], []
+    for hidden in folders:
+        if HIDDEN.fullmatch(hidden.absolute().name) and hidden.is_dir() and not is_complete(hidden):
+            remove_incomplete(hidden)
+            removed.append(hidden.absolute().name)
+        else:
+            published.append(recover_releases(hidden, ledger, stage, announce))
+    return published, removed
 
 
 def remove_incomplete(folder: str | Path) -> None:

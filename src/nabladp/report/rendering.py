@@ -84,10 +84,15 @@ def assemble(
 @cache
 def _templates() -> Environment:
     """The HTML templates; kept, since compiling them takes far longer than filling them in."""
+    return make_templates(asset)
+
+
+def make_templates(read: Callable[[str], str]) -> Environment:
+    """Templates of pages by what reads them by name; whatever is filled in is escaped."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     templates = Environment(
-        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     templates.filters |= {"power": lambda delta, t: t.power(delta), "localised": lambda whole, t: t.number(whole)}
     return templates

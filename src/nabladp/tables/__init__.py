@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from nabladp.tables.columns import column_types, declared_categories, doubtful_header, headerless_query, look_at_columns
+from nabladp.tables.columns import (
+    column_types,
+    count_rows,
+    declared_categories,
+    doubtful_header,
+    headerless_query,
+    look_at_columns,
+)
 from nabladp.tables.counts import CodedTable, Counts, PartOfRows, Progress
 from nabladp.tables.declarations import coded_numbers, formula_codes
 from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
 from nabladp.tables.opening import check_person_columns, check_table, open_table, values_outside
-from nabladp.tables.population import check_population, check_sentence
+from nabladp.tables.population import check_population, check_sentence, query_files
 from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table
 
@@ -31,6 +38,7 @@ __all__ = [
     "check_table",
     "coded_numbers",
     "column_types",
+    "count_rows",
     "declared_categories",
     "decode",
     "decode_labels",
@@ -39,6 +47,7 @@ __all__ = [
     "headerless_query",
     "look_at_columns",
     "open_table",
+    "query_files",
     "recode",
     "values_outside",
 ]

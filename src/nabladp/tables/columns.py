@@ -36,6 +36,11 @@ def column_types(source: Any) -> list[tuple[str, str]]:
     return list(zip(columns, opened.type_words(), strict=True))
 
 
+def count_rows(source: Any) -> int:
+    """How many rows a source has. Their number is public."""
+    return open_source(source).count()
+
+
 def look_at_columns(source: Any, header: bool | None = None) -> list[Column]:
     """What the first rows of a source say of its columns. A first line of a CSV file that may be a row is refused,
     unless ``header`` says that it holds names."""

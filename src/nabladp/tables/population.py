@@ -7,7 +7,7 @@ else, known or not, needs a sentence by the curator on why it is public which ro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -147,6 +147,45 @@ def _in_expression(node: Any) -> str:
     elif kind is not None and kind not in _ROW_BY_ROW:
         return _CLASSES.get(str(kind), _UNREAD)
     return _first(map(_in_expression, node.values()))
+
+
+# ---- the files that a query reads ------------------------------------------------------------------------------------
+
+
+def query_files(query: str) -> list[str] | None:
+    """The files and globs that a query names, as it writes them; names of its own subqueries may be among them. None
+    where that cannot be said: a table may come from a function that is not known, or from a computed name."""
+    if len(query) > _LONGEST:
+        return None
+    try:
+        found = list(_files_in(_parse(query)["statements"]))
+    except Exception:  # of the parser, or of a tree that is not as expected: fail closed
+        return None
+    return None if None in found else [name for name in found if name is not None]
+
+
+def _files_in(node: Any) -> Iterator[str | None]:
+    if isinstance(node, list):
+        for part in node:
+            yield from _files_in(part)
+    elif isinstance(node, Mapping):
+        if node.get("type") == "BASE_TABLE":
+            yield ".".join(filter(None, (node["catalog_name"], node["schema_name"], node["table_name"])))
+        if node.get("type") == "TABLE_FUNCTION":
+            yield from _files_of_reader(node["function"])
+        for part in node.values():
+            yield from _files_in(part)
+
+
+def _files_of_reader(function: Node) -> Iterator[str | None]:
+    """The files that the function in place of a table is given, if it is one that reads files."""
+    first = function["arguments"][0]["expression"] if function["arguments"] else {}
+    listed = first["children"] if first.get("function_name") == "list_value" else [first]
+    if str(function["function_name"]).lower() not in _READERS or not listed:
+        yield None
+    for part in listed:
+        literal = part.get("literal") if part.get("class") == "CONSTANT" else None
+        yield str(literal["text"]) if isinstance(literal, Mapping) and literal.get("kind") == "STRING" else None
 
 
 # ---- the curator's sentence ------------------------------------------------------------------------------------------

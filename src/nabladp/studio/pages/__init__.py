@@ -1,0 +1,8 @@
+"""The pages of the studio, in the order of its steps. A new page is one more entry here."""
+
+from __future__ import annotations
+
+from nabladp.studio.pages import overview, table
+from nabladp.studio.visit import Page
+
+PAGES: tuple[Page, ...] = (overview.PAGE, table.PAGE)
