@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import os
 import socket
+import traceback
 import uuid
 import webbrowser
 from pathlib import Path
@@ -174,11 +176,13 @@ def _missing(request: Request, _: Exception | None = None) -> Response:
 
 def _unexpected(_: Request, error: Exception) -> Response:
     """An error that is not ours: its text may hold a value, so only its type is named."""
+    if os.environ.get("NABLADP_DEBUG") == "1":
+        traceback.print_exception(error)
     return HTMLResponse(_plain(f"Something unexpected went wrong ({type(error).__name__})."), 500)
 
 
 def _plain(sentence: str) -> str:
-    start = '<!doctype html><html lang="en"><title>nabladp studio</title>'
+    start = '<!doctype html><html lang="en"><title>nabladp studio</title><link rel="icon" href="data:,">'
     return f'{start}<link rel="stylesheet" href="/static/style.css"><main><p>{html.escape(sentence)}</p>' + (
         '<p><a href="/">To the studio</a></p></main></html>'
     )

@@ -284,12 +284,13 @@ class SchemaDocument(Document):
                 self.edit("attribute", _naming(rest), index)
 
     def check(self, names: Sequence[str] = ()) -> None:
-        """Refuse what the loader of schemas refuses. Columns that are still to be filled in or confirmed wait, and with
-        them those derived from them; the ones named here may not."""
+        """Refuse what the loader of schemas refuses. Columns that are still to be filled in wait, and with them those
+        derived from them; so do those to be confirmed, but for the ones named here."""
         blocks = entries(parse(self.text()))
         for block in blocks:
-            if set(_names_of(block)) & set(names):
-                for one in expand_levels(expand_blocks([block], MOST_ATTRIBUTES), Attribute.from_json):
+            plain = {key: value for key, value in block.items() if key != CONFIRM}
+            if set(_names_of(block)) & set(names) and not marked_blocks([plain]):
+                for one in expand_levels(expand_blocks([plain], MOST_ATTRIBUTES), Attribute.from_json):
                     Attribute.from_json(one)
         ready = [block for block in blocks if CONFIRM not in block and not marked_blocks([block])]
         if len(ready) == len(blocks):

@@ -97,7 +97,7 @@ class Workspace:
             except OutsideFolder:
                 continue
             found.append(name)
-        return found
+        return sorted(found, key=lambda name: name.lower().endswith(".json"))  # which is rarely a table
 
     # ---- what a plan may name ----------------------------------------------------------------------------------------
 
