@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import Any
 
 from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError, quote_path
-from nabladp.privacy import Ledger
+from nabladp.privacy import Guarantee, Ledger
 from nabladp.privacy.ledger import Entry
 from nabladp.release.cost import DELTA, figure
 from nabladp.release.record import RECORD, Release
@@ -123,31 +123,43 @@ def _names(books: Sequence[Ledger]) -> list[str]:
 def _write_ledger(
     book: Ledger, folder: Path, name: str, folders: dict[str, Path], title: str, delta: float, t: Language
 ) -> dict[str, Any]:
-    booked, guarantee = _booked(book), book.guarantee()
-    person = guarantee.per_person().attributes
     mark = "" if name == "index.html" else f"{Path(name).stem}-"  # entries of several ledgers have the same numbers
-    rows = [_row(one, delta, folder, folders, mark, t) for one in reversed(booked)]
-    lines = [line.to_json() for line in book.spent()]
-    whole = figure(guarantee, person, delta)
-    context = {
-        "title": title,
+
+    def link(booked: Booked) -> str | None:
+        source = folders.get(booked.digest or "")
+        return None if source is None else _add_report(source, f"{mark}entry-{booked.entry.seq}.html", folder, t)
+
+    guarantee = book.guarantee()
+    facts = ledger_facts(book, guarantee, delta, t, link)
+    context = {**facts, "title": title, "several": name != "index.html"}
+    blocks = {"guarantee": guarantee.to_json(), "explorer": explorer(guarantee, delta, [])}
+    scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
+    page = assemble("site.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE), t)
+    _write(folder / name, page)
+    told = {"title": title, "page": name, "ledger": book.id, "head": book.head.seq, "releases": facts["rows"]}
+    return told | {"rho": facts["rho"], "epsilon": facts["epsilon"], "cost": facts["whole"]}
+
+
+def ledger_facts(
+    book: Ledger, guarantee: Guarantee, delta: float, t: Language, link: Callable[[Booked], str | None]
+) -> dict[str, Any]:
+    """What a page about a ledger shows: every release, newest first, and where its report is; what is left; a timeline.
+    ``guarantee`` is the ledger's own, of everything that counts."""
+    booked = _booked(book)
+    whole = figure(guarantee, guarantee.per_person().attributes, delta)
+    return {
         "stamp": "TEST — NOT PRIVATE" if book.test else None,
-        "rows": rows,
-        "limits": [_limit(line, t) for line in lines],
+        "rows": [_row(one, delta, t) | {"report": link(one)} for one in reversed(booked)],
+        "limits": [_limit(line.to_json(), t) for line in book.spent()],
         "whole": {key: t.cost(value) for key, value in whole.items()},
+        "rho": whole["rho"],
+        "epsilon": whole["epsilon"],
         "protected": len(guarantee.universe.protected),
         "delta": delta,
         "timeline": _timeline(booked, t),
         "ledger": book.id,
         "head": book.head,
-        "several": name != "index.html",
     }
-    blocks = {"guarantee": guarantee.to_json(), "explorer": explorer(guarantee, delta, [])}
-    scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
-    page = assemble("site.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE), t)
-    _write(folder / name, page)
-    facts = {"title": context["title"], "page": name, "ledger": book.id, "head": book.head.seq, "releases": rows}
-    return facts | {"rho": whole["rho"], "epsilon": whole["epsilon"], "cost": context["whole"]}
 
 
 def _booked(book: Ledger) -> list[Booked]:
@@ -170,11 +182,8 @@ def _state(entry: Entry, end: Entry | None) -> str:
     return {"bind": "published", "failed": "failed", "void": "voided"}[end.kind]
 
 
-def _row(
-    booked: Booked, delta: float, folder: Path, folders: dict[str, Path], mark: str, t: Language
-) -> dict[str, Any]:
+def _row(booked: Booked, delta: float, t: Language) -> dict[str, Any]:
     entry, cost = booked.entry, _cost(booked.entry, delta)
-    source = folders.get(booked.digest or "")
     return {
         "entry": entry.seq,
         "name": entry.name,
@@ -186,7 +195,6 @@ def _row(
         "epsilon": t.cost(cost["epsilon"]),
         "attributes": len(_touched(entry)),
         "digest": booked.digest,
-        "report": None if source is None else _add_report(source, f"{mark}entry-{entry.seq}.html", folder, t),
     }
 
 

@@ -18,7 +18,10 @@ def serve(folder: str | Path = ".", port: int = PORT, *, browser: bool = True) -
     try:
         from nabladp.studio.app import run
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn", "tomlkit", "anyio"):
+        missing = (error.name or "").partition(".")[0]
+        if missing == "fcntl":
+            raise MissingPart("The studio needs Linux or macOS.", fix="Use the command line, or WSL.") from None
+        if missing not in ("starlette", "uvicorn", "tomlkit", "anyio"):
             raise
         raise MissingPart("The studio needs starlette, uvicorn and tomlkit.", fix="Install nabladp[studio].") from None
     run(Path(folder), port, browser)

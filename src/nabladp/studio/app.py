@@ -8,11 +8,13 @@ import socket
 import traceback
 import uuid
 import webbrowser
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -56,6 +58,16 @@ def make_app(workspace: Workspace, token: str, hosts: tuple[str, ...]) -> App:
     return Guard(app, keys, hosts, f"nabladp-studio-{hosts[0].rpartition(':')[2]}")
 
 
+@cache
+def _load_the_rest() -> None:
+    """Load what most pages need, once somebody has seen the first one, which does without."""
+    import nabladp.release.plan
+    import nabladp.report.site  # noqa: F401
+
+
+_WARM = BackgroundTask(_load_the_rest)
+
+
 # ---- pages -----------------------------------------------------------------------------------------------------------
 
 
@@ -71,7 +83,7 @@ def _show(visit: Visit, status: int = 200) -> Response:
         if visit.problem is None:
             visit.problem, status = error, 409
         shown = visit.render("problem.html.j2")
-    return HTMLResponse(shown, status) if isinstance(shown, str) else shown
+    return HTMLResponse(shown, status, background=_WARM) if isinstance(shown, str) else shown
 
 
 def _show_home(request: Request) -> Response:
@@ -138,6 +150,8 @@ def _static(request: Request) -> Response:
 
 def _published(request: Request) -> Response:
     """A file of a published folder: its report with a policy of its own, anything else as a download."""
+    from nabladp.release.record import DIGESTS, RECORD
+
     studio: Studio = request.app.state.studio
     try:
         path = studio.workspace.path(request.path_params["path"])
@@ -145,8 +159,7 @@ def _published(request: Request) -> Response:
         return _missing(request)
     kind = _PUBLISHED.get(path.suffix)
     beside = (path.parent, path.parent.parent)
-    released = any((folder / "release.json").is_file() or (folder / "digests").is_file() for folder in beside)
-    released = released or any(path.parent.glob("*/release.json"))
+    released = any((folder / name).is_file() for folder in beside for name in (RECORD, DIGESTS))
     if kind is None or not path.is_file() or not released:
         return _missing(request)
     if kind == "text/html":
@@ -236,6 +249,7 @@ def _listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # from here on a browser waits, and is not turned away
     except OverflowError:
         listening.close()
         raise SourceError(f"There is no port {port}.", fix="Give --port with a number up to 65535.") from None

@@ -297,7 +297,9 @@ def picture(attribute: Attribute) -> dict[str, Any] | None:
         for n, (left, right) in enumerate(pairwise(at))
     ]
     every = max(1, -(-len(edges) // 9))
-    ticks: list[dict[str, Any]] = [{"x": round(at[n], 2), "label": _written(edges[n])} for n in range(0, len(edges), every)]
+    ticks: list[dict[str, Any]] = [
+        {"x": round(at[n], 2), "label": _written(edges[n])} for n in range(0, len(edges), every)
+    ]
     if ticks[-1]["x"] < WIDTH - 60:
         ticks.append({"x": WIDTH, "label": _written(edges[-1])})
     told = f"{len(bins):,} bins from {_written(edges[0])} to {_written(edges[-1])}"

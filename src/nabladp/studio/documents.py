@@ -18,7 +18,6 @@ from tomlkit.items import InlineTable, Table
 
 from nabladp.checks import parse_toml
 from nabladp.errors import NablaDPError, PlanError, SchemaError
-from nabladp.release import Plan
 from nabladp.schema import Attribute, Schema
 from nabladp.schema.files import entries, parse
 from nabladp.schema.levels import expand_levels
@@ -338,6 +337,8 @@ class PlanDocument(Document):
     def check(self, folder: Path, schema: str | None) -> None:
         """Refuse what the loader of plans refuses. While the schema is not finished, a plan cannot be read as a
         whole."""
+        from nabladp.release import Plan
+
         try:
             if schema is None:
                 raise SchemaError("There is no schema.", fix="Choose a table first.")

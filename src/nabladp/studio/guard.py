@@ -239,7 +239,8 @@ def _seal(headers: Headers) -> Headers:
 
 
 async def _answer(send: Send, status: int, body: str, more: Headers | None = None) -> None:
-    content = f'<!doctype html><html lang="en"><title>nabladp studio</title><link rel="icon" href="data:,">{body}</html>'.encode()
+    head = '<title>nabladp studio</title><link rel="icon" href="data:,">'
+    content = f'<!doctype html><html lang="en">{head}{body}</html>'.encode()
     headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(content)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": _seal([*headers, *(more or [])])})
     await send({"type": "http.response.body", "body": content})

@@ -16,7 +16,7 @@ from typing import Any
 
 from nabladp.errors import NablaDPError, attach_facts, attached_facts, is_interrupt
 from nabladp.studio.jobs import DONE, FAILED, STOPPED, Job, read_state, write_state
-from nabladp.studio.workspace import PLAN, Workspace
+from nabladp.studio.workspace import PLAN, StaleForm, Workspace
 
 Tell = Callable[[str, int, int], None]
 Task = Callable[[Workspace, Mapping[str, Any], Tell], dict[str, Any]]
@@ -88,6 +88,12 @@ def _check(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict[s
 
 def _release(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Reserve, run and publish the plan."""
+    if order.get("stamp") != workspace.stamp():
+        raise StaleForm(
+            "Schema or plan were edited since the release was confirmed.",
+            fix="Look at the amounts again, and confirm anew.",
+            note="Nothing was reserved, so nothing was spent.",
+        )
     plan = _plan(workspace)
     goal = workspace.path(str(order["folder"]))
     before = _head(plan)

@@ -24,6 +24,7 @@ from nabladp.errors import NablaDPError, PlanError, SourceError, quote
 
 PRIVATE = ".nabladp"
 PLAN, SCHEMA = "plan.toml", "schema.toml"
+RECORD = "release.json"  # as `release.record` calls it, which would load all that reads tables
 TABLES = (".csv", ".tsv", ".parquet", ".pq", ".ndjson", ".jsonl", ".json", ".arrow", ".feather", ".ipc", ".xlsx")
 BOOKS = (".json", ".csv", ".xml", ".dta", ".sav")
 MOST_EDITS = 500
@@ -90,14 +91,15 @@ class Workspace:
             hidden = any(part.startswith(".") for part in path.relative_to(self.folder).parts)
             if hidden or not name.lower().removesuffix(".gz").endswith(endings) or not path.is_file():
                 continue
-            if (path.parent / "release.json").exists():
+            if (path.parent / RECORD).exists():
                 continue  # what was published is no source
             try:
                 self.path(name)
             except OutsideFolder:
                 continue
             found.append(name)
-        return sorted(found, key=lambda name: name.lower().endswith(".json"))  # which is rarely a table
+        first = endings[0].lstrip(".")
+        return sorted(found, key=lambda name: first not in name.lower().split("."))
 
     # ---- what a plan may name ----------------------------------------------------------------------------------------
 

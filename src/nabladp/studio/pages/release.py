@@ -1,0 +1,128 @@
+"""Step 5: what the plan spends, to be confirmed by its amounts; then its progress, and what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from nabladp.errors import PlanError, ReleaseError
+from nabladp.report.language import language
+from nabladp.studio.jobs import Jobs
+from nabladp.studio.visit import Page, Visit
+from nabladp.studio.workspace import StaleForm
+
+if TYPE_CHECKING:
+    from nabladp.release import Plan
+    from nabladp.release.cost import Cost
+
+
+def _show(visit: Visit) -> str:
+    workspace = visit.studio.workspace
+    jobs = Jobs(workspace)
+    job = jobs.latest("release")
+    shared: dict[str, Any] = {"job": job, "stopping": job is not None and jobs.is_stopping(job.id), "plan": None}
+    if job is not None and job.runs:
+        return visit.render("release.html.j2", **shared)
+    plan = visit.studio.plan()
+    if not plan.releases:
+        raise PlanError("The plan asks no question yet.", fix="Add one first, on the page Questions.")
+    cost = plan.cost()
+    return visit.render(
+        "release.html.j2",
+        **shared
+        | {
+            "plan": plan,
+            "cost": cost,
+            "amounts": _digest(cost),
+            "ledger_exists": plan.has_ledger(),
+            "ledger": _ledger_name(visit, plan),
+            "proposed": visit.form.text("folder") or _free_name(visit, plan),
+            **_summary(plan, cost),
+        },
+    )
+
+
+def _summary(plan: Plan, cost: Cost) -> dict[str, Any]:
+    """The amounts that a release spends, in words and figures."""
+    t = language("en")
+    facts = cost.to_json()
+    person = facts["person"]
+    limits = [
+        {
+            "name": line["limit"],
+            "measure": t.measure(line["measure"]),
+            "requested": t.cost(line["requested"]),
+            "left": t.cost(_rest(line), up=False),
+            "allowed": t.cost(line["allowed"], up=False),
+            "fits": line["fits"],
+        }
+        for line in facts["limits"]
+    ]
+    return {
+        "limits": limits,
+        "person": {key: t.cost(value) for key, value in person.items()},
+        "has_epsilon": person["epsilon"] is not None,
+        "costliest": _costliest(facts["attributes"], t),
+        "adversaries": [
+            {**own, "epsilon": t.cost(own["epsilon"]), "rho": t.cost(own["rho"])} for own in facts["adversaries"]
+        ],
+        "verdict": facts["verdict"],
+        "budgets": plan.typed_budgets(),
+    }
+
+
+def _rest(line: dict[str, Any]) -> float | None:
+    """What a limit leaves once the plan is released."""
+    return None if line["left"] is None or line["requested"] is None else max(0.0, line["left"] - line["requested"])
+
+
+def _costliest(attributes: dict[str, Any], t: Any) -> dict[str, str] | None:
+    """The attribute about which most is spent."""
+    if not attributes:
+        return None
+    name = max(attributes, key=lambda own: float("inf") if attributes[own]["rho"] is None else attributes[own]["rho"])
+    return {"name": name, "rho": t.cost(attributes[name]["rho"]), "epsilon": t.cost(attributes[name]["epsilon"])}
+
+
+def _digest(cost: Cost) -> str:
+    """What exactly was confirmed: the amounts asked of every limit, and how these stood."""
+    lines = [(line.standing.limit.name, str(line.standing.spent_units), str(line.requested)) for line in cost.lines]
+    return hashlib.sha256(repr(lines).encode()).hexdigest()[:24]
+
+
+def _ledger_name(visit: Visit, plan: Plan) -> str:
+    if "://" in plan.ledger:  # an address may hold a password
+        return "the ledger in the database"
+    return os.path.relpath(plan.ledger, visit.studio.workspace.folder)
+
+
+def _free_name(visit: Visit, plan: Plan) -> str:
+    """A folder that does not exist yet, called as the plan says."""
+    name = os.path.relpath(plan.out, visit.studio.workspace.folder)
+    stem = re.sub(r"-\d+$", "", name)
+    number = 2
+    while os.path.lexists(visit.studio.workspace.folder / name):
+        name, number = f"{stem}-{number}", number + 1
+    return name
+
+
+def _start(visit: Visit) -> None:
+    """Reserve, run and publish, in the background; only what was shown and confirmed."""
+    workspace, form = visit.studio.workspace, visit.form
+    if visit.stamp != workspace.stamp():
+        raise StaleForm("Schema or plan were edited since the amounts were shown.", fix="Look at them again.")
+    cost = visit.studio.plan().cost()
+    if form.text("amounts") != _digest(cost):
+        raise StaleForm("Something else was spent since the amounts were shown.", fix="Look at them again.")
+    if form.text("confirm") != "yes":
+        raise ReleaseError("The amounts are not confirmed.", fix="Tick the box that names them.")
+    name = form.text("folder")
+    goal = workspace.path(name)
+    if goal == workspace.folder or name.startswith(".") or os.path.lexists(goal):
+        raise ReleaseError("The folder of a release must be a new one.", fix="Choose another name.")
+    Jobs(workspace).start("release", folder=name, stamp=visit.stamp)
+
+
+PAGE = Page("release", "Release", _show, changes={"start": _start}, step=5)
