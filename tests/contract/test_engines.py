@@ -34,7 +34,13 @@ BY_PLACE: list[Mechanism] = [  # rows are told apart by where they stand: engine
         CDP(2), "sick", over=("region", "age"), method="descent", steps=3, holdout=0.2, holdout_budget=CDP(0.5)
     ),
     HalfspaceLearner(
-        CDP(2), "sick", over=("region", "age"), label_treatment="response", holdout=0.2, holdout_budget=CDP(0.5)
+        CDP(2),
+        "sick",
+        over=("region", "age"),
+        label_treatment="response",
+        holdout=0.2,
+        holdout_budget=CDP(0.5),
+        probabilities=True,
     ),
 ]
 EVERY: list[Mechanism] = [*map(with_few_passes, contract.INSTANCES), *BY_PLACE]

@@ -33,7 +33,7 @@ CAY = Schema((Attribute("c", "categorical", values=tuple("uvw")), Attribute("a",
 MARGINS: dict[str, Any] = {"gamma": 1, "gamma_prime": 0.5}
 LEARNERS = [
     HalfspaceLearner(CDP(2), "y", method="auto"),
-    HalfspaceLearner(CDP(2), "y", method="descent", steps=3, holdout=0.2),
+    HalfspaceLearner(CDP(2), "y", method="descent", steps=3, holdout=0.2, probabilities=True),
     HalfspaceLearner(CDP(2), "y", method="descent", steps=2, label_epsilon=4.0),
     HalfspaceLearner(CDP(2), "y", method="gram", label_treatment="gaussian"),
     HalfspaceLearner(CDP(2), "y", method="gram", label_treatment="response", holdout=0.1),

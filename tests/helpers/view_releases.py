@@ -61,7 +61,7 @@ MECHANISMS: dict[str, Sequence[Mechanism]] = {name: found.INSTANCES for name, fo
         GramMatrix(Rho(0.1), over=("region", "band", "sick"), label="sick", budgets={"sick": CDP(2)}),
     ),
     "HalfspaceLearner": (
-        HalfspaceLearner(CDP(1), "sick", over=("region", "income"), holdout=0.2),
+        HalfspaceLearner(CDP(1), "sick", over=("region", "income"), holdout=0.2, probabilities=True),
         HalfspaceLearner(CDP(2), "sick", over=("band", "unused"), method="exact", gamma=0.5, gamma_prime=0.0),
     ),
 }

@@ -17,7 +17,7 @@ from nabladp.mechanisms.heavy_hitters.privacy_loss import least_path_lambda
 from nabladp.mechanisms.heavy_hitters.tree import Node, Tree
 from nabladp.mechanisms.learners.columns import column
 from nabladp.mechanisms.learners.halfspaces.finite_classes import SignOrbits, partitions
-from nabladp.mechanisms.learners.halfspaces.model import Holdout
+from nabladp.mechanisms.learners.halfspaces.holdout import Holdout
 from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss
 from nabladp.mechanisms.learners.halfspaces.selection import log_law
 from nabladp.mechanisms.mechanism import Branch, Law

@@ -330,7 +330,9 @@ def test_learners_show_their_rule(released: dict[str, list[Release]]) -> None:
     (threshold,) = views(released["ThresholdLearner"][0])
     assert read(threshold) == [[row["feature"], row["value"]] for row in arrow(released["ThresholdLearner"][0])]
     for release in released["HalfspaceLearner"]:
-        weights, adds = views(release)
+        weights, adds, *margins = views(release)
+        counted = release.output.holdout and release.output.holdout.margins  # type: ignore[attr-defined]
+        assert [len(view["rows"]) for view in margins] == ([len(counted.counts)] if counted else [])
         shown = [[row["column"], *near([row["value"], row["low"], row["high"]])] for row in arrow(release)]
         assert read(weights) == shown
         assert len(adds["rows"]) == sum(SCHEMA[name].size for name in release.output.features)  # type: ignore[attr-defined]

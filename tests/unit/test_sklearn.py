@@ -30,6 +30,7 @@ from nabladp import (
     Session,
 )
 from nabladp.errors import BudgetError, BudgetExceeded, DataError, MechanismError
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.noise import NoiseSource
 
 TWO_FITS = "fits twice and compares: every fit draws its own noise"
@@ -167,6 +168,27 @@ def test_a_fitted_halfspace_has_what_linear_models_have_and_pickles(session: Ses
     assert (again.predict(frame) == fitted.predict(frame)).all() and again.session is None
     with pytest.raises(DataError, match="'b'"):
         learner(session).fit(frame[["a", "c"]], frame["ill"])
+
+
+def test_probabilities_are_part_of_the_release_or_refused(session: Session) -> None:
+    frame = patients()
+    fitted = learner(session, holdout=0.5, probabilities=True).fit()
+    chances = fitted.predict_proba(frame)
+    assert chances.shape == (len(frame), 2) and np.allclose(chances.sum(axis=1), 1) and (chances > 0).all()
+    second = (frame["ill"] == fitted.classes_[1]).to_numpy()
+    for sure in (chances[:, 1] < 0.3, chances[:, 1] > 0.7):  # as often as it says
+        assert sure.any() and abs(second[sure].mean() - chances[sure, 1].mean()) < 0.1
+    likely = fitted.classes_[(chances[:, 1] > 0.5).astype(int)]
+    assert (likely == fitted.predict(frame)).mean() > 0.9
+    budget = fitted.release_.guarantee.per_person().rho
+    assert budget == pytest.approx(learner(session, holdout=0.5).fit().release_.guarantee.per_person().rho, rel=1e-6)
+    again = HalfspaceModel.from_json(fitted.model_.to_json(), session.schema)
+    assert again.holdout == fitted.model_.holdout
+    assert (again.probability(frame) == fitted.model_.probability(frame)).all()
+    with pytest.raises(MechanismError, match="no probabilities"):
+        learner(session, holdout=0.5).fit().predict_proba(frame)
+    with pytest.raises(MechanismError, match="means nothing"):
+        learner(session, probabilities=True)
 
 
 def test_a_search_of_scikit_learn_pays_for_each_fit(session: Session) -> None:

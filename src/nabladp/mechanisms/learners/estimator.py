@@ -160,6 +160,14 @@ class HalfspaceEstimator(Estimator):
         result: NDArray[Any] = self._sign * self.model_.decision_function(self._named(X))
         return result
 
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """The probability of each of ``classes_`` for every row; refused unless ``probabilities`` were asked for."""
+        check_is_fitted(self, "model_")
+        second = self.model_.probability(self._named(X))
+        columns = (1 - second, second) if self._sign > 0 else (second, 1 - second)
+        result: NDArray[Any] = np.column_stack(columns)
+        return result
+
     def distance_to_flip(self, X: Any, y: Any = None) -> NDArray[Any]:
         """For every row, the fewest features to change until the fitted halfspace predicts another label."""
         check_is_fitted(self, "model_")

@@ -23,7 +23,8 @@ from nabladp.mechanisms.learners.halfspaces.finite_classes import (
     within_memory,
 )
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
-from nabladp.mechanisms.learners.halfspaces.model import HoldoutPlan, RightAnswers, halfspace_of
+from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers
+from nabladp.mechanisms.learners.halfspaces.model import halfspace_of
 from nabladp.mechanisms.learners.halfspaces.randomized_labels import unbiased
 from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, Halfspace, integer_weights
 from nabladp.mechanisms.learners.halfspaces.selection import Pick, Promise, RowScores, log_law

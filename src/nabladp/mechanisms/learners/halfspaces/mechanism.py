@@ -22,7 +22,8 @@ from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
 from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn, Robust
 from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
-from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel, HoldoutPlan, RightAnswers
+from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan
+from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.mechanisms.learners.halfspaces.randomized_labels import Response, answered
 from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.selection import Pick
@@ -118,7 +119,8 @@ class HalfspaceLearner(Learner):
     ``label_treatment``: "response" randomizes labels first, "gaussian" (for exact "direct") charges the label in the
     release itself; by default the one with less noise, by public numbers (exact: response). ``holdout`` is the share of
     rows held out to count correct predictions with noise, for ``holdout_budget`` (default a twentieth of the smallest
-    budget), which is part of ``budget``. ``memory_mb`` bounds the scores that "exact" holds, and the rows
+    budget), which is part of ``budget``; ``probabilities`` spends half of it on counts by margin and label, from which
+    the model tells probabilities. ``memory_mb`` bounds the scores that "exact" holds, and the rows
     that "descent" keeps between its steps (with less, it reads the table in every step).
 
     Guarantee, for every set of attributes, label included: the sum over its parts (PROOF.md). Assumed: the
@@ -179,6 +181,9 @@ class HalfspaceLearner(Learner):
             BudgetKind("gaussian"), "What the test costs; by default a twentieth of the smallest budget."
         ),
     )
+    probabilities: bool | None = field(
+        default=None, metadata=parameter(Flag(), "Whether the rows held out also tell the probability of a label.")
+    )
     memory_mb: int = field(
         default=1024,
         metadata=parameter(
@@ -218,7 +223,7 @@ class HalfspaceLearner(Learner):
             raise BudgetError(
                 "The holdout would take a whole budget.", fix="It comes out of the others: give it a small part."
             )
-        return HoldoutPlan(Universe.of(schema), frozenset(units), float(self.holdout), own)
+        return HoldoutPlan(Universe.of(schema), frozenset(units), float(self.holdout), own, bool(self.probabilities))
 
     def task(self, schema: Schema, n: int) -> Task:
         """The learning task that is left once the holdout has its rows and its budget."""
@@ -323,8 +328,7 @@ class HalfspaceLearner(Learner):
         )
         if plan is None or held is None:
             return model
-        answers = RightAnswers(model.halfspace, task.features, self.label)
-        return model.with_holdout(plan.count(held, answers, noise))
+        return model.with_holdout(plan.measure(held, model.halfspace, task.features, self.label, noise))
 
     def estimator(self, session: Any) -> Estimator:
         """The scikit-learn classifier whose ``fit`` releases this HalfspaceLearner through the session."""
@@ -341,9 +345,9 @@ class HalfspaceLearner(Learner):
         learner, plan = self.learner(counts.schema, counts.n), self._holdout(counts.schema)
         if plan is None:
             return learner.law(counts)
-        if not isinstance(learner, Exact):
+        if not isinstance(learner, Exact) or plan.by_margin:
             raise AuditError(
-                "With a holdout, the exact output distribution is available for method='exact' only.",
+                "With a holdout, the exact output distribution is available for method='exact' without probabilities.",
                 fix="Audit that one.",
             )
         return learner.law_with_holdout(counts, plan)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -15,23 +13,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.arrays import Floats, Integers
-from nabladp.checks import damaged, is_number, is_whole, stored, stored_rows
+from nabladp.checks import damaged, is_number, stored, stored_rows
 from nabladp.errors import DataError, MechanismError
-from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.gram_matrix import SignedColumns
 from nabladp.mechanisms.learners.columns import as_arrow, encoded
+from nabladp.mechanisms.learners.halfspaces.holdout import Holdout
 from nabladp.mechanisms.learners.halfspaces.robust_distance import Distances, Halfspace, robust_error
-from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS, share
+from nabladp.mechanisms.learners.halfspaces.task import share
 from nabladp.mechanisms.learners.learner import LearnedRule
 from nabladp.mechanisms.mechanism import ReleaseContext
-from nabladp.mechanisms.noise_uses import Charge, NoiseUse
-from nabladp.noise import NoiseSource
-from nabladp.noise.parameters import confidence
-from nabladp.privacy.guarantee import Guarantee
-from nabladp.privacy.universe import Universe
-from nabladp.privacy.values import Rho
 from nabladp.schema import Schema
-from nabladp.tables import Counts, Kernel, PartOfRows
 from nabladp.views.view import (
     Series,
     View,
@@ -47,101 +38,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# ---- rows that a model did not learn from ----------------------------------------------------------------------------
-# Which rows is drawn at random. Were it every tenth, then in a table sorted by age a change of one age would shift
-# whole stretches of rows from one side to the other.
-
-
-@dataclass(frozen=True, eq=False)
-class HoldoutPlan:
-    """``share`` of the rows; ``units`` of ρ for every protected source in ``touched``."""
-
-    universe: Universe
-    touched: frozenset[str]
-    share: float
-    units: int
-
-    def rows(self, n: int) -> int:
-        return min(max(1, math.floor(self.share * n)), n - 1) if n else 0
-
-    @cached_property
-    def scale(self) -> float:
-        """The noise scale of the holdout's count of right predictions, which any change in a row moves by at most
-        one."""
-        if not self.touched:
-            return 0.0
-        if self.units < FEWEST_UNITS:
-            raise MechanismError("The budget of the holdout is too small.", fix="Raise 'holdout_budget'.")
-        return least_scale("gaussian", self.units, 1)  # [holdout]
-
-    def guarantee(self) -> Guarantee:
-        held = sorted(self.touched)
-        if not held:
-            return Guarantee.none(self.universe)
-        return Guarantee.touch(self.universe, held, Rho(1 / (2 * Fraction(self.scale) ** 2)))
-
-    def noise_uses(self, n: int) -> list[NoiseUse]:
-        """The noise of a holdout: which rows are held out, and noise on how many of them are predicted right."""
-        indices = NoiseUse.exactly("the rows held out", "uniform_subset", self.rows(n))
-        charge = Charge.of_each(self.guarantee(), self.touched, 1)
-        right = NoiseUse.exactly(
-            "the number of right predictions", "discrete_gaussian", int(bool(self.touched)), charge
-        )
-        return [indices, right]
-
-    def split(self, counts: Counts, noise: NoiseSource) -> tuple[Counts, Counts]:
-        """The table split into rows to learn from, and rows held out."""
-        indices = noise.uniform_subset(counts.n, self.rows(counts.n))  # [row-indices]
-        return PartOfRows(counts, indices, inside=False), PartOfRows(counts, indices)
-
-    def count(self, rows: Counts, kernel: RightAnswers, noise: NoiseSource) -> Holdout:
-        right = int(rows.fold(kernel)[0])
-        drawn = int(noise.discrete_gaussian(self.scale, 1)[0]) if self.scale else 0
-        return Holdout(rows.n, right + drawn, self.scale)
-
-
-class RightAnswers(Kernel):
-    """A kernel: on how many rows a halfspace gives the label."""
-
-    def __init__(self, halfspace: Halfspace, features: tuple[str, ...], label: str) -> None:
-        self.halfspace, self.features, self.label = halfspace, features, label
-        self.attributes = (*features, label)
-
-    def __call__(self, batch: pa.RecordBatch) -> Integers:
-        codes = np.stack([batch.column(name).to_numpy().astype(np.int64) for name in self.features], axis=1)
-        said = self.halfspace.predict(codes) > 0
-        return np.array([np.count_nonzero(said == (batch.column(self.label).to_numpy() == 1))], dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class Holdout:
-    """Of ``rows`` rows held out, about ``right`` were predicted right; the count has noise of this scale."""
-
-    rows: int
-    right: int
-    scale: float
-
-    @property
-    def accuracy(self) -> float:
-        return min(max(self.right / self.rows, 0.0), 1.0)
-
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The interval of the halfspace's accuracy on new people, from noise and sampling of the holdout, by a normal
-        approximation."""
-        confidence(level)
-        share = (self.accuracy * self.rows + 2) / (self.rows + 4)  # keeps some spread where all or none are right
-        spread = math.sqrt(share * (1 - share) / self.rows + (self.scale / self.rows) ** 2)
-        width = NormalDist().inv_cdf((1 + level) / 2) * spread
-        return max(self.accuracy - width, 0.0), min(self.accuracy + width, 1.0)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"rows": self.rows, "right": self.right, "scale": self.scale}
-
-
 # ---- the model -------------------------------------------------------------------------------------------------------
 
 LEVEL = 0.95
-_MOST_HELD = 1 << 62
 _WHOLE = 1e-6  # what is left of a whole number after some divisions
 
 
@@ -226,6 +125,17 @@ class HalfspaceModel(LearnedRule):
         sums = self.halfspace.sums(encoded(data, self.schema, self.features))
         return np.asarray(sums * self._unit, dtype=np.float64)
 
+    def probability(self, data: Any) -> Floats:
+        """The probability of the label's second value for every row, by a logistic curve through noisy counts of rows
+        held out; refused where these were not released."""
+        margins = None if self.holdout is None else self.holdout.margins
+        if margins is None:
+            raise MechanismError(
+                "The model has no probabilities: no counts by margin were released with it.",
+                fix="Learn it with holdout=0.2, probabilities=True.",
+            )
+        return margins.probability(self.halfspace.sums(encoded(data, self.schema, self.features)))
+
     def is_second(self, rows: Integers) -> NDArray[np.bool_]:
         return self.halfspace.predict(rows) > 0
 
@@ -281,13 +191,6 @@ class HalfspaceModel(LearnedRule):
             raise damaged("features")
         for field in ("weights", *(("deviations",) if known is not None else ())):
             stored(data, field, lambda numbers: len(numbers) == columns.width and all(map(is_number, numbers)))
-        if held is not None and not (
-            is_whole(held["rows"], 1, _MOST_HELD)
-            and is_whole(held["right"], -_MOST_HELD, _MOST_HELD)
-            and is_number(held["scale"])
-            and 0 <= held["scale"] < _MOST_HELD
-        ):
-            raise damaged("holdout")
         return cls(
             schema=schema,
             features=tuple(data["features"]),
@@ -299,7 +202,7 @@ class HalfspaceModel(LearnedRule):
             integers=np.array(data["integers"], dtype=np.int64),
             deviations=None if known is None else np.array(known, dtype=np.float64),
             facts=dict(data["facts"]),
-            holdout=None if held is None else Holdout(**held),
+            holdout=None if held is None else Holdout.from_json(held),
         )
 
     def values_table(self, schema: Schema) -> pa.Table:
@@ -321,7 +224,8 @@ class HalfspaceModel(LearnedRule):
         )
 
     def extra_tables(self, schema: Schema) -> dict[str, pa.Table]:
-        """``contributions``: what each value of each feature adds to the halfspace's sum; ``holdout``, if asked for."""
+        """``contributions``: what each value of each feature adds to the halfspace's sum; ``holdout`` and ``margins``,
+        if asked for."""
         import pyarrow as pa
 
         rows = [
@@ -333,8 +237,10 @@ class HalfspaceModel(LearnedRule):
         results = {"contributions": pa.table({"feature": names, "value": labels, "adds": amounts})}
         if self.holdout is not None:
             low, high = self.holdout.interval()
-            told = self.holdout.to_json() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
+            told = self.holdout.counted() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
             results["holdout"] = pa.table({name: [value] for name, value in told.items()})
+            if self.holdout.margins is not None:
+                results["margins"] = self.holdout.margins.table()
         return results
 
     # ---- showing --------------------------------------------------------------------------------------------------
@@ -372,7 +278,9 @@ class HalfspaceModel(LearnedRule):
             caption="Weights" + ("" if known is None else f" with {level} intervals for the noise"),
             signed=True,
         )
-        return [weights, self._contributions_view(context.schema, rule)]
+        margins = None if self.holdout is None else self.holdout.margins
+        probable = [] if margins is None else [margins.view(self.label, (first, second))]
+        return [weights, self._contributions_view(context.schema, rule), *probable]
 
     def _accuracy_fact(self) -> tuple[str, str]:
         if self.holdout is None:

@@ -243,7 +243,7 @@ def check(learner: Any) -> None:
         (("resolution", "hypotheses", "intercept"), learner.method == "exact"),
         (("steps",), learner.method in ("descent", "gradient")),
         (("ridge",), learner.method in ("auto", "gram", "robust")),
-        (("holdout_budget",), learner.holdout is not None),
+        (("holdout_budget", "probabilities"), learner.holdout is not None),
     ):
         for name in names:
             if getattr(learner, name) is not None and not fits:

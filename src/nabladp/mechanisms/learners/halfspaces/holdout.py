@@ -1,0 +1,287 @@
+"""Rows that a halfspace did not learn from: how many it predicts right, and how probable a label is at which margin.
+
+Which rows is drawn at random. Were it every tenth, then in a table sorted by age a change of one age would shift whole
+stretches of rows from one side to the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nabladp.arrays import Floats, Integers
+from nabladp.checks import damaged, is_number, is_whole
+from nabladp.errors import MechanismError
+from nabladp.mechanisms.allocation import least_scale
+from nabladp.mechanisms.learners.halfspaces.robust_distance import Halfspace
+from nabladp.mechanisms.learners.halfspaces.task import FEWEST_UNITS
+from nabladp.mechanisms.noise_uses import Charge, NoiseUse
+from nabladp.noise import NoiseSource
+from nabladp.noise.parameters import confidence
+from nabladp.privacy.guarantee import Guarantee
+from nabladp.privacy.universe import Universe
+from nabladp.privacy.values import Rho
+from nabladp.tables import Counts, Kernel, PartOfRows
+from nabladp.views.view import Series, View, count_of, format_figure, value_column
+
+HALVINGS = 6  # of the largest possible margin: the bins are narrowest where predictions change
+BINS = 2 * (HALVINGS + 1)
+_MOST = 1 << 62
+
+
+# ---- what is measured ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class HoldoutPlan:
+    """``share`` of the rows; ``units`` of ρ for every protected source in ``touched``, half of them for the counts by
+    margin where these are asked for."""
+
+    universe: Universe
+    touched: frozenset[str]
+    share: float
+    units: int
+    by_margin: bool = False
+
+    def rows(self, n: int) -> int:
+        return min(max(1, math.floor(self.share * n)), n - 1) if n else 0
+
+    @cached_property
+    def scale(self) -> float:
+        """The noise scale of the holdout's count of right predictions, which any change in a row moves by at most
+        one."""
+        return self._scale(self.units - self.units // 2 if self.by_margin else self.units, 1)  # [holdout]
+
+    @cached_property
+    def margin_scale(self) -> float:
+        """The noise scale of the counts by margin and label: a row that changes leaves one cell for another."""
+        return self._scale(self.units // 2, 2) if self.by_margin else 0.0  # [margins]
+
+    def _scale(self, units: int, moved: int) -> float:
+        if not self.touched:
+            return 0.0
+        if units < FEWEST_UNITS:
+            raise MechanismError("The budget of the holdout is too small.", fix="Raise 'holdout_budget'.")
+        return least_scale("gaussian", units, moved)
+
+    def _touch(self, moved: int, scale: float) -> Guarantee:
+        if not self.touched or not scale:
+            return Guarantee.none(self.universe)
+        return Guarantee.touch(self.universe, sorted(self.touched), Rho(moved / (2 * Fraction(scale) ** 2)))
+
+    def guarantee(self) -> Guarantee:
+        return self._touch(1, self.scale) + self._touch(2, self.margin_scale)
+
+    def noise_uses(self, n: int) -> list[NoiseUse]:
+        """The noise of a holdout: which rows are held out, and noise on how many of them are predicted right; where
+        asked for, on how many have which margin and label."""
+        uses = [NoiseUse.exactly("the rows held out", "uniform_subset", self.rows(n))]
+        for what, numbers, moved, scale in (
+            ("the number of right predictions", 1, 1, self.scale),
+            ("the rows of each margin and label", 2 * BINS, 2, self.margin_scale),
+        ):
+            if scale or moved == 1:
+                charge = Charge.of_each(self._touch(moved, scale), self.touched, moved)
+                uses.append(NoiseUse.exactly(what, "discrete_gaussian", numbers * bool(self.touched), charge))
+        return uses
+
+    def split(self, counts: Counts, noise: NoiseSource) -> tuple[Counts, Counts]:
+        """The table split into rows to learn from, and rows held out."""
+        indices = noise.uniform_subset(counts.n, self.rows(counts.n))  # [row-indices]
+        return PartOfRows(counts, indices, inside=False), PartOfRows(counts, indices)
+
+    def measure(self, rows: Counts, halfspace: Halfspace, features: tuple[str, ...], label: str, noise: Any) -> Holdout:
+        """The noisy counts of a learned halfspace on the rows held out."""
+        kernel = HeldRows(halfspace, features, label) if self.by_margin else RightAnswers(halfspace, features, label)
+        exact, margins = rows.fold(kernel), None
+        right = int(exact[0]) + _noise(noise, self.scale, 1)[0]
+        if self.by_margin:
+            counts = exact[1:] + np.array(_noise(noise, self.margin_scale, 2 * BINS))
+            margins = Margins(reach(halfspace), tuple(map(tuple, counts.reshape(BINS, 2).tolist())), self.margin_scale)
+        return Holdout(rows.n, right, self.scale, margins)
+
+
+def _noise(noise: NoiseSource, scale: float, numbers: int) -> list[int]:
+    return noise.discrete_gaussian(scale, numbers).tolist() if scale else [0] * numbers
+
+
+class RightAnswers(Kernel):
+    """A kernel: on how many rows a halfspace gives the label."""
+
+    def __init__(self, halfspace: Halfspace, features: tuple[str, ...], label: str) -> None:
+        self.halfspace, self.features, self.label = halfspace, features, label
+        self.attributes = (*features, label)
+
+    def __call__(self, batch: pa.RecordBatch) -> Integers:
+        return self._counts(*self._sums(batch))
+
+    def _sums(self, batch: pa.RecordBatch) -> tuple[Integers, Integers]:
+        codes = np.stack([batch.column(name).to_numpy().astype(np.int64) for name in self.features], axis=1)
+        return self.halfspace.sums(codes), (batch.column(self.label).to_numpy() == 1).astype(np.int64)
+
+    def _counts(self, sums: Integers, second: Integers) -> Integers:
+        return np.array([np.count_nonzero((sums >= 0) == second)], dtype=np.int64)
+
+
+class HeldRows(RightAnswers):
+    """A kernel: the right answers, and then how many rows have which margin and label."""
+
+    def _counts(self, sums: Integers, second: Integers) -> Integers:
+        cells = 2 * margin_bins(sums, reach(self.halfspace)) + second
+        return np.concatenate([super()._counts(sums, second), np.bincount(cells, minlength=2 * BINS)])
+
+
+# ---- margins: bins that the halfspace alone decides ------------------------------------------------------------------
+
+
+def reach(halfspace: Halfspace) -> int:
+    """The largest margin that any row could have."""
+    return abs(halfspace.intercept) + sum(int(np.abs(table).max()) for table in halfspace.tables)
+
+
+def margin_bins(sums: Integers, most: int) -> Integers:
+    """The bin of each margin: first those below 0, outermost first, then those from 0 up."""
+    far = sum((np.abs(sums) > most >> halved for halved in range(1, HALVINGS + 1)), np.zeros(len(sums), np.int64))
+    return np.where(sums >= 0, HALVINGS + 1 + far, HALVINGS - far)
+
+
+def bin_ends(most: int) -> list[tuple[float, float]]:
+    """The lowest and highest margin of each bin."""
+    above = [0.0, *(most / 2**halved for halved in range(HALVINGS, -1, -1))]
+    right = list(itertools.pairwise(above))
+    return [*((-high, -low) for low, high in reversed(right)), *right]
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Noisy counts of rows held out, by the bin of their margin: (first, second) value of the label."""
+
+    most: int
+    counts: tuple[tuple[int, int], ...]
+    scale: float
+
+    @cached_property
+    def curve(self) -> tuple[float, float]:
+        """Slope and start of the logistic curve whose expected counts are closest to the noisy ones."""
+        middles = np.array([(low + high) / 2 for low, high in bin_ends(self.most)]) / max(self.most, 1)
+        return logistic_curve(middles, np.array(self.counts, dtype=np.float64))
+
+    def probability(self, sums: Integers | Floats) -> Floats:
+        """The probability of the label's second value at these margins."""
+        slope, start = self.curve
+        values: Floats = _share(slope * sums / max(self.most, 1) + start)
+        return values
+
+    def table(self) -> pa.Table:
+        """A row for each bin, with the curve's probability in its middle; margins are in steps of the integer
+        weights."""
+        low, high = (np.array(ends) for ends in zip(*bin_ends(self.most), strict=True))
+        first, second = zip(*self.counts, strict=True)
+        columns = {"margin_from": low, "margin_to": high, "first": first, "second": second}
+        return pa.table({**columns, "scale": [self.scale] * BINS, "probability": self.probability((low + high) / 2)})
+
+    def view(self, label: str, values: Sequence[str]) -> View:
+        """The counts of both labels and the curve, by margin."""
+        shown = self.table().select(["first", "second", "probability"]).to_pydict()
+        ranges = [f"{low:,.6g} … {high:,.6g}" for low, high in bin_ends(self.most)]
+        return View(
+            title="how probable, by margin",
+            kind="bars",
+            columns=[
+                value_column("margin"),
+                *(value_column(f"{label} = {value}", "count", i) for i, value in enumerate(values, 1)),
+                value_column("probability", "share", 3),
+            ],
+            rows=[list(row) for row in zip(ranges, *shown.values(), strict=True)],
+            summary=count_of(BINS, "range"),
+            facts=[("noise in a count", f"scale {format_figure(self.scale)}")],
+            notes=["Counts of rows held out; the probability follows from a logistic curve through all of them."],
+            series=[Series("probability", 3)],
+            caption=f"The probability of {label} = {values[1]}",
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Margins:
+        counts = [tuple(pair) for pair in data["counts"]]
+        whole = all(len(pair) == 2 and all(is_whole(own, -_MOST, _MOST) for own in pair) for pair in counts)
+        if not (whole and len(counts) == BINS and is_whole(data["most"], 0, _MOST) and _is_scale(data)):
+            raise damaged("margins")
+        return cls(data["most"], tuple((first, second) for first, second in counts), data["scale"])
+
+
+STEPS, LONGEST = 60, 4.0
+
+
+def logistic_curve(middles: Floats, counts: Floats) -> tuple[float, float]:
+    """Fit by Newton's steps on the likelihood of the noisy counts. A bin of which noise made a negative number has no
+    weight; a little weight on a flat curve keeps the fit finite where the labels are told apart without error."""
+    rows, second = np.clip(counts.sum(axis=1), 0, None), counts[:, 1]
+    if not rows.any():
+        return 0.0, 0.0
+    unit = math.sqrt(float(rows @ middles**2 / rows.sum())) or 1.0
+    design = np.column_stack([middles / unit, np.ones(len(middles))])
+    weights = np.zeros(2)
+    for _ in range(STEPS):
+        chance = _share(design @ weights)
+        slope = design.T @ np.where(counts.sum(axis=1) > 0, second - rows * chance, 0) - weights
+        curvature = design.T @ (design * (rows * chance * (1 - chance))[:, None]) + np.eye(2)
+        step = np.linalg.solve(curvature, slope)
+        weights += step * min(1.0, LONGEST / max(float(np.abs(step).max()), 1e-300))
+        weights = np.clip(weights, -30, 30)
+    return float(weights[0] / unit), float(weights[1])
+
+
+def _share(values: Any) -> Any:
+    return 0.5 * (1 + np.tanh(np.asarray(values) / 2))
+
+
+# ---- what a release keeps --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """Of ``rows`` rows held out, about ``right`` were predicted right; the count has noise of this scale."""
+
+    rows: int
+    right: int
+    scale: float
+    margins: Margins | None = None
+
+    @property
+    def accuracy(self) -> float:
+        return min(max(self.right / self.rows, 0.0), 1.0)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The interval of the halfspace's accuracy on new people, from noise and sampling of the holdout, by a normal
+        approximation."""
+        confidence(level)
+        share = (self.accuracy * self.rows + 2) / (self.rows + 4)  # keeps some spread where all or none are right
+        spread = math.sqrt(share * (1 - share) / self.rows + (self.scale / self.rows) ** 2)
+        width = NormalDist().inv_cdf((1 + level) / 2) * spread
+        return max(self.accuracy - width, 0.0), min(self.accuracy + width, 1.0)
+
+    def counted(self) -> dict[str, Any]:
+        return {"rows": self.rows, "right": self.right, "scale": self.scale}
+
+    def to_json(self) -> dict[str, Any]:
+        return self.counted() | ({} if self.margins is None else {"margins": asdict(self.margins)})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Holdout:
+        if not (is_whole(data["rows"], 1, _MOST) and is_whole(data["right"], -_MOST, _MOST) and _is_scale(data)):
+            raise damaged("holdout")
+        margins = None if data.get("margins") is None else Margins.from_json(data["margins"])
+        return cls(data["rows"], data["right"], data["scale"], margins)
+
+
+def _is_scale(data: Mapping[str, Any]) -> bool:
+    return is_number(data["scale"]) and 0 <= data["scale"] < _MOST

@@ -1,0 +1,112 @@
+"""Counts of rows held out, exactly: by margin and label, for every neighbour and every set of attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nabladp.audit import exact_audit
+from nabladp.mechanisms import Auditable
+from nabladp.mechanisms.learners.halfspaces.holdout import (
+    BINS,
+    HeldRows,
+    HoldoutPlan,
+    Margins,
+    bin_ends,
+    logistic_curve,
+    margin_bins,
+    reach,
+)
+from nabladp.mechanisms.learners.halfspaces.robust_distance import Halfspace
+from nabladp.mechanisms.mechanism import Law
+from nabladp.noise.laws import gaussian_log_pmf
+from nabladp.privacy import Guarantee
+from nabladp.privacy.units import UNIT
+from nabladp.privacy.universe import Universe
+from nabladp.schema import Attribute, Schema
+
+ABY = Schema(tuple(Attribute(name, "boolean") for name in "aby"))
+HALFSPACE = Halfspace((np.array([-70, 70]), np.array([-1, 1])), 1)
+
+
+class HeldCounts(Auditable):
+    """What a holdout publishes of a halfspace that is already known, where all rows are held out."""
+
+    def __init__(self, plan: HoldoutPlan) -> None:
+        self.plan = plan
+
+    def guarantee(self, schema: Schema, n: int) -> Guarantee:
+        return self.plan.guarantee()
+
+    def distribution(self, counts: Any) -> Law:
+        exact = counts.fold(HeldRows(HALFSPACE, ("a", "b"), "y")).tolist()
+        scales, rows = [self.plan.scale, *[self.plan.margin_scale] * (2 * BINS)], counts.n
+        ends = [round(12 * scale) for scale in scales]
+        laws = [
+            gaussian_log_pmf(scale, -end - own, rows + end - own)
+            for own, scale, end in zip(exact, scales, ends, strict=True)
+        ]
+        return Law(tuple(laws), 12.0)
+
+
+def plan(kind: type[HoldoutPlan] = HoldoutPlan) -> HoldoutPlan:
+    return kind(Universe.of(ABY), frozenset("aby"), 0.5, UNIT // 2, True)
+
+
+class OneCellMoves(HoldoutPlan):
+    def _touch(self, moved: int, scale: float) -> Guarantee:
+        return super()._touch(1, scale)
+
+
+class CellsAreFree(HoldoutPlan):
+    """The same rows were counted already."""
+
+    def guarantee(self) -> Guarantee:
+        return self._touch(1, self.scale)
+
+
+def test_counts_by_margin_lose_no_more_than_claimed_and_reach_it() -> None:
+    for rows in (1, 2):
+        audited = exact_audit(HeldCounts(plan()), ABY, rows)
+        assert audited.passed and audited.tightest.tightness > 0.99
+    assert plan().guarantee().rho(["a", "b", "y"]) == pytest.approx(0.5)  # the whole of the holdout's budget
+
+
+@pytest.mark.parametrize("fault", [OneCellMoves, CellsAreFree])
+def test_counts_by_margin_that_are_charged_too_little_are_refuted(fault: type[HoldoutPlan]) -> None:
+    assert not exact_audit(HeldCounts(plan(fault)), ABY, 1).passed
+
+
+def test_every_margin_has_one_bin_and_signs_are_kept_apart() -> None:
+    most = reach(HALFSPACE)
+    sums = np.arange(-most, most + 1)
+    bins, ends = margin_bins(sums, most), bin_ends(most)
+    assert most == 72 and len(ends) == BINS and ends[0][0] == -most and ends[-1][1] == most
+    assert (np.diff(bins) >= 0).all() and set(bins.tolist()) == set(range(BINS))
+    assert ((bins >= BINS // 2) == (sums >= 0)).all()
+    for own, chosen in zip(sums.tolist(), bins.tolist(), strict=True):
+        low, high = ends[chosen]
+        assert low - 1 <= own <= high + 1  # ends are not whole
+    assert margin_bins(np.zeros(3, np.int64), 0).tolist() == [BINS // 2] * 3
+
+
+def test_the_curve_is_the_one_that_labels_were_drawn_from() -> None:
+    draws = np.random.default_rng(4)
+    sums = draws.normal(0, 9, 400_000).astype(np.int64).clip(-72, 72)
+    second = draws.random(len(sums)) < 1 / (1 + np.exp(-(0.2 * sums - 0.7)))
+    cells = np.bincount(2 * margin_bins(sums, 72) + second, minlength=2 * BINS).reshape(BINS, 2)
+    noisy = cells + np.rint(draws.normal(0, 30, cells.shape)).astype(int)
+    margins = Margins(72, tuple(map(tuple, noisy.tolist())), 30.0)
+    asked = np.array([-10, -3, 0, 3, 10])
+    assert np.abs(margins.probability(asked) - 1 / (1 + np.exp(-(0.2 * asked - 0.7)))).max() < 0.04
+    assert Margins.from_json({"most": 72, "counts": noisy.tolist(), "scale": 30.0}) == margins
+    assert isinstance(margins.table(), pa.Table)
+
+
+@pytest.mark.parametrize("counts", [np.zeros((BINS, 2)), -np.ones((BINS, 2)), np.eye(BINS)[:, :2] * 1e9])
+def test_the_curve_is_finite_whatever_the_noise(counts: Any) -> None:
+    middles = np.linspace(-1, 1, BINS)
+    assert np.isfinite(logistic_curve(middles, counts)).all()
