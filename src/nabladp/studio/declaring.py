@@ -23,7 +23,7 @@ KINDS = (
     ("boolean", "True or false"),
     ("date", "Dates"),
 )
-DOMAIN = ("kind", "values", "low", "high", "bins", "edges", "spikes", "decode", "level", "levels", "labels")
+DOMAIN = ("kind", "values", "low", "high", "bins", "edges", "spikes", "decode", "levels", "labels")
 PERIODS = ("month", "quarter", "year")
 _TEXTS = ("title", "unit", "description", "note")
 _SEPARATOR = re.compile(r"\t+|\s=\s")
@@ -225,7 +225,8 @@ def changes(before: Mapping[str, Any], form: Fields) -> dict[str, Any]:
     edited = {key: stated.get(key) for key in {*shown, *stated} if shown.get(key) != stated.get(key)}
     edited |= {key: stated.get(key) for key in before if is_marked(before[key]) and (key in stated or _may_go(key))}
     if any(key in edited for key in DOMAIN if key != "labels"):
-        edited |= {key: stated.get(key) for key in DOMAIN if key in {*before, *stated} or key in edited}
+        edited |= {key: stated.get(key) for key in DOMAIN}
+        edited |= {"level": None} if stated.get("kind") != "date" and "kind" in before else {}
         kept = {key for key in ("low", "high", "values") if is_marked(before.get(key)) and _needs(stated, key)}
         edited = {key: value for key, value in edited.items() if key not in kept or value is not None}
     if form.text("confirmed") == "yes":

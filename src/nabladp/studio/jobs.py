@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from nabladp.studio.workspace import Workspace, write_whole
 
 STATE, LOCK, PROCESS, STOPPING = "state.json", "lock", "process", "stopping"
 MOST_KEPT = 50
+_NUMBER = re.compile(r"[0-9]{20}-[0-9a-f]{8}", re.ASCII)
 RUNNING, DONE, FAILED, STOPPED, DIED = "running", "done", "failed", "stopped", "died"
 
 
@@ -106,7 +108,7 @@ class Jobs:
     def find(self, number: str) -> Job | None:
         """The job of this name, as it stands now."""
         folder = self._home(number)
-        if not number.replace("-", "").isalnum() or not (folder / STATE).is_file():
+        if not _NUMBER.fullmatch(number) or not (folder / STATE).is_file():
             return None
         with suppress(OSError, ValueError, TypeError):
             alive = _is_locked(folder)  # asked before: what it wrote last is then complete

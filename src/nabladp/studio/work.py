@@ -101,8 +101,10 @@ def _release(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict
         done = plan.publish(goal, stage=tell, new_ledger=not plan.has_ledger())
     except BaseException as error:
         told = attached_facts(error) or getattr(error, "fields", {})
-        if "note" not in told and _head(plan) == before:
-            attach_facts(error, {"note": "Nothing was reserved, so nothing was spent."})
+        if not told.get("note"):
+            nothing = "Nothing was reserved, so nothing was spent."
+            some = "What it had reserved stays reserved, and counts towards the budget: see the ledger page."
+            attach_facts(error, {"note": nothing if _head(plan) == before else some})
         raise
     listed = [{"name": own.name, "entry": own.ledger["entry"]} for own in done.releases]
     problem = None if done.problem is None else done.problem.to_json()

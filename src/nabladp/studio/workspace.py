@@ -173,10 +173,13 @@ class Workspace:
         """The name of the schema file: the one that the plan names, if it names one."""
         text = self.read(PLAN)
         try:
-            name = {} if text is None else parse_toml(text, "The plan", PlanError).get("table", {}).get("schema")
-        except (PlanError, AttributeError):
-            name = None
-        return name if isinstance(name, str) and name.strip() else SCHEMA
+            name = None if text is None else parse_toml(text, "The plan", PlanError).get("table", {}).get("schema")
+            if isinstance(name, str) and name.strip():
+                self.path(name)
+                return name
+        except (PlanError, AttributeError, OutsideFolder):
+            pass  # whoever reads the plan is told
+        return SCHEMA
 
     def stamp(self) -> str:
         """The version of schema and plan: another one as soon as either is edited, by whomever."""
