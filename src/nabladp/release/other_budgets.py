@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from typing import Any, Protocol
 
@@ -51,16 +51,53 @@ def largest_budget(
     return search.best(_growth(lines))
 
 
+def largest_beside(
+    named: Named, others: Guarantee, schema: Schema, n: int, rows_per_person: int, standing: Sequence[Spending]
+) -> Largest | None:
+    """The largest budget for a request, whatever it asks for now, beside others that are planned. None where no limit
+    bounds it, or no factor helps."""
+    left = [Spending(line.limit, _sum(line.spent_units, _units(others, line))) for line in standing]
+    guarantee, _ = price(named, schema, n, rows_per_person)
+    lines = limit_requests(left, guarantee)
+    for line in lines:
+        if line.requested != 0 and line.standing.left_units <= line.standing.limit.units >> _NOTHING:
+            return Largest(used_up=line.standing.limit.name)
+    growth = _growth(lines)
+    if not 0 < growth < math.inf:
+        return None
+    return _Search(named, schema, n, rows_per_person, left).best(growth, 4 * growth)
+
+
+def _units(guarantee: Guarantee, line: Spending) -> int | None:
+    return (guarantee.pure_units if line.limit.pure else guarantee.rho_units)(line.limit.attributes)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
 def request_cost(
     named: Named, schema: Schema, n: int | None, rows_per_person: int, standing: Sequence[Spending], **more: Any
 ) -> Cost:
     """The cost of a request, how it stands against the limits, and the largest budget that would fit where it does
     not."""
     guarantee, errors = price(named, schema, n or 0, rows_per_person)
-    lines, waiting = limit_requests(standing, guarantee), without_rows(named, n)
-    largest = None
-    if not waiting and not all(line.fits for line in lines):
-        largest = largest_budget(named, schema, n or 0, rows_per_person, lines)
+    cost = priced_cost(named, guarantee, errors, n, standing, **more)
+    if cost.any_rows or cost.fits:
+        return cost
+    return replace(cost, largest=largest_budget(named, schema, n or 0, rows_per_person, cost.lines))
+
+
+def priced_cost(
+    named: Named,
+    guarantee: Guarantee,
+    errors: tuple[tuple[str, Any], ...],
+    n: int | None,
+    standing: Sequence[Spending],
+    **more: Any,
+) -> Cost:
+    """The cost of a request that has been priced: how it stands against the limits, and what it means in words."""
+    lines = limit_requests(standing, guarantee)
     delta = more.setdefault("delta", default_delta(n))
     limited = any(line.standing.limit.name == "person" for line in lines)
     verdict = (
@@ -68,7 +105,7 @@ def request_cost(
         *person_warnings(guarantee, delta, limited),
         *delta_warnings(delta, n),
     )
-    return Cost(guarantee, errors, lines, any_rows=waiting, largest=largest, verdict=verdict, **more)
+    return Cost(guarantee, errors, lines, any_rows=without_rows(named, n), verdict=verdict, **more)
 
 
 @contextmanager
@@ -100,12 +137,12 @@ class _Search:
     rows_per_person: int
     standing: Sequence[Spending]
 
-    def best(self, factor: float) -> Largest | None:
-        """The largest budget that fits, by trying factors.
+    def best(self, factor: float, high: float = 1.0) -> Largest | None:
+        """The largest budget that fits, by trying factors below ``high``.
 
         Each is the last one times what its own costs leave room for, between one that fits and one that does not.
         """
-        low, high, best, end = 0.0, 1.0, None, time.monotonic() + _MOST_SECONDS
+        low, best, end = 0.0, None, time.monotonic() + _MOST_SECONDS
         for _ in range(_MOST_TRIES):
             if not low < factor < high:
                 factor = math.sqrt(low * high) if low else high / 2
@@ -256,7 +293,7 @@ def _step(plan: PlannedReleases, mechanism: Mechanism, factor: float, sets: Sequ
         chosen = mechanism if factor == 1 else type(mechanism).from_plan(options)
         rows = plan.rows or 0
         guarantee = chosen.guarantee(plan.schema, rows).for_rows(plan.rows_per_person)
-        errors = dict(_errors(error_json(chosen.expected_error(plan.schema, rows))))
+        errors = dict(error_figures(error_json(chosen.expected_error(plan.schema, rows))))
     except NablaDPError:
         if factor == 1:
             raise
@@ -274,7 +311,7 @@ def _totals(guarantee: Guarantee, attributes: tuple[str, ...]) -> Totals:
     return rho, pure, rest
 
 
-def _errors(error: Any) -> Iterator[tuple[str, float | None]]:
+def error_figures(error: Any) -> Iterator[tuple[str, float | None]]:
     """The numbers of an expected error that say how large it is, by label."""
     if isinstance(error, Mapping):
         for label, value in list(error.get("summary", {}).items())[:MOST_FIGURES]:

@@ -145,7 +145,7 @@ class Plan:
     def cost(self) -> Cost:
         """The dry run of a plan: spends nothing, reads nothing of the table, creates no ledger."""
         self.check_releases()
-        standing = self._standing() if self.has_ledger() else self._unspent()
+        standing = self.standing()
         options = {"adversaries": self.adversaries, "delta": self.delta}
         return request_cost(self.releases, self.schema, self.rows, self.rows_per_person, standing, **options)
 
@@ -157,7 +157,7 @@ class Plan:
         """The dry run of SQL queries about the plan's table."""
         from nabladp.release import queries  # loads the parser of SQL
 
-        standing = self._standing() if self.has_ledger() else self._unspent()
+        standing = self.standing()
         shown = {"adversaries": self.adversaries, "delta": self.delta}
 
         def cost(mechanism: Mechanism) -> Cost:
@@ -172,8 +172,15 @@ class Plan:
         """A session for these SQL queries. What they could not be answered for anyway creates no ledger."""
         cost = self.query_cost(query, budget, **options).cost
         if new_ledger:
-            check_limits(limit_requests(self._unspent(), cost.guarantee), "The query")
+            check_limits(limit_requests(self.unspent(), cost.guarantee), "The query")
         return self.session(new_ledger=new_ledger, test_seed=test_seed)
+
+    def mechanism(self, block: Mapping[str, Any], number: int = 1) -> Mechanism:
+        """The mechanism of a ``[[release]]`` that this plan might have, with its schema and people."""
+        kind = block.get("mechanism")
+        if not isinstance(kind, str):
+            raise _no_mechanism(number)
+        return _mechanism(kind, _own_options(block), self.schema, self.person, number)
 
     def check_releases(self) -> None:
         """Refuse a plan without releases. It is enough for queries in SQL, and to create its ledger."""
@@ -189,8 +196,11 @@ class Plan:
         self._check_affordable(self.rows)
         return Ledger.create(self.ledger, self.schema, self.budget, person=self.person, test=test)
 
-    def _standing(self) -> list[Spending]:
-        """The plan's limits with what is spent, from its ledger, which must be of this schema and budget."""
+    def standing(self) -> list[Spending]:
+        """The plan's limits with what is spent, from its ledger if it has one, which must be of this schema and
+        budget."""
+        if not self.has_ledger():
+            return self.unspent()
         with Ledger.read(self.ledger) as ledger:
             ledger.check_person(self.person)
             standing = ledger.spent()
@@ -198,7 +208,8 @@ class Plan:
         check_same_budget([line.limit for line in standing], self.budget.limits(known))
         return standing
 
-    def _unspent(self) -> list[Spending]:
+    def unspent(self) -> list[Spending]:
+        """The plan's limits as a new ledger would have them."""
         return [Spending(limit, 0) for limit in self.budget.limits(self.schema)]
 
     def _check_affordable(self, rows: int | None) -> None:
@@ -209,7 +220,7 @@ class Plan:
         waiting = without_rows(self.releases, rows)
         ready = [(name, mechanism) for name, mechanism in self.releases if name not in waiting]
         guarantee, _ = price(ready, self.schema, rows or 0, self.rows_per_person)
-        standing = self._unspent()
+        standing = self.unspent()
         with naming_largest(self.releases, self.schema, rows, self.rows_per_person, lambda: standing):
             check_limits(limit_requests(standing, guarantee), "The plan")
 
@@ -312,13 +323,17 @@ def _releases(data: Mapping[str, Any], schema: Schema, person: Person) -> tuple[
     listed = list(enumerate(_table_array(data, "release"), 1))
     for number, options in listed:
         if not isinstance(options.get("mechanism"), str):
-            raise PlanError(f"[[release]] number {number} names no mechanism.", fix='Add mechanism = "NoisyMarginals".')
+            raise _no_mechanism(number)
     names = [options.get("name", f"{number:02d}-{options['mechanism']}") for number, options in listed]
     check_names(names, PlanError)
     return tuple(
         (name, _mechanism(options["mechanism"], _own_options(options), schema, person, number))
         for name, (number, options) in zip(names, listed, strict=True)
     )
+
+
+def _no_mechanism(number: int) -> PlanError:
+    return PlanError(f"[[release]] number {number} names no mechanism.", fix='Add mechanism = "NoisyMarginals".')
 
 
 def _own_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nabladp.mechanisms import Mechanism
+from nabladp.mechanisms.mechanism import ExpectedError
 from nabladp.privacy import Budget, Guarantee, Pure
 from nabladp.privacy.conversion import epsilon_from_rho
 from nabladp.privacy.interpretation import posterior
@@ -139,7 +140,7 @@ def _other_verdict(name: str, mechanism: Mechanism, error: Any, rows: int) -> st
         return _of_queries(name, given)
     if not rows:
         return f"{name!r}: give rows = … in [table] to see how large its error is."
-    measure = next((own for key, own in _MEASURES.items() if key in given), None)
+    measure = _measure_of(given)
     if measure is None:
         return None
     value = measure.read(given)
@@ -155,6 +156,18 @@ def _other_verdict(name: str, mechanism: Mechanism, error: Any, rows: int) -> st
         goal = f"an error of {measure.small:g}"
         return f"{said} {_raise_to(mechanism, value / measure.small, goal)}{measure.also}."
     return f"{said} Raise the budget{also}."
+
+
+def _measure_of(given: Mapping[str, Any]) -> _Measure | None:
+    return next((own for key, own in _MEASURES.items() if key in given), None)
+
+
+def error_share(error: ExpectedError, rows: int) -> tuple[str, float | None]:
+    """What tells how good a release will be that is neither tables of counts nor answers of queries: what it is, and
+    its value (None: nothing is promised)."""
+    given = {"n": rows, **error.to_json()}
+    measure = _measure_of(given)
+    return ("", None) if measure is None else (measure.what, measure.read(given))
 
 
 def _of_queries(name: str, given: Mapping[str, Any]) -> str | None:
@@ -174,14 +187,14 @@ def _of_queries(name: str, given: Mapping[str, Any]) -> str | None:
 
 def _raise_to(mechanism: Mechanism, factor: float, goal: str = f"noise of {_CLEAR:.0%} of a count") -> str:
     """The budget at which the noise of the worst table would be clear; nothing where no budget is meant for that."""
-    budgets = budgets_of(scale_budgets(mechanism.to_json(), factor, _rounded_up))
+    budgets = budgets_of(scale_budgets(mechanism.to_json(), factor, rounded_up))
     if list(budgets) != ["budget"] or not math.isfinite(factor) or factor > 1000:
         return "Raise it, "
     return f"Raise it to {as_python(budgets['budget'])} for {goal}, "
 
 
-def _rounded_up(value: float) -> float:
-    """Two digits, so that a person can remember them."""
+def rounded_up(value: float) -> float:
+    """A budget with two digits, rounded up, so that a person can remember it."""
     step: float = 10.0 ** (math.floor(math.log10(value)) - 1)
     return float(f"{math.ceil(value / step) * step:.6g}")
 
