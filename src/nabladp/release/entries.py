@@ -292,6 +292,9 @@ class Part:
     entry: Entry
     optional: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "label": self.label, "entry": self.entry.to_json(), "optional": self.optional}
+
 
 @dataclass(frozen=True)
 class Rows(Entry):
@@ -373,8 +376,7 @@ class Rows(Entry):
         return {name: known[name].fill(own) for name, own in row.items()}
 
     def to_json(self) -> dict[str, Any]:
-        parts = [{"name": own.name, "label": own.label, "entry": own.entry.to_json()} for own in self.parts]
-        return {"shape": self.shape, "parts": parts}
+        return {"shape": self.shape, "parts": [own.to_json() for own in self.parts]}
 
 
 @dataclass(frozen=True)
@@ -401,8 +403,7 @@ class Either(Entry):
         raise Inexpressible
 
     def to_json(self) -> dict[str, Any]:
-        parts = [{"name": own.name, "label": own.label, "entry": own.entry.to_json()} for own in self.ways]
-        return {"shape": self.shape, "parts": parts}
+        return {"shape": self.shape, "parts": [own.to_json() for own in self.ways]}
 
 
 # ---- texts of values -------------------------------------------------------------------------------------------------

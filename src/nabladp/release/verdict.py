@@ -178,11 +178,15 @@ def _of_queries(name: str, given: Mapping[str, Any]) -> str | None:
     lost = [own for own in given["columns"] if own["half_width"] is None or not math.isfinite(own["half_width"])]
     if not lost:
         widths = ", ".join(f"{own['column']} ± {own['half_width']:.3g}" for own in given["columns"][:4])
-        return f"{name!r}: in a group of average size ({rows / given['columns'][0]['groups']:,.3g} rows): {widths}."
+        return f"{name!r}: in a group of average size ({_rows(rows / given['columns'][0]['groups'])} rows): {widths}."
     return (
         f"{name!r}: at this budget the noise hides {lost[0]['column']!r} in a group of average size "
-        f"({rows / lost[0]['groups']:,.3g} rows). Raise it, or ask for fewer groups."
+        f"({_rows(rows / lost[0]['groups'])} rows). Raise it, or ask for fewer groups."
     )
+
+
+def _rows(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _raise_to(mechanism: Mechanism, factor: float, goal: str = f"noise of {_CLEAR:.0%} of a count") -> str:

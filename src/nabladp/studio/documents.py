@@ -154,6 +154,13 @@ class Document:
         else:
             self.head += below.lstrip("\n")
 
+    def swap(self, name: str, one: int, other: int) -> None:
+        """Exchange two ``[[name]]`` sections, each with the comments above and in it."""
+        numbers = self.numbers(name)
+        first, second = self.sections[numbers[one]], self.sections[numbers[other]]
+        self.sections[numbers[one]] = replace(second, trail=first.trail)
+        self.sections[numbers[other]] = replace(first, trail=second.trail)
+
     def _insert(self, number: int, section: Section) -> None:
         if number:
             before = self.sections[number - 1]

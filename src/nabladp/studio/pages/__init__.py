@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from nabladp.studio.pages import columns, ledger, overview, release, table
+from nabladp.studio.pages import columns, ledger, limits, overview, questions, release, table
 from nabladp.studio.visit import Page
 
-PAGES: tuple[Page, ...] = (overview.PAGE, table.PAGE, columns.PAGE, release.PAGE, ledger.PAGE)
+PAGES: tuple[Page, ...] = (
+    overview.PAGE,
+    table.PAGE,
+    columns.PAGE,
+    limits.PAGE,
+    questions.PAGE,
+    release.PAGE,
+    ledger.PAGE,
+)
