@@ -159,17 +159,18 @@ def test_limits_say_what_they_mean_and_a_set_is_limited_by_keyboard(open_page: O
     assert budget["sets"] == {"column_1+column_19": {"cdp": 0.3}} and budget["per_attribute"]["cdp"] < 0.5
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("address", ["/limits", "/questions", "/questions?edit=1", "/questions?new=Projection"])
-def test_nothing_keeps_anybody_out(open_page: Open, address: str, scheme: str) -> None:
+def test_nothing_keeps_anybody_out(open_page: Open, address: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    page = open_page(address, width=390, color_scheme=scheme)
+    page = open_page(address, width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.evaluate("for (const own of document.querySelectorAll('details')) own.open = true")
-    for button in page.locator("[data-add]:visible").all()[:12]:
+    for button in page.locator("[data-add]:visible").all()[:6]:
         button.click()
     page.wait_for_load_state("networkidle")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
