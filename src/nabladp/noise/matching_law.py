@@ -12,15 +12,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nabladp.arrays import Floats, Integers, compile_loop
 from nabladp.errors import AuditError
-
-if TYPE_CHECKING:
-    from nabladp.noise.matchings import Matchings
 
 WIDEST = 4
 _SPLITS = (((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2)))
@@ -33,27 +29,30 @@ _PANELS, _POINTS, _INNER = (2.0, 4.0, 8.0, 16.0), 10, 20  # of a gain: lengths, 
 Ends = tuple[int, int]
 
 
-def matching_law(matchings: Matchings, log_weights: Floats) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Every choice of disjoint members, as sorted indices, with its log probability."""
-    if matchings.width > WIDEST:
+def matching_law(
+    left: Integers, right: Integers, width: int, log_weights: Floats
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Every choice of disjoint members, as sorted indices, with its log probability. ``left`` and ``right`` are the
+    attributes of each member, then those of the options to leave an attribute alone (see ``Matchings``)."""
+    if width > WIDEST:
         raise AuditError(
             f"The law of a matching is known for at most {WIDEST} attributes.", fix="Audit fewer attributes."
         )
-    values = np.append(log_weights, np.zeros(matchings.width))
+    values = np.append(log_weights, np.zeros(width))
     inside: dict[tuple[int, int], tuple[Integers, Floats, float]] = {}
-    for ends in {(int(a), int(b)) for a, b in zip(matchings.left, matchings.right, strict=True)}:
-        options = np.flatnonzero((matchings.left == ends[0]) & (matchings.right == ends[1]))
+    for ends in {(int(a), int(b)) for a, b in zip(left, right, strict=True)}:
+        options = np.flatnonzero((left == ends[0]) & (right == ends[1]))
         together = float(np.logaddexp.reduce(values[options]))
         inside[ends] = options, values[options] - together, together
     pairs = {ends: together for ends, (_, _, together) in inside.items() if ends[0] != ends[1]}
-    singles = [inside[own, own][2] for own in range(matchings.width)]
+    singles = [inside[own, own][2] for own in range(width)]
     for matched, chance in _chances(singles, pairs).items():
-        left = set(range(matchings.width)) - {end for ends in matched for end in ends}
-        parts = [inside[ends] for ends in (*matched, *((own, own) for own in sorted(left)))]
+        alone = set(range(width)) - {end for ends in matched for end in ends}
+        parts = [inside[ends] for ends in (*matched, *((own, own) for own in sorted(alone)))]
         for which in itertools.product(*(range(len(options)) for options, _, _ in parts)):
             taken = [int(options[i]) for i, (options, _, _) in zip(which, parts, strict=True)]
             log_chance = math.log(chance) + sum(float(own[i]) for i, (_, own, _) in zip(which, parts, strict=True))
-            yield tuple(sorted(option for option in taken if option < matchings.members)), log_chance
+            yield tuple(sorted(option for option in taken if option < len(log_weights))), log_chance
 
 
 def _chances(singles: list[float], pairs: dict[Ends, float]) -> dict[tuple[Ends, ...], float]:

@@ -178,7 +178,7 @@ class Matchings:
         four attributes."""
         from nabladp.noise.matching_law import matching_law
 
-        yield from matching_law(self, checked_weights(log_weights, self.members))
+        yield from matching_law(self.left, self.right, self.width, checked_weights(log_weights, self.members))
 
 
 def _total(values: Integers, options: Integers) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.checks import is_whole
 from nabladp.errors import OutOfRange, quote
-from nabladp.schema.formulas import formula_columns
+from nabladp.schema.expressions import formula_columns
 from nabladp.schema.labels import check_labels, check_words, value_text
 from nabladp.schema.levels import check_level, level_of
 from nabladp.schema.rules import (

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from nabladp.arrays import Floats
 from nabladp.errors import SchemaError, quote
+from nabladp.schema.rules import Declaration, refusal
 
 Numbers = Mapping[str, Floats]  # by column; NaN where a value is missing or "other"
 Bools = NDArray[np.bool_]
@@ -257,3 +258,29 @@ def checked_rules(given: Any) -> tuple[str, ...]:
     for text in given:
         Rule.parse(text)
     return tuple(dict.fromkeys(given))
+
+
+# ---- formulas --------------------------------------------------------------------------------------------------------
+
+FORMULA_EXAMPLE = (
+    'Write formula = "floor(age / 10)", { child = "age < 18", adult = "age >= 18" } or { north = ["ME", "VT"] }.'
+)
+
+
+def formula_columns(attribute: Declaration) -> tuple[str, ...]:
+    """The columns that an attribute's formula names; refuses what is no formula."""
+    given = attribute.formula
+    what = f"The formula of {quote(attribute.name)}"
+    if isinstance(given, str):
+        return Expression(given, what).names if given else ()
+    if not isinstance(given, Mapping) or not given:
+        raise refusal(attribute.name, "'formula' must be a text or a table", FORMULA_EXAMPLE)
+    names: dict[str, None] = {}
+    for case in given.values():
+        if isinstance(case, str):
+            names |= dict.fromkeys(Expression(case, what).names)
+        elif not isinstance(case, (list, tuple)):
+            raise refusal(
+                attribute.name, "'formula' gives a value neither a condition nor a list of values", FORMULA_EXAMPLE
+            )
+    return tuple(names)

@@ -1,4 +1,4 @@
-"""Formulas of derived columns: how the value of a column follows from those of its sources.
+"""Columns computed from others: how the value of a column follows from those of its sources, by formula or level.
 
 A formula is an expression of numbers (``"floor(age / 10)"``), a condition for truth values (``"age >= 18"``), or a
 table with a condition for each value (``{ child = "age < 18", adult = "age >= 18" }``; the first that holds counts),
@@ -9,38 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
 from nabladp.errors import quote
-from nabladp.schema.expressions import Expression, Numbers
-from nabladp.schema.rules import Declaration, refusal
-
-if TYPE_CHECKING:
-    from nabladp.schema.attribute import Attribute
+from nabladp.schema.attribute import Attribute
+from nabladp.schema.expressions import FORMULA_EXAMPLE, Expression, Numbers, formula_columns
+from nabladp.schema.levels import coarser_periods, level_of, period_number
+from nabladp.schema.rules import refusal
 
 UNKNOWN = -1  # the code where a formula says nothing
-_EXAMPLE = 'Write formula = "floor(age / 10)", { child = "age < 18", adult = "age >= 18" } or { north = ["ME", "VT"] }.'
-
-
-def formula_columns(attribute: Declaration) -> tuple[str, ...]:
-    """The columns that an attribute's formula names; refuses what is no formula."""
-    given = attribute.formula
-    what = f"The formula of {quote(attribute.name)}"
-    if isinstance(given, str):
-        return Expression(given, what).names if given else ()
-    if not isinstance(given, Mapping) or not given:
-        raise refusal(attribute.name, "'formula' must be a text or a table", _EXAMPLE)
-    names: dict[str, None] = {}
-    for case in given.values():
-        if isinstance(case, str):
-            names |= dict.fromkeys(Expression(case, what).names)
-        elif not isinstance(case, (list, tuple)):
-            raise refusal(attribute.name, "'formula' gives a value neither a condition nor a list of values", _EXAMPLE)
-    return tuple(names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +46,7 @@ class Formula:
             if attribute.kind == "boolean" and not expression.is_condition:
                 raise refusal(name, "its formula is no condition", 'Write one, such as formula = "age >= 18".')
             if attribute.kind != "boolean" and (expression.is_condition or not attribute.is_numeric):
-                raise refusal(name, "its formula must give a condition for each of its values", _EXAMPLE)
+                raise refusal(name, "its formula must give a condition for each of its values", FORMULA_EXAMPLE)
             return cls(attribute, expression, (), expression.names)
         lists = any(not isinstance(case, str) for case in given.values())
         if lists and len(attribute.derived_from) != 1:
@@ -102,7 +83,9 @@ class Formula:
 def _own_code(attribute: Attribute, value: Any) -> int:
     code = attribute.code(value)
     if code is None:
-        raise refusal(attribute.name, f"its formula names {quote(value)}, which is not one of its values", _EXAMPLE)
+        raise refusal(
+            attribute.name, f"its formula names {quote(value)}, which is not one of its values", FORMULA_EXAMPLE
+        )
     return code
 
 
@@ -113,3 +96,26 @@ def _codes(name: str, source: Attribute, values: Sequence[Any]) -> Integers:
             fix = f"List values of {source.name!r} as the schema declares them."
             raise refusal(name, f"its formula lists {quote(value)}, which {source.name!r} does not have", fix)
     return np.array(found, np.int64)
+
+
+# ---- levels ----------------------------------------------------------------------------------------------------------
+
+
+def level_codes(source: Attribute, level: Attribute) -> NDArray[np.int64]:
+    """For each code of the source the code of its level. Refuses a level that does not fit its source."""
+    expected = level_of(source, level.name, level.level or level.prefix or 0)
+    made = type(level)(**expected)
+    for key, shown in (("values", "domain"), ("null", "'null'"), ("other_code", "'unknown'")):
+        if getattr(made, key) != getattr(level, key):
+            rule = f"its {shown} is not what follows from its source {quote(source.name)}"
+            raise refusal(level.name, rule, "Keep name, derived_from, and level or prefix: the rest follows.")
+    if level.kind == "date":
+        finer = source.level or "day"
+        first = period_number(source.values[0], finer) or 0
+        periods = coarser_periods(np.arange(first, first + len(source.values)), finer, level.level)
+        codes = periods - periods[0]
+    else:
+        known = {value: code for code, value in enumerate(level.values)}
+        codes = np.array([known[str(value)[: level.prefix]] for value in source.values])
+    extra = [own for own in (level.other_code, level.null_code) if own is not None]
+    return np.append(codes, np.array(extra, np.int64)).astype(np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 from nabladp.checks import is_whole
 from nabladp.errors import quote
 from nabladp.schema.rules import MARKER, MOST_BINS, Declaration, nearest, refusal
-
-if TYPE_CHECKING:
-    from nabladp.schema.attribute import Attribute
 
 PERIODS = ("day", "month", "quarter", "year")  # finest first
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -134,7 +131,7 @@ def _sequence(given: Any) -> Sequence[Any]:
 # ---- a level and its source ------------------------------------------------------------------------------------------
 
 
-def level_of(source: Attribute, name: str, level: str | int) -> dict[str, Any]:
+def level_of(source: Declaration, name: str, level: str | int) -> dict[str, Any]:
     """The declaration of a coarser level of an attribute: a period of dates, or so many first characters of codes."""
     rules = {"null": source.null, "unknown": "other" if source.unknown == "other" else "refuse", "other": source.other}
     common = {"name": name, "derived_from": (source.name,), **rules}
@@ -149,7 +146,7 @@ def level_of(source: Attribute, name: str, level: str | int) -> dict[str, Any]:
             rule = f"level {level!r} is not coarser than that of its source {quote(source.name)}, {finer!r}"
             raise refusal(name, rule, f"Give {source.name!r} a finer level, or leave this one out.")
         ends = np.array([period_number(end, finer) or 0 for end in (source.values[0], source.values[-1])])
-        low, high = (period_text(int(number), level) for number in _coarser(ends, finer, level))
+        low, high = (period_text(int(number), level) for number in coarser_periods(ends, finer, level))
         return {**common, "kind": "date", "level": level, "low": low, "high": high}
     if not is_whole(level, 1):
         raise refusal(name, "'prefix' must be a whole number from 1", _PREFIX)
@@ -160,31 +157,11 @@ def level_of(source: Attribute, name: str, level: str | int) -> dict[str, Any]:
     return {**common, "kind": source.kind, "prefix": level, "values": values}
 
 
-def _coarser(numbers: NDArray[np.int64], finer: str, level: str) -> NDArray[np.int64]:
+def coarser_periods(numbers: NDArray[np.int64], finer: str, level: str) -> NDArray[np.int64]:
     """The coarser periods in which periods lie."""
     if finer == "day":
         return periods_of(numbers, level)
     return numbers * _MONTHS[finer] // _MONTHS[level]
-
-
-def level_codes(source: Attribute, level: Attribute) -> NDArray[np.int64]:
-    """For each code of the source the code of its level. Refuses a level that does not fit its source."""
-    expected = level_of(source, level.name, level.level or level.prefix or 0)
-    made = type(level)(**expected)
-    for key, shown in (("values", "domain"), ("null", "'null'"), ("other_code", "'unknown'")):
-        if getattr(made, key) != getattr(level, key):
-            rule = f"its {shown} is not what follows from its source {quote(source.name)}"
-            raise refusal(level.name, rule, "Keep name, derived_from, and level or prefix: the rest follows.")
-    if level.kind == "date":
-        finer = source.level or "day"
-        first = period_number(source.values[0], finer) or 0
-        periods = _coarser(np.arange(first, first + len(source.values)), finer, level.level)
-        codes = periods - periods[0]
-    else:
-        known = {value: code for code, value in enumerate(level.values)}
-        codes = np.array([known[str(value)[: level.prefix]] for value in source.values])
-    extra = [own for own in (level.other_code, level.null_code) if own is not None]
-    return np.append(codes, np.array(extra, np.int64)).astype(np.int64)
 
 
 # ---- levels in schema files ------------------------------------------------------------------------------------------

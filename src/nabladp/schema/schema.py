@@ -22,9 +22,9 @@ from nabladp.errors import SchemaError, UnknownAttribute
 from nabladp.schema import files
 from nabladp.schema.attribute import Attribute
 from nabladp.schema.expressions import Rule, checked_rules
-from nabladp.schema.formulas import Formula
+from nabladp.schema.formulas import Formula, level_codes
 from nabladp.schema.labels import READ_ONLY
-from nabladp.schema.levels import expand_levels, level_codes
+from nabladp.schema.levels import expand_levels
 from nabladp.schema.patterns import expand_blocks
 from nabladp.schema.rules import nearest, refusal, refuse_marks
 
