@@ -519,6 +519,13 @@ def address_of_a_neighbour(target: Target) -> str:
     return ""
 
 
+def leaks(target: Target) -> list[str]:
+    """What a studio ever said or kept that holds a value of the table, or of a file outside of its folder."""
+    kept = [path for path in (target.folder / ".nabladp").rglob("*") if path.is_file()]
+    texts = [*target.answers, *(path.read_text(encoding="utf-8", errors="replace") for path in kept)]
+    return [text for text in texts if WORD in text or OUTSIDE in text]
+
+
 # ---- a studio to attack ----------------------------------------------------------------------------------------------
 
 PEOPLE = 300

@@ -153,6 +153,7 @@ KEYS = {
         "predicted_over_true",
         "reported_on",
     },
+    "studio": {"first_page_ms", "cost_update_ms", "memory_mb", "attacks", "let_in", "leaks"},
     "synthesis_wide": {"memory_over_told_max", "time_over_told_max", "columns_max", "cases"},
     "learners_sklearn": {
         "check_estimator_passed",

@@ -4,10 +4,11 @@ said."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from bench._studio_attacks import ATTACKS, OUTSIDE, WORD, Target, served, write_folder
+from bench._studio_attacks import ATTACKS, WORD, Target, leaks, served, write_folder
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,10 @@ def test_refused(target: Target, name: str) -> None:
 def test_nothing_outside_or_in_the_table_was_ever_said(target: Target) -> None:
     """The last test of this file: it looks at all answers so far."""
     assert target.page("/table").status == 200  # and it is still there
-    assert len(target.answers) > 100
-    for text in target.answers:
-        assert WORD not in text and OUTSIDE not in text
-    kept = [path for path in (target.folder / ".nabladp").rglob("*") if path.is_file()]
-    assert kept
-    for path in kept:
-        assert WORD not in path.read_text() and OUTSIDE not in path.read_text(), path.name
+    assert len(target.answers) > 100 and list((target.folder / ".nabladp").iterdir())
+    assert leaks(target) == []
+
+
+def test_a_leak_is_seen(target: Target) -> None:
+    seen = replace(target, answers=[*target.answers, f"<p>{WORD}</p>"])
+    assert leaks(seen) == [f"<p>{WORD}</p>"]

@@ -19,9 +19,10 @@ from nabladp.release.likeness import alike_columns
 from nabladp.schema import Attribute, Schema
 from nabladp.studio import meaning
 from nabladp.studio.drafts import plan_without_releases
+from nabladp.studio.fields import Fields
 from nabladp.studio.pages import limits, questions
 from nabladp.studio.studio import Studio
-from nabladp.studio.visit import Fields, Page, Visit
+from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import StaleForm, Workspace
 
 

@@ -14,8 +14,9 @@ import pytest
 import uvicorn
 from studio_folder import PLAN, SCHEMA
 
-from nabladp.studio.app import configured, make_app
+from nabladp.studio.app import make_app
 from nabladp.studio.guard import START
+from nabladp.studio.serving import configured
 from nabladp.studio.workspace import Workspace
 
 if TYPE_CHECKING:

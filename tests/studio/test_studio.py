@@ -210,5 +210,5 @@ def test_a_stopped_release_says_what_it_spent_and_outlives_the_studio(folder: Pa
         assert studio.post(f"/jobs/{job.id}/stop", page="release").headers["location"] == "/release"
         os.kill(process, signal.SIGCONT)
         ended = studio.wait("release")
-        assert ended["state"] == "stopped" and "stays reserved" in ended["error"]["note"]
+        assert ended["state"] == "stopped" and "stays reserved" in ended["error"]["note"], ended
         assert "stays reserved" in studio.page("/release").text and "Not ended" in studio.page("/ledger").text

@@ -6,6 +6,7 @@ the command line.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from nabladp.errors import MissingPart
@@ -15,15 +16,12 @@ PORT = 8642
 
 def serve(folder: str | Path = ".", port: int = PORT, *, browser: bool = True) -> None:
     """Serve the studio of a folder on this machine until it is interrupted; ``port=0`` takes any that is free."""
-    try:
-        from nabladp.studio.app import run
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing == "fcntl":
-            raise MissingPart("The studio needs Linux or macOS.", fix="Use the command line, or WSL.") from None
-        if missing not in ("starlette", "uvicorn", "tomlkit", "anyio"):
-            raise
-        raise MissingPart("The studio needs starlette, uvicorn and tomlkit.", fix="Install nabladp[studio].") from None
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "tomlkit")):
+        raise MissingPart("The studio needs starlette, uvicorn and tomlkit.", fix="Install nabladp[studio].")
+    if find_spec("fcntl") is None:
+        raise MissingPart("The studio needs Linux or macOS.", fix="Use the command line, or WSL.")
+    from nabladp.studio.serving import run
+
     run(Path(folder), port, browser)
 
 

@@ -1,36 +1,28 @@
-"""The studio as a web app: its routes, and how it is served on this machine."""
+"""The studio as a web app: its routes, and what each answers."""
 
 from __future__ import annotations
 
 import html
 import os
-import socket
+import threading
 import traceback
-import uuid
-import webbrowser
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from nabladp.errors import NablaDPError, SourceError
-from nabladp.studio.guard import FOREIGN_POLICY, START, App, Guard, Keys
+from nabladp.errors import NablaDPError
+from nabladp.studio.fields import Fields
+from nabladp.studio.guard import FOREIGN_POLICY, App, Guard, Keys
 from nabladp.studio.jobs import Jobs
-from nabladp.studio.pages import PAGES
+from nabladp.studio.pages import HOME, STEPS, find_page, load_page
 from nabladp.studio.studio import Studio, static_file
-from nabladp.studio.visit import Fields, Page, Visit
-from nabladp.studio.workspace import OutsideFolder, StaleForm, Workspace, write_whole
+from nabladp.studio.visit import Page, Visit
+from nabladp.studio.workspace import OutsideFolder, StaleForm, Workspace
 
-HOST = "127.0.0.1"
-MOST_AT_ONCE = 64  # connections
-_BY_NAME = {page.name: page for page in PAGES}
-_HOME = PAGES[0]
+SEEN = 1.0  # seconds until a browser has what belongs to a page
 _PUBLISHED = {
     ".html": "text/html",
     ".pdf": "application/pdf",
@@ -54,18 +46,16 @@ def make_app(workspace: Workspace, token: str, hosts: tuple[str, ...]) -> App:
         Route("/{page}/{part}", _part, methods=["GET", "POST"]),
     ]
     app = Starlette(routes=routes, exception_handlers={Exception: _unexpected, 404: _missing})
-    app.state.studio = Studio(workspace, keys.change)
+    app.state.studio = Studio(workspace, keys.change, STEPS)
     return Guard(app, keys, hosts, f"nabladp-studio-{hosts[0].rpartition(':')[2]}")
 
 
 @cache
 def _load_the_rest() -> None:
     """Load what most pages need, once somebody has seen the first one, which does without."""
-    import nabladp.release.plan
-    import nabladp.report.site  # noqa: F401
-
-
-_WARM = BackgroundTask(_load_the_rest)
+    thread = threading.Timer(SEEN, lambda: [load_page(name) for name in STEPS])
+    thread.daemon = True
+    thread.start()
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -76,6 +66,15 @@ def _visit(request: Request, page: Page) -> Visit:
     return Visit(studio, page, Fields(request.query_params.multi_items()), Fields(request.scope["form"]))
 
 
+def _home() -> Page:
+    return load_page(HOME)
+
+
+def _asking(request: Request) -> Page:
+    """The page on which a form of every page was sent."""
+    return find_page(Fields(request.scope["form"]).text("page")) or _home()
+
+
 def _show(visit: Visit, status: int = 200) -> Response:
     try:
         shown = visit.page.show(visit)
@@ -83,20 +82,21 @@ def _show(visit: Visit, status: int = 200) -> Response:
         if visit.problem is None:
             visit.problem, status = error, 409
         shown = visit.render("problem.html.j2")
-    return HTMLResponse(shown, status, background=_WARM) if isinstance(shown, str) else shown
+    _load_the_rest()
+    return HTMLResponse(shown, status) if isinstance(shown, str) else shown
 
 
 def _show_home(request: Request) -> Response:
-    return _show(_visit(request, _HOME))
+    return _show(_visit(request, _home()))
 
 
 def _page(request: Request) -> Response:
-    page = _BY_NAME.get(request.path_params["page"])
+    page = find_page(request.path_params["page"])
     return _missing(request) if page is None else _show(_visit(request, page))
 
 
 def _part(request: Request) -> Response:
-    page, part = _BY_NAME.get(request.path_params["page"]), request.path_params["part"]
+    page, part = find_page(request.path_params["page"]), request.path_params["part"]
     if page is not None and request.method == "POST" and part in page.changes:
         return _change(_visit(request, page), part)
     if page is None or part not in page.parts:
@@ -129,7 +129,7 @@ def _redo(request: Request) -> Response:
 
 
 def _move(request: Request, way: str, said: str) -> Response:
-    visit = _visit(request, _BY_NAME.get(Fields(request.scope["form"]).text("page"), _HOME))
+    visit = _visit(request, _asking(request))
     workspace = visit.studio.workspace
     try:
         visit.notice(f"{said}: {(workspace.undo if way == 'undo' else workspace.redo)(visit.stamp)}.")
@@ -176,8 +176,7 @@ def _job(request: Request) -> Response:
 def _stop(request: Request) -> Response:
     studio: Studio = request.app.state.studio
     Jobs(studio.workspace).stop(request.path_params["number"])
-    page = _BY_NAME.get(Fields(request.scope["form"]).text("page"), _HOME)
-    return RedirectResponse(f"/{page.name}", 303)
+    return RedirectResponse(f"/{_asking(request).name}", 303)
 
 
 # ---- what went wrong -------------------------------------------------------------------------------------------------
@@ -199,67 +198,3 @@ def _plain(sentence: str) -> str:
     return f'{start}<link rel="stylesheet" href="/static/style.css"><main><p>{html.escape(sentence)}</p>' + (
         '<p><a href="/">To the studio</a></p></main></html>'
     )
-
-
-# ---- serving ---------------------------------------------------------------------------------------------------------
-
-
-def run(folder: Path, port: int, browser: bool) -> None:
-    """Serve the studio of a folder until it is interrupted."""
-    workspace = Workspace(folder)
-    listening = _listen(port)
-    port = listening.getsockname()[1]
-    token = uuid.uuid4().hex + uuid.uuid4().hex  # of the system's own generator
-    address = f"http://{HOST}:{port}"
-    app = make_app(workspace, token, (f"{HOST}:{port}", f"localhost:{port}"))
-    door = workspace.private("start.html")
-    print(f"Studio of {workspace.folder.name}: {address}{START}?token={token}\nStop it with Ctrl-C.", flush=True)
-    try:
-        if browser:
-            _open(door, f"{address}{START}?token={token}")
-        uvicorn.Server(configured(app)).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass
-    finally:
-        door.unlink(missing_ok=True)
-        listening.close()
-
-
-def configured(app: Any) -> uvicorn.Config:
-    """How uvicorn serves: without a log, whose lines would hold addresses, and without waiting for slow readers."""
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="off",
-        ws="none",
-        limit_concurrency=MOST_AT_ONCE,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=1 << 14,
-    )
-
-
-def _listen(port: int) -> socket.socket:
-    """A socket that only this machine can reach."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((HOST, port))
-        listening.listen()  # from here on a browser waits, and is not turned away
-    except OverflowError:
-        listening.close()
-        raise SourceError(f"There is no port {port}.", fix="Give --port with a number up to 65535.") from None
-    except OSError:
-        listening.close()
-        raise SourceError(f"Port {port} is in use, or not allowed.", fix="Give another --port, or --port 0.") from None
-    return listening
-
-
-def _open(door: Path, address: str) -> None:
-    """Open a browser by way of a file that only its owner may read: the token would be seen in a list of processes."""
-    write_whole(door, f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">')
-    webbrowser.open(door.as_uri())

@@ -13,7 +13,7 @@ from nabladp.schema.codebook_variable import NUMBER
 from nabladp.schema.levels import expand_levels
 from nabladp.schema.rules import is_spike, number_label
 from nabladp.studio.documents import is_marked as is_marked
-from nabladp.studio.visit import Fields
+from nabladp.studio.fields import Fields
 
 KINDS = (
     ("categorical", "Categories, in no order"),

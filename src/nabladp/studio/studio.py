@@ -16,16 +16,16 @@ from nabladp.studio.workspace import PLAN, Workspace
 if TYPE_CHECKING:
     from nabladp.release import Plan
     from nabladp.studio.documents import PlanDocument, SchemaDocument
-    from nabladp.studio.visit import Visit
 
 _HERE = files("nabladp.studio")
 
 
 class Studio:
-    """The studio of one folder. ``change_token`` is what every form must hold; the guard checks it."""
+    """The studio of one folder. ``change_token`` is what every form must hold; the guard checks it. ``steps`` are the
+    titles of the pages that somebody goes through, by name."""
 
-    def __init__(self, workspace: Workspace, change_token: str) -> None:
-        self.workspace, self.change_token = workspace, change_token
+    def __init__(self, workspace: Workspace, change_token: str, steps: Mapping[str, str] | None = None) -> None:
+        self.workspace, self.change_token, self.steps = workspace, change_token, dict(steps or {})
         self.notices: deque[str] = deque(maxlen=8)
         self._plan: tuple[str, Plan] | None = None
         self._templates = rendering.make_templates(_template)
@@ -90,15 +90,11 @@ class Studio:
 
     # ---- pages -------------------------------------------------------------------------------------------------------
 
-    def render(self, template: str, visit: Visit, context: Mapping[str, Any]) -> str:
-        """A page or a part of one as HTML; templates find the visit, the texts of reports and the steps."""
-        from nabladp.studio.pages import PAGES
-
+    def render(self, template: str, context: Mapping[str, Any]) -> str:
+        """A page or a part of one as HTML; templates find the texts of reports and the steps."""
         t = language("en")
         own = {
-            "visit": visit,
-            "page": visit.page,
-            "pages": PAGES,
+            "steps": self.steps,
             "folder": self.workspace.folder.name,
             "csrf": self.change_token,
             "stamp": self.workspace.stamp(),

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.responses import Response
 
 from nabladp.errors import NablaDPError
+from nabladp.studio.fields import Fields
+from nabladp.studio.studio import Studio
 
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from nabladp.studio.studio import Studio
-
-Show = Callable[["Visit"], "str | Response"]
-Change = Callable[["Visit"], "str | None"]
-Part = Callable[["Visit"], "str | dict[str, Any] | Response"]
+Show = Callable[["Visit"], str | Response]
+Change = Callable[["Visit"], str | None]
+Part = Callable[["Visit"], str | dict[str, Any] | Response]
 
 
 @dataclass(frozen=True)
@@ -29,38 +28,9 @@ class Page:
     """
 
     name: str
-    title: str
     show: Show
     changes: Mapping[str, Change] = field(default_factory=dict)
     parts: Mapping[str, Part] = field(default_factory=dict)
-    step: int = 0  # 0: not a step
-
-
-class Fields:
-    """The fields of a form or of an address: texts by name, each once or several times."""
-
-    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        self._pairs = list(pairs)
-
-    def __bool__(self) -> bool:
-        return bool(self._pairs)
-
-    def __contains__(self, name: str) -> bool:
-        return any(own == name for own, _ in self._pairs)
-
-    def text(self, name: str, otherwise: str = "") -> str:
-        """The last text of this name, without space around it."""
-        return next((value.strip() for own, value in reversed(self._pairs) if own == name), otherwise)
-
-    def all(self, name: str) -> list[str]:
-        return [value for own, value in self._pairs if own == name]
-
-    def lines(self, name: str) -> list[str]:
-        """The lines of a text that are not empty."""
-        return [line.strip() for line in self.text(name).splitlines() if line.strip()]
-
-    def items(self) -> list[tuple[str, str]]:
-        return list(self._pairs)
 
 
 @dataclass
@@ -80,7 +50,8 @@ class Visit:
         return self.form.text("stamp")
 
     def render(self, template: str, **context: Any) -> str:
-        return self.studio.render(template, self, context)
+        """A page, or a part of one, as HTML."""
+        return self.studio.render(template, {"visit": self, "page": self.page, **context})
 
     def notice(self, text: str) -> None:
         """Say something on the next page that is shown."""

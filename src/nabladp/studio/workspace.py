@@ -24,7 +24,10 @@ from nabladp.errors import NablaDPError, PlanError, SourceError, quote
 
 PRIVATE = ".nabladp"
 PLAN, SCHEMA = "plan.toml", "schema.toml"
-RECORD = "release.json"  # as `release.record` calls it, which would load all that reads tables
+RECORD, DIGESTS = (
+    "release.json",
+    "digests.txt",
+)  # as `release.record` calls them, which is heavy
 TABLES = (".csv", ".tsv", ".parquet", ".pq", ".ndjson", ".jsonl", ".json", ".arrow", ".feather", ".ipc", ".xlsx")
 BOOKS = (".json", ".csv", ".xml", ".dta", ".sav")
 MOST_EDITS = 500

@@ -178,9 +178,7 @@ def _check(visit: Visit) -> None:
 
 PAGE = Page(
     "columns",
-    "Columns",
     _show,
     changes={"save": _save, "drop": _drop, "use": _use, "codebook": _codebook, "check": _check},
     parts={"preview": _preview},
-    step=2,
 )

@@ -170,9 +170,7 @@ def _budget(visit: Visit) -> None:
 
 PAGE = Page(
     "ledger",
-    "Ledger",
     _show,
     changes={"void": _void, "recover": _recover, "certificate": _draw, "budget": _budget},
     parts={"verify": _verify},
-    step=6,
 )

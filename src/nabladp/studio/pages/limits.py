@@ -157,9 +157,7 @@ def _meaning(visit: Visit) -> dict[str, Any]:
 
 PAGE = Page(
     "limits",
-    "Limits",
     _show,
     changes={"save": _save, "join": _join, "force": _force},
     parts={"meaning": _meaning},
-    step=3,
 )

@@ -12,7 +12,8 @@ from nabladp.release.forms import AS_TOML, ASKED, Form, offers, read_form, relea
 from nabladp.schema import Schema
 from nabladp.studio.documents import PlanDocument
 from nabladp.studio.drafts import ESTIMATES, draft_json, plan_document, plan_without_releases, release_json
-from nabladp.studio.visit import Fields, Page, Visit
+from nabladp.studio.fields import Fields
+from nabladp.studio.visit import Page, Visit
 
 _LABELS = {
     ASKED: "Figures",
@@ -319,11 +320,9 @@ def _words(budgets: Mapping[str, Any]) -> str:
 
 PAGE = Page(
     "questions",
-    "Questions",
     _show,
     changes={"save": _save, "budgets": _budgets, "move": _move, "remove": _remove, "copy": _copy},
     parts={"price": _price, "least": _least, "room": _room},
-    step=4,
 )
 
 __all__ = ["PAGE"]

@@ -125,4 +125,4 @@ def _start(visit: Visit) -> None:
     Jobs(workspace).start("release", folder=name, stamp=visit.stamp)
 
 
-PAGE = Page("release", "Release", _show, changes={"start": _start}, step=5)
+PAGE = Page("release", _show, changes={"start": _start})

@@ -7,8 +7,9 @@ from typing import Any
 from nabladp.errors import SourceError
 from nabladp.schema.files import toml_text
 from nabladp.studio import tables
+from nabladp.studio.fields import Fields
 from nabladp.studio.jobs import DONE, Jobs
-from nabladp.studio.visit import Fields, Page, Visit
+from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import BOOKS, TABLES
 
 _HEADER = {"names": True, "row": False}
@@ -68,4 +69,4 @@ def _source(form: Fields) -> Any:
     return text
 
 
-PAGE = Page("table", "Table", _show, changes={"open": _open}, step=1)
+PAGE = Page("table", _show, changes={"open": _open})

@@ -2,7 +2,7 @@
 import { ask } from "/static/studio.js";
 import { setBudget } from "/static/entries.js";
 
-const PAUSE = 120; // milliseconds after the last edit
+const PAUSE = 50; // milliseconds after the last edit
 const PATIENCE = 400; // before it is said that something takes time
 const page = document.querySelector(".asking-page");
 const editor = document.querySelector("form.asking");
