@@ -180,7 +180,7 @@ def test_a_published_folder_is_verified_with_its_ledger(published: Path) -> None
         assert found.ok and found.problems == (), found
         assert any("is in the chain, and bound" in text for text in found.checked)
     whole = verify(published / "out", published / "ledger.db")
-    assert any("to the letter" in text for text in whole.checked) and whole.open == ()
+    assert any("says to the letter" in text for text in whole.checked) and whole.open == ()
     assert "No ledger was given" in verify(published / "out").open[-1]
     code = release_code(Release.load(published / "out" / "pairs"))
     assert verify(code.lower(), published / "ledger.db").ok
@@ -203,6 +203,13 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     ],
     "page": lambda out: rewrite(out / "report.html", "97.7%", "57.7%"),
     "part": lambda out: [shutil.rmtree(out / "single"), (out / "report.html").unlink()],
+    "no list": lambda out: (out / "digests.txt").unlink(),
+    "line added to the list": lambda out: (out / "digests.txt").write_bytes((out / "digests.txt").read_bytes() + b"\n"),
+    "entry in the list": lambda out: rewrite(out / "digests.txt", " 2 pairs", " 3 pairs"),
+    "list cut off": lambda out: (out / "digests.txt").write_text(
+        (out / "digests.txt").read_text().splitlines(keepends=True)[0]
+    ),
+    "part added": lambda out: [shutil.copytree(out / "pairs", out / "zz"), (out / "report.html").unlink()],
 }
 
 
@@ -212,6 +219,38 @@ def test_what_was_changed_is_found(copy: Path, change: str) -> None:
     CHANGES[change](copy / "out")
     found = verify(copy / "out", copy / "ledger.db")
     assert not found.ok and found.problems
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5, 1.0])
+def test_any_changed_byte_is_found(copy: Path, where: float) -> None:
+    for path in sorted(path for path in (copy / "out").rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        changed = bytearray(content)
+        changed[int(where * (len(content) - 1))] ^= 1
+        path.write_bytes(changed)
+        assert not verify(copy / "out").ok, path.name
+        path.write_bytes(content)
+
+
+def test_what_nobody_wrote_of_and_what_is_missing_is_named(copy: Path) -> None:
+    (copy / "out" / "pairs" / "extra.csv").write_text("1")
+    (copy / "out" / "report.html").unlink()
+    found = verify(copy / "out", copy / "ledger.db")
+    assert found.ok and found.open == (
+        "No record names these files: 'pairs/extra.csv'.",
+        "There is no report.html in the folder, so no certificate was checked.",
+    )
+
+
+def test_a_certificate_alone_is_looked_up_in_its_ledger(published: Path, tmp_path: Path) -> None:
+    alone = Path(shutil.copy(published / "out" / "report.html", tmp_path))
+    found = verify(alone, published / "ledger.db")
+    assert found.ok and sum("is in the chain, and bound" in text for text in found.checked) == 2
+    assert "its words and figures were not compared" in found.open[0]
+    assert not verify(alone).ok, "nothing was checked"
+    for code in ("NABLADP:2:A:2:B:C", "NABLADP:1", "NABLADP:1:A:-2:B:C"):
+        with pytest.raises(ReleaseError, match="not the code of a release"):
+            verify(code, published / "ledger.db")
 
 
 def test_another_ledger_and_another_code_are_refused(published: Path, tmp_path: Path) -> None:
@@ -234,4 +273,4 @@ def test_another_ledger_and_another_code_are_refused(published: Path, tmp_path: 
 def test_a_report_in_another_language_or_with_a_title_is_verified(copy: Path) -> None:
     write(copy / "out", title="Another", language="de")
     found = verify(copy / "out", copy / "ledger.db")
-    assert found.ok and any("to the letter" in text for text in found.checked)
+    assert found.ok and any("says to the letter" in text for text in found.checked)

@@ -34,5 +34,5 @@ def verify(
             say(f"not checked: {text}", "yellow")
         for text in found.problems if not json else ():
             say(f"wrong: {text}", "bold red")
-        if found.problems:
+        if not found.ok:
             raise typer.Exit(1)

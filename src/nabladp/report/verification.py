@@ -6,14 +6,14 @@ import json
 import re
 import zlib
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nabladp import __version__
 from nabladp.checks import as_path, read_file
-from nabladp.errors import NablaDPError, ReleaseError, quote_path
+from nabladp.errors import NablaDPError, ReleaseError, quote, quote_path
 from nabladp.privacy import Ledger
 from nabladp.release.names import PAGE, folder_of
 from nabladp.release.record import DIGESTS, RECORD, Release
@@ -22,13 +22,17 @@ from nabladp.report.claims import Certificate
 from nabladp.report.page import page as written_page
 
 MOST_PAGE, MOST_BLOCK = 1 << 28, 1 << 24
+MOST_OTHERS = 5  # files that are named, of those that no record names
+_LISTED = re.compile(r"[0-9a-f]{64} [0-9]+ [^\x00-\x1f]*")  # a line of the list of digests
+_CODE_START = "NABLADP:"
 BLOCK = "certificate"  # the block of a page that names the codes on its certificates, and how the page was made
 _CODES = re.compile(rf'<script type="application/json\+gzip" id="data-{BLOCK}">([A-Za-z0-9+/=]+)</script>')
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found: ``checked`` holds, ``problems`` do not; ``open`` could not be checked."""
+    """What was found: ``checked`` holds, ``problems`` do not; ``open`` could not be checked. It is ``ok`` if something
+    was checked and all of it holds."""
 
     checked: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -36,7 +40,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        return not self.problems
+        return bool(self.checked) and not self.problems
 
     def to_json(self) -> dict[str, Any]:
         listed = {"checked": self.checked, "problems": self.problems, "open": self.open}
@@ -62,13 +66,9 @@ def verify(subject: str | Path, ledger: str | Path | None = None) -> Verificatio
     not be the ledger's latest: what was booked later changes nothing about it.
     """
     found = _Findings()
-    if isinstance(subject, str) and subject.strip().upper().startswith(f"{MARK}:"):
+    if isinstance(subject, str) and subject.strip().upper().startswith(_CODE_START):
         codes = [subject.strip().upper()]
-        if codes[0].split(":")[2] in ("ALL", "GUARANTEE"):
-            raise ReleaseError(
-                "This code holds the hash of several parts, or of a guarantee: it needs their files.",
-                fix="Give the folder of the release, or the code of one part from the annex.",
-            )
+        _parse_code(codes[0])
         found.open.append("No files were given, so only the ledger can be looked at.")
     else:
         codes = _verify_files(as_path(subject, "What is verified"), found)
@@ -99,16 +99,20 @@ def _verify_files(path: Path, found: _Findings) -> list[str]:
     if page.is_file() and found.problems:
         found.open.append(f"{page.name} was not compared, as the files that it is about are not all right.")
     elif page.is_file():
-        _verify_page(page, folder, releases, found)
+        codes = _verify_page(page, releases, found)
+        return [release_code(release) for release in releases] or codes
     elif not releases:
         raise ReleaseError(f"There is no release in {quote_path(folder)}.", fix="Give the folder of a release.")
+    elif (folder / DIGESTS).is_file():
+        found.open.append(f"There is no {PAGE} in the folder, so no certificate was checked.")
     return [release_code(release) for release in releases]
 
 
 def _read_releases(folder: Path, found: _Findings) -> list[Release]:
     """The releases of a folder; every file that a record names must be there, and be what it names."""
-    releases = []
-    for record in sorted([*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")]):
+    releases = {}
+    records = sorted([*folder.glob(RECORD), *folder.glob(f"*/{RECORD}")])
+    for record in records:
         label = record.relative_to(folder).as_posix()
         try:
             release = Release.read(record)
@@ -121,32 +125,64 @@ def _read_releases(folder: Path, found: _Findings) -> list[Release]:
             f"{label} and the {len(release.hashes)} files that it names are as they were written.",
             f"{label}: missing beside it: {', '.join(missing)}.",
         )
-        releases.append(release)
-    listed = _listed_folders(folder)
-    gone = [repr(name) for name in listed if not (folder / name / RECORD).is_file()]
+        releases[record.parent] = release
+    _verify_list(folder, {_subfolder(record.parent, folder) for record in records}, releases, found)
+    return sorted(releases.values(), key=lambda release: int(release.ledger["entry"]))
+
+
+def _subfolder(part: Path, folder: Path) -> str:
+    """The subfolder of a part as the list of digests writes it; of a release that stands alone, nothing."""
+    return "" if part == folder else part.name
+
+
+def _verify_list(folder: Path, parts: set[str], releases: Mapping[Path, Release], found: _Findings) -> None:
+    """Check that the list of digests names the parts that are there and no other; name files that nobody wrote of."""
+    try:
+        lines = read_file(folder / DIGESTS, DIGESTS).decode().split("\n")
+    except OSError:  # a record that travels alone has none
+        if parts - {""}:
+            found.problems.append(f"{DIGESTS}, which lists every part, is missing.")
+        return
+    except UnicodeDecodeError:
+        lines = []
+    if len(lines) < 2 or lines.pop() or not all(_LISTED.fullmatch(line) for line in lines):
+        found.problems.append(f"{DIGESTS} was changed: its lines cannot be read.")
+        return
+    listed = {line.split(" ", 2)[2] for line in lines}
+    gone, added = ([repr(name) for name in sorted(names)] for names in (listed - parts, parts - listed))
     if gone:
         found.problems.append(f"{DIGESTS} also lists {', '.join(gone)}, which is missing.")
-    return sorted(releases, key=lambda release: int(release.ledger["entry"]))
+    if added:
+        found.problems.append(f"{DIGESTS} does not list {', '.join(added)}: added later.")
+    wanted = {f"{own.digest} {own.ledger['entry']} {_subfolder(part, folder)}" for part, own in releases.items()}
+    if not gone and not added and not found.problems and wanted != set(lines):
+        found.problems.append(f"{DIGESTS} was changed: its lines are not those of the releases beside it.")
+    others = _other_files(folder, releases) if not found.problems else []
+    if others:
+        more = f" and {len(others) - MOST_OTHERS:,} more" if len(others) > MOST_OTHERS else ""
+        found.open.append(f"No record names these files: {', '.join(map(repr, others[:MOST_OTHERS]))}{more}.")
 
 
-def _listed_folders(folder: Path) -> list[str]:
-    """The subfolders of all releases that were published together, as their list of digests names them."""
-    try:
-        lines = read_file(folder / DIGESTS, DIGESTS).decode().removesuffix("\n").split("\n")
-        return [line.split(" ", 2)[2] for line in lines]
-    except (OSError, ValueError, IndexError):  # a record that travels alone has none
-        return []
+def _other_files(folder: Path, releases: Mapping[Path, Release]) -> list[str]:
+    """Files in a published folder that belong to no release."""
+    own = {folder / DIGESTS, folder / PAGE, *(part / name for part in releases for name in (RECORD, PAGE))}
+    own |= {part / name for part, release in releases.items() for name in release.hashes}
+    there = [path for place in {folder, *releases} for path in place.iterdir() if path not in own]
+    return sorted(path.relative_to(folder).as_posix() for path in there if path not in releases)
 
 
-def _verify_page(page: Path, folder: Path, releases: Sequence[Release], found: _Findings) -> None:
-    """Check that a page's certificate names these releases, and that the page is what this version writes of them."""
+def _verify_page(page: Path, releases: Sequence[Release], found: _Findings) -> list[str]:
+    """Check that a page's certificate names these releases, and that the page is what this version writes of them;
+    returns the codes that it holds."""
     told = _told_by(page)
     if told is None:
         found.open.append(f"{page.name} holds no codes: it is from an earlier version. Write it again to compare.")
-        return
+        return []
     if not releases:
-        found.open.append(f"The files that {page.name} is about are not beside it.")
-        return
+        found.open.append(
+            f"The files that {page.name} is about are not beside it: its words and figures were not compared."
+        )
+        return [str(code) for code in told["codes"]]
     codes = [release_code(release) for release in releases]
     same = told["codes"] == codes and told["code"] == code_of_all(codes)
     if not found.note(
@@ -154,16 +190,18 @@ def _verify_page(page: Path, folder: Path, releases: Sequence[Release], found: _
         f"The certificate in {page.name} names these releases.",
         f"{page.name} is about other releases than those beside it.",
     ):
-        return
+        return []
     if told["version"] != __version__:
         found.open.append(f"nabladp {told['version']} wrote {page.name}; its words and figures were not compared.")
-        return
+        return []
     again = written_page(releases, told["title"], _ignore_progress, told["language"])
     found.note(
         again.encode() == read_file(page, "The report", MOST_PAGE),
-        f"{page.name} says what nabladp {__version__} writes of these releases, to the letter.",
+        f"{page.name} says to the letter what nabladp {__version__} writes of these releases, under the title "
+        f"{quote(told['title'])}.",
         f"{page.name} was changed: nabladp {__version__} writes another page of these releases.",
     )
+    return []
 
 
 def _ignore_progress(what: str, done: int, total: int) -> None:
@@ -197,12 +235,21 @@ def _verify_ledger(codes: Sequence[str], ledger: str | Path, found: _Findings) -
             _verify_entry(code, book, found)
 
 
+def _parse_code(code: str) -> tuple[str, int, str, str]:
+    """Ledger, entry, its hash and the record's digest, from the code of a release."""
+    parts = code.lower().split(":")
+    if code.startswith(f"{MARK}:") and parts[2] in ("all", "guarantee"):
+        raise ReleaseError(
+            "This code holds the hash of several parts, or of a guarantee: it needs their files.",
+            fix="Give the folder of the release, or the code of one part from the annex.",
+        )
+    if not code.startswith(f"{MARK}:") or len(parts) != 6 or not re.fullmatch("[0-9]{1,18}", parts[3]):
+        raise ReleaseError("This is not the code of a release.", fix="Copy all of it from the QR code.")
+    return parts[2], int(parts[3]), parts[4], parts[5]
+
+
 def _verify_entry(code: str, book: Ledger, found: _Findings) -> None:
-    try:
-        _, _, ledger, number, hash_, digest = code.lower().split(":")
-        seq = int(number)
-    except ValueError:
-        raise ReleaseError("This is not the code of a release.", fix="Copy all of it from the QR code.") from None
+    ledger, seq, hash_, digest = _parse_code(code)
     if ledger != book.id.lower():
         found.problems.append(f"Entry {seq} is of the ledger {ledger}, not of this one.")
         return
