@@ -366,8 +366,32 @@ def check_asked(schema: Any, n: Any = 0) -> None:
         )
 
 
+@dataclass(frozen=True)
+class ErrorMeasure:
+    """One number that tells how good a release will be: what it is, and from where on it is small or useless.
+
+    ``value`` is None where nothing is promised. ``scales``: it is in proportion to the noise, so that a budget can be
+    named for it. ``advice``: what makes it smaller, other than a larger budget.
+    """
+
+    what: str
+    value: float | None
+    small: float
+    useless: float
+    scales: bool = False
+    advice: str = ""
+
+
 class ExpectedError(ABC):
     """What a mechanism says of its error before anything is spent."""
+
+    def measure(self, rows: int) -> ErrorMeasure | None:
+        """The number by which people judge the release, of a table with this many rows (0: not known yet)."""
+        return None
+
+    def sentence(self) -> str | None:
+        """How large the error is, in the mechanism's own words, where one number does not say it."""
+        return None
 
     def values_written(self) -> int:
         """The number of values that the release will hold, as far as that is known."""

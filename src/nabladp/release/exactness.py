@@ -16,7 +16,7 @@ from nabladp.mechanisms import Mechanism
 from nabladp.mechanisms.statistics import Statistics
 from nabladp.mechanisms.statistics.output import StatisticsError
 from nabladp.release.cost import budgets_of, scale_budgets
-from nabladp.release.verdict import error_share, rounded_up
+from nabladp.release.verdict import rounded_up
 from nabladp.schema import Schema
 
 _MOST_FACTOR = 2.0**14
@@ -53,8 +53,8 @@ def exactness(mechanism: Mechanism, schema: Schema, n: int) -> Exactness:
             "of the size of a group for counts, of a column's range for other figures",
             _of_queries(mechanism, error, schema, n),
         )
-    of, value = error_share(error, n)
-    return Exactness(of, value)
+    measure = error.measure(n)
+    return Exactness("", None) if measure is None else Exactness(measure.what, measure.value)
 
 
 def _of_queries(mechanism: Statistics, error: StatisticsError, schema: Schema, n: int) -> float | None:

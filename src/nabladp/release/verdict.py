@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nabladp.mechanisms import Mechanism
-from nabladp.mechanisms.mechanism import ExpectedError
+from nabladp.mechanisms.mechanism import ErrorMeasure
 from nabladp.privacy import Budget, Guarantee, Pure
 from nabladp.privacy.conversion import epsilon_from_rho
 from nabladp.privacy.interpretation import posterior
@@ -16,181 +15,66 @@ from nabladp.privacy.values import BudgetValue, as_value
 from nabladp.release.cost import as_python, budgets_of, default_delta, scale_budgets
 
 WEAK_EPSILON = 5.0  # at which a belief of 50% can rise to more than 99%
-_CLEAR = 0.2  # noise of this share of an average count leaves its size clear
 
 
 def noise_verdicts(named: Sequence[tuple[str, Mechanism]], errors: Mapping[str, Any], rows: int | None) -> list[str]:
     """A sentence for each release: how large its noise or its promised error is, and what to do where that is much."""
-    sentences = []
-    for name, mechanism in named:
-        error = errors.get(name)
-        shares = _shares(error)
-        sentence = _verdict(name, mechanism, shares) if shares else _other_verdict(name, mechanism, error, rows or 0)
-        sentences += [] if sentence is None else [sentence]
-    return sentences
+    told = ((name, _verdict(mechanism, errors.get(name), rows or 0)) for name, mechanism in named)
+    return [f"{name!r}: {sentence}" for name, sentence in told if sentence is not None]
 
 
-def _shares(error: Any) -> list[float | None]:
-    """For each table of counts, the noise's standard deviation as a share of the average count."""
-    parts = error if isinstance(error, tuple) else ()
-    return [part.share for part in parts if hasattr(part, "share")]
+def _verdict(mechanism: Mechanism, error: Any, rows: int) -> str | None:
+    if isinstance(error, tuple):
+        measures = [measure for part in error if (measure := part.measure(rows)) is not None]
+        return _of_tables(mechanism, measures) if measures else None
+    return None if error is None else error.sentence() or _of_one(mechanism, error.measure(rows), rows)
 
 
-def _verdict(name: str, mechanism: Mechanism, shares: Sequence[float | None]) -> str | None:
-    known = [share for share in shares if share is not None]
-    if not shares:
-        return None
+def _of_tables(mechanism: Mechanism, measures: Sequence[ErrorMeasure]) -> str:
+    """The verdict on tables of counts, by the noise beside an average count of each."""
+    known = [measure.value for measure in measures if measure.value is not None]
     if not known:
-        return f"{name!r}: give rows = … in [table] to see how large the noise is beside an average count."
-    drowned = sum(share > 1 for share in known)
+        return "give rows = … in [table] to see how large the noise is beside an average count."
+    clear, drowned = measures[0].small, sum(share > measures[0].useless for share in known)
     if not drowned:
-        size = "small" if max(known) <= _CLEAR else "visible"
-        return f"{name!r}: the noise is {size}, at most {max(known):.0%} of an average count in any table."
+        size = "small" if max(known) <= clear else "visible"
+        return f"the noise is {size}, at most {max(known):.0%} of an average count in any table."
     which = "all tables" if drowned == len(known) else f"{drowned:,} of {len(known):,} tables"
     where = "its table" if len(known) == 1 else which
+    fix = _raise_to(mechanism, max(known) / clear, f"noise of {clear:.0%} of a count")
     return (
-        f"{name!r}: at this budget the noise is larger than an average count in {where}. "
-        f"{_raise_to(mechanism, max(known) / _CLEAR)}ask for fewer tables, or declare coarser bins."
+        f"at this budget the noise is larger than an average count in {where}. "
+        f"{fix}{measures[0].advice}, or declare coarser bins."
     )
 
 
-@dataclass(frozen=True)
-class _Measure:
-    """What tells how good a release will be, from its expected error as JSON: a number, and at which it is small or
-    useless. ``scales``: whether it is in proportion to the noise, so that a budget can be named."""
-
-    read: Callable[[Mapping[str, Any]], float | None]
-    what: str
-    small: float
-    useless: float
-    scales: bool = False
-    also: str = ""
-
-
-def _root(value: float | None) -> float | None:
-    return None if value is None else math.sqrt(value)
-
-
-def _held_out(error: Mapping[str, Any]) -> float | None:
-    return error["held_out_scale"] / error["held_out"] if error.get("held_out") else _in_rows(error["summary"])
-
-
-def _in_rows(summary: Mapping[str, Any]) -> float | None:
-    """The noise that a method of a halfspace states as a share of the rows."""
-    found = [value for key, value in summary.items() if key.endswith("as a share of the rows") and "ridge" not in key]
-    return max(found, default=None)
-
-
-_FEWER = "or ask about fewer attributes"
-_MEASURES = {  # by a key of the expected error
-    "noise_error": _Measure(
-        lambda e: e["noise_error"],
-        "Distance of a measured table from the truth by noise alone (total variation, at most 1)",
-        *(0.1, 0.5, True),
-        also="or ask for a smaller workload",
-    ),
-    "noise_norm": _Measure(
-        lambda e: e["share"],
-        "Noise in the matrix (spectral norm), as a share of the rows",
-        *(0.1, 1.0, True),
-        also=_FEWER,
-    ),
-    "per_attribute": _Measure(
-        lambda e: _root(e["per_attribute"]["least"]),
-        "Error of an answer, as a share of the rows (root mean square)",
-        *(0.02, 0.25),
-        also="or ask fewer queries",
-    ),
-    "bound_one_query": _Measure(
-        lambda e: e["scale"] / e["n"] if e["n"] and e["scale"] else None,
-        "Noise on a measured count, as a share of the rows",
-        *(0.02, 0.5, True),
-        also="or ask fewer queries",
-    ),
-    "per_person_certified": _Measure(
-        lambda e: e["certificate"]["certified"] / e["n"] if e.get("certificate", {}).get("certified") else None,
-        "Rows that must share a combination for it to be found, as a share of all",
-        *(0.02, 0.5),
-        also=_FEWER,
-    ),
-    "population_mean": _Measure(
-        lambda e: _root(e.get("mean")),
-        "Distance of the estimate from the truth (Euclidean, at most √2)",
-        *(0.05, 0.5),
-        also=_FEWER,
-    ),
-    "per_person_rows": _Measure(
-        lambda e: e.get("error"), "Promised error, as a share of people", *(0.05, 0.5), also="or use fewer features"
-    ),
-    "method": _Measure(
-        _held_out,
-        "Noise in the held-out accuracy, or else in what it learns from, as a share of the rows",
-        *(0.05, 0.5, True),
-        also="or use fewer features",
-    ),
-}
-
-
-def _other_verdict(name: str, mechanism: Mechanism, error: Any, rows: int) -> str | None:
-    """The verdict on a release that is no table of counts."""
-    if error is None or not hasattr(error, "to_json"):
-        return None
-    given = {"n": rows, **error.to_json()}
-    if "columns" in given and isinstance(given["columns"], list):  # answers of queries
-        return _of_queries(name, given)
-    if not rows:
-        return f"{name!r}: give rows = … in [table] to see how large its error is."
-    measure = _measure_of(given)
+def _of_one(mechanism: Mechanism, measure: ErrorMeasure | None, rows: int) -> str | None:
+    """The verdict on a release that one number tells of."""
     if measure is None:
         return None
-    value = measure.read(given)
-    also = f", {measure.also}" if measure.also else ""
-    if value is None:
-        return f"{name!r}: nothing is promised with so few rows at this budget. Raise it{also}."
-    size = "small" if value <= measure.small else "visible" if value < measure.useless else "too large to be useful"
+    if not rows:
+        return "give rows = … in [table] to see how large its error is."
+    also = f", or {measure.advice}" if measure.advice else ""
+    if measure.value is None:
+        return f"nothing is promised with so few rows at this budget. Raise it{also}."
     most = "" if measure.scales else "at most "
-    said = f"{name!r}: the error is {size}. {measure.what}: {most}{value:.2g}."
-    if value < measure.useless:
+    said = f"the error is {_size(measure.value, measure)}. {measure.what}: {most}{measure.value:.2g}."
+    if measure.value < measure.useless:
         return said
     if measure.scales:
-        goal = f"an error of {measure.small:g}"
-        return f"{said} {_raise_to(mechanism, value / measure.small, goal)}{measure.also}."
+        raised = _raise_to(mechanism, measure.value / measure.small, f"an error of {measure.small:g}")
+        return f"{said} {raised}or {measure.advice}."
     return f"{said} Raise the budget{also}."
 
 
-def _measure_of(given: Mapping[str, Any]) -> _Measure | None:
-    return next((own for key, own in _MEASURES.items() if key in given), None)
+def _size(value: float, measure: ErrorMeasure) -> str:
+    if value <= measure.small:
+        return "small"
+    return "visible" if value < measure.useless else "too large to be useful"
 
 
-def error_share(error: ExpectedError, rows: int) -> tuple[str, float | None]:
-    """What tells how good a release will be that is neither tables of counts nor answers of queries: what it is, and
-    its value (None: nothing is promised)."""
-    given = {"n": rows, **error.to_json()}
-    measure = _measure_of(given)
-    return ("", None) if measure is None else (measure.what, measure.read(given))
-
-
-def _of_queries(name: str, given: Mapping[str, Any]) -> str | None:
-    """The verdict on queries: whether a group of average size has intervals at all."""
-    rows = given["n"]
-    if not rows:
-        return f"{name!r}: give rows = … in [table] to see how wide the intervals are."
-    lost = [own for own in given["columns"] if own["half_width"] is None or not math.isfinite(own["half_width"])]
-    if not lost:
-        widths = ", ".join(f"{own['column']} ± {own['half_width']:.3g}" for own in given["columns"][:4])
-        return f"{name!r}: in a group of average size ({_rows(rows / given['columns'][0]['groups'])} rows): {widths}."
-    return (
-        f"{name!r}: at this budget the noise hides {lost[0]['column']!r} in a group of average size "
-        f"({_rows(rows / lost[0]['groups'])} rows). Raise it, or ask for fewer groups."
-    )
-
-
-def _rows(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
-
-
-def _raise_to(mechanism: Mechanism, factor: float, goal: str = f"noise of {_CLEAR:.0%} of a count") -> str:
-    """The budget at which the noise of the worst table would be clear; nothing where no budget is meant for that."""
+def _raise_to(mechanism: Mechanism, factor: float, goal: str) -> str:
+    """The budget that reaches a goal; none where no budget is meant for that."""
     budgets = budgets_of(scale_budgets(mechanism.to_json(), factor, rounded_up))
     if list(budgets) != ["budget"] or not math.isfinite(factor) or factor > 1000:
         return "Raise it, "

@@ -16,7 +16,7 @@ import numpy as np
 from nabladp.arrays import Floats
 from nabladp.mechanisms.heavy_hitters.certificate import Shape, Sieve, caution, list_bounds
 from nabladp.mechanisms.heavy_hitters.settings import Settings
-from nabladp.mechanisms.mechanism import ExpectedError
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError
 from nabladp.noise import variance
 
 # ---- how likely each combination is listed ---------------------------------------------------------------------------
@@ -251,6 +251,11 @@ class EstimateError(ExpectedError):
 
     def values_written(self) -> int:
         return math.ceil(min(self.listed, 1e6)) * (self.attributes + 2)
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        value = None if self.error is None else math.sqrt(self.error.mean)
+        what = "Distance of the estimate from the truth (Euclidean, at most √2)"
+        return ErrorMeasure(what, value, small=0.05, useless=0.5, advice="ask about fewer attributes")
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"n": self.n, "attributes": self.attributes, "failure": self.failure}

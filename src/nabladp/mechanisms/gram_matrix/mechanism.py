@@ -17,7 +17,16 @@ from nabladp.mechanisms.gram_matrix.output import NoisyGram
 from nabladp.mechanisms.gram_matrix.regression import noise_norm
 from nabladp.mechanisms.gram_matrix.signed_columns import ENCODE, Encoding, Products, SignedColumns
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Name, Names
-from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, ValueLaw, check_asked
+from nabladp.mechanisms.mechanism import (
+    ErrorMeasure,
+    ExpectedError,
+    Law,
+    Mechanism,
+    Records,
+    Scenario,
+    ValueLaw,
+    check_asked,
+)
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource, gaussian_log_pmf
@@ -47,6 +56,10 @@ class GramError(ExpectedError):
 
     def values_written(self) -> int:
         return self.cells
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        what = "Noise in the matrix (spectral norm), as a share of the rows"
+        return ErrorMeasure(what, self.share, small=0.1, useless=1, scales=True, advice="ask about fewer attributes")
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {"columns of ±1, with the intercept": self.columns}

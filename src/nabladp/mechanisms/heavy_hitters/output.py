@@ -19,7 +19,7 @@ from nabladp.mechanisms.heavy_hitters.certificate import gaussian_tails
 from nabladp.mechanisms.heavy_hitters.search import SearchResult
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.heavy_hitters.view import combination_labels, count_combinations, heavy_views
-from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError, Output, ReleaseContext
 from nabladp.mechanisms.tidy import label_column, tidy_table
 from nabladp.noise import half_width
 from nabladp.noise.parameters import confidence
@@ -105,6 +105,11 @@ class HeavyHittersError(ExpectedError):
     def promised(self) -> bool:
         """Whether a combination that all rows share would be listed for certain."""
         return self.settings is not None and self.settings.certified <= self.n
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        value = self.settings.certified / self.n if self.settings is not None and self.promised else None
+        what = "Rows that must share a combination for it to be found, as a share of all"
+        return ErrorMeasure(what, value, small=0.02, useless=0.5, advice="ask about fewer attributes")
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"n": self.n, "attributes": self.attributes}

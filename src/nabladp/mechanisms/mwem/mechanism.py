@@ -14,7 +14,7 @@ from nabladp.arrays import Integers
 from nabladp.errors import AuditError, BudgetError, DomainTooLarge, many
 from nabladp.mechanisms.allocation import source_units
 from nabladp.mechanisms.kinds import BudgetKind, Budgets, Choice, Share, Whole, WorkloadKind
-from nabladp.mechanisms.mechanism import ExpectedError, Law, Mechanism, Records, Scenario, check_asked
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError, Law, Mechanism, Records, Scenario, check_asked
 from nabladp.mechanisms.mwem.output import FittedDistribution, Measured, Step, draw_rows, model_distribution
 from nabladp.mechanisms.mwem.round_plan import Block, Prices, Rounds, Scope, blocks_of_rounds
 from nabladp.mechanisms.mwem.round_run import UPDATES, RunSetup, answer_scale, update_named
@@ -91,6 +91,11 @@ class DistributionError(ExpectedError):
 
     def values_written(self) -> int:
         return self.queries + 2 * self.records + self.rows // 8
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        value = self.scale / rows if self.scale and rows else None
+        what = "Noise on a measured count, as a share of the rows"
+        return ErrorMeasure(what, value, small=0.02, useless=0.5, scales=True, advice="ask fewer queries")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"summary": self._summary()}

@@ -21,7 +21,7 @@ from nabladp.errors import MechanismError
 from nabladp.mechanisms.estimate import LEVEL, Estimate, code_of
 from nabladp.mechanisms.free_answers import FreeAnswers
 from nabladp.mechanisms.intervals import quantile_of_noise
-from nabladp.mechanisms.mechanism import ExpectedError, Output, ReleaseContext
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError, Output, ReleaseContext
 from nabladp.mechanisms.output_tables import schema_axes
 from nabladp.mechanisms.released_counts import NoisyCounts
 from nabladp.mechanisms.tidy import cell_names, tidy_table
@@ -94,6 +94,10 @@ class MarginalError(ExpectedError):
 
     def values_written(self) -> int:
         return self.cells
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        what = "Noise of a count, as a share of an average count"
+        return ErrorMeasure(what, self.share, small=0.2, useless=1, scales=True, advice="ask for fewer tables")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import allocate, least_scale, limited_by, source_units
-from nabladp.mechanisms.mechanism import ExpectedError
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.projection.relaxation import Pieces
 from nabladp.privacy.guarantee import Guarantee
@@ -201,6 +201,11 @@ class ProjectionError(ExpectedError):
     def cells(self) -> int:
         """The number of query answers that a Projection will write."""
         return self.queries
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        value = None if self.attribute.least is None else math.sqrt(self.attribute.least)
+        what = "Error of an answer, as a share of the rows (root mean square)"
+        return ErrorMeasure(what, value, small=0.02, useless=0.25, advice="ask fewer queries")
 
     def to_json(self) -> dict[str, Any]:
         return {

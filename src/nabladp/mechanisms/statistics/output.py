@@ -52,6 +52,10 @@ class ExpectedColumn:
     half_width: float | None
 
 
+def _rows(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 @dataclass(frozen=True)
 class StatisticsError(ExpectedError):
     """The error to expect in every column of every answer."""
@@ -75,6 +79,19 @@ class StatisticsError(ExpectedError):
 
     def values_written(self) -> int:
         return sum(own.groups for own in self.columns)
+
+    def sentence(self) -> str:
+        """Whether a group of average size has intervals at all."""
+        if not self.n:
+            return "give rows = … in [table] to see how wide the intervals are."
+        lost = [own for own in self.columns if own.half_width is None or not math.isfinite(own.half_width)]
+        if not lost:
+            widths = ", ".join(f"{own.column} ± {own.half_width:.3g}" for own in self.columns[:4])
+            return f"in a group of average size ({_rows(self.n / self.columns[0].groups)} rows): {widths}."
+        return (
+            f"at this budget the noise hides {lost[0].column!r} in a group of average size "
+            f"({_rows(self.n / lost[0].groups)} rows). Raise it, or ask for fewer groups."
+        )
 
     def to_json(self) -> dict[str, Any]:
         several = len({own.query for own in self.columns}) > 1

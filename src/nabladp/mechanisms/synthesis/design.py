@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nabladp.errors import BudgetError
 from nabladp.mechanisms.allocation import least_scale
-from nabladp.mechanisms.mechanism import ExpectedError
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.synthesis.accounts import Accounts, Block, Limits, blocks_of_rounds
 from nabladp.mechanisms.synthesis.repair import passes_of, work
@@ -252,6 +252,11 @@ class SynthesisError(ExpectedError):
     def values_written(self) -> int:
         """The number of values that Synthesis will write: answers, measurements, synthetic table."""
         return 2 * self.workload_cells + self.rows * self.columns // 32
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        what = "Distance of a measured table from the truth by noise alone (total variation, at most 1)"
+        advice = "ask for a smaller workload"
+        return ErrorMeasure(what, self.noise_error, small=0.1, useless=0.5, scales=True, advice=advice)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"summary": self._summary()}

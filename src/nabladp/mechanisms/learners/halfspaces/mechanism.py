@@ -42,7 +42,7 @@ from nabladp.mechanisms.learners.halfspaces.task import (
     share,
 )
 from nabladp.mechanisms.learners.learner import FEATURES, LABEL, Learner
-from nabladp.mechanisms.mechanism import ExpectedError, Law, Scenario, ValueLaw, check_asked
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError, Law, Scenario, ValueLaw, check_asked
 from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
@@ -73,6 +73,16 @@ class HalfspaceError(ExpectedError):
 
     def values_written(self) -> int:
         return self.columns
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        what = "Noise in the held-out accuracy, or else in what it learns from, as a share of the rows"
+        value = self.held_out_scale / self.held_out if self.held_out_scale and self.held_out else self._in_rows()
+        return ErrorMeasure(what, value, small=0.05, useless=0.5, scales=True, advice="use fewer features")
+
+    def _in_rows(self) -> float | None:
+        """The noise that a method states as a share of the rows."""
+        told = {key: own for key, own in self.figures.items() if key.endswith("as a share of the rows")}
+        return max((own for key, own in told.items() if "ridge" not in key), default=None)
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"method": self.method, "n": self.n, "columns": self.columns, **self._holdout()}

@@ -17,7 +17,7 @@ from nabladp.arrays import Floats
 from nabladp.mechanisms.distribution_estimate.squared_error import Chances
 from nabladp.mechanisms.heavy_hitters.settings import Settings
 from nabladp.mechanisms.learners.learner import PERSON_LABEL
-from nabladp.mechanisms.mechanism import ExpectedError
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError
 
 _FALSE_SHARES = (0.5, 0.3, 0.1, 0.03, 0.01)  # of the failure probability, for accepting a point that is in no row
 _LOT_SHARES = (1e-3, 0.01, 0.03, 0.1, 0.25, 0.5)  # of the error, for the mass of a point drawn by lot
@@ -121,6 +121,11 @@ class PointError(ExpectedError):
 
     def values_written(self) -> int:
         return self.features
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        value = None if self.promise is None else self.promise.error
+        what = "Promised error, as a share of people"
+        return ErrorMeasure(what, value, small=0.05, useless=0.5, advice="use fewer features")
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"n": self.n, "features": self.features, "failure": self.failure}

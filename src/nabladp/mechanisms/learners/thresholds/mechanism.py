@@ -30,7 +30,7 @@ from nabladp.mechanisms.learners.thresholds.search import (
     search,
     search_steps,
 )
-from nabladp.mechanisms.mechanism import ExpectedError, Law, Scenario, check_asked
+from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError, Law, Scenario, check_asked
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.noise import NoiseSource
@@ -294,6 +294,10 @@ class ThresholdError(ExpectedError):
 
     def values_written(self) -> int:
         return self.features
+
+    def measure(self, rows: int) -> ErrorMeasure:
+        what = "Promised error, as a share of people"
+        return ErrorMeasure(what, self.error, small=0.05, useless=0.5, advice="use fewer features")
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"n": self.n, "features": self.features, "failure": self.failure, "error": self.error}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nabladp.arrays import Floats
-from nabladp.checks import damaged, is_number
+from nabladp.checks import damaged, is_number, is_whole
 
 SQUARES = np.concatenate([[0.0], 4.0 ** -np.arange(18.0)])  # squared correlations, of a degree of freedom
 _STEPS = 30
@@ -27,7 +27,7 @@ class Miss:
 
     square: float
     noise: float
-    freedom: float
+    freedom: int
 
     @classmethod
     def of(cls, expected: Floats, values: Floats, variance: float) -> Miss:
@@ -36,15 +36,15 @@ class Miss:
         square = float(((values - centred(expected)) ** 2).mean())
         return cls(square / whole, freedom(expected) * variance / whole, math.prod(n - 1 for n in expected.shape))
 
-    def to_json(self) -> list[float]:
+    def to_json(self) -> list[float | int]:
         return [self.square, self.noise, self.freedom]
 
     @classmethod
     def from_json(cls, data: Sequence[float]) -> Miss:
         square, noise, dimensions = data
-        if not all(is_number(value) and value >= 0 for value in data):
+        if not all(is_number(value) and value >= 0 for value in data) or not is_whole(dimensions):
             raise damaged("surprise")
-        return cls(float(square), float(noise), float(dimensions))
+        return cls(float(square), float(noise), int(dimensions))
 
 
 def centred(table: Floats) -> Floats:
