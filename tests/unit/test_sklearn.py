@@ -23,13 +23,14 @@ from nabladp import (
     Budget,
     GridSearch,
     HalfspaceLearner,
+    Ledger,
     LinearClassifier,
     LinearRegressor,
     Rho,
     Schema,
     Session,
 )
-from nabladp.errors import BudgetError, BudgetExceeded, DataError, MechanismError
+from nabladp.errors import BudgetError, BudgetExceeded, DataError, LedgerError, MechanismError
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.noise import NoiseSource
 
@@ -116,6 +117,29 @@ def test_what_is_not_declared_is_refused_before_anything_is_spent(tmp_path: Path
         with pytest.raises(error, match=words):
             estimator.fit(X, target)
     assert not list(tmp_path.rglob("*.db"))
+
+
+def test_a_limit_holds_over_all_fits_on_a_column_whatever_their_ranges_and_other_columns(tmp_path: Path) -> None:
+    """Each set of columns has a ledger of its own; neither another range nor another column is a new budget."""
+    X, y = points(200)
+    once = {"budget": CDP(1), "limits": Budget(per_attribute=CDP(1.2))}
+    first = regressor(tmp_path, **once).fit(X, y)
+    with pytest.raises(BudgetExceeded, match=r"with those on other columns, would break the limit 'height'"):
+        regressor(tmp_path, **once, bounds=(-100, 101), target_bounds=(-1, 1)).fit(X, y)
+    with pytest.raises(BudgetExceeded, match="'height'"):
+        regressor(tmp_path, **once).fit(X[["height"]], y)
+    with pytest.raises(BudgetExceeded, match="'height'"):
+        regressor(tmp_path, **once).fit(X.assign(age=1.0), y)
+    third = pd.DataFrame({"age": X["height"]})
+    labels = (y > 0).astype(int)
+    assert (
+        classifier(tmp_path, **once).fit(third, labels).release_.guarantee.rho("age") > 0.4
+    )  # new columns: label, age
+    spent = {line.limit.name: line.spent for path in tmp_path.glob("*.db") for line in Ledger.read(path).spent()}
+    assert spent["height"] == pytest.approx(first.release_.guarantee.rho("height")) and spent["label"] > 0.4
+    (tmp_path / "broken.db").write_bytes(b"no ledger")
+    with pytest.raises(LedgerError, match="is not a ledger"):
+        classifier(tmp_path, **once).fit(third, labels)
 
 
 SCHEMA = Schema(

@@ -6,7 +6,12 @@ from it. ``GridSearch`` releases every candidate of a search at once, or none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -19,15 +24,17 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
 from nabladp.arrays import Floats, Integers
-from nabladp.errors import BudgetError, DataError, MechanismError
+from nabladp.errors import BudgetError, DataError, LedgerError, MechanismError
 from nabladp.mechanisms.gram_matrix import GramMatrix, NoisyGram
 from nabladp.mechanisms.learners.estimator import Estimator
-from nabladp.privacy import Budget, Ledger
+from nabladp.privacy import Budget, Guarantee, Ledger, Limit
+from nabladp.privacy.ledger.limits import check_limits, limit_requests
 from nabladp.privacy.values import BudgetValue
 from nabladp.release.session import Session
 from nabladp.schema import Attribute, Schema
 
 PUBLIC = "public"
+_PATIENCE = 600.0  # seconds to wait for other fits: each reads its whole table
 
 
 class Linear(BaseEstimator):  # type: ignore[misc]
@@ -51,7 +58,10 @@ class Linear(BaseEstimator):  # type: ignore[misc]
         table = pa.table({**{name: X[:, i] for i, name in enumerate(names)}, target.name: values})
         numbers = [attribute.name for attribute in schema if attribute.kind == "real"]
         mechanism = GramMatrix(self.budget, encode=dict.fromkeys(numbers, "number"))
-        with self._open_ledger(schema) as ledger:
+        if self.ledger is None:
+            raise BudgetError("A ledger is missing.", fix='Give a folder for it, e.g. ledger="ledgers".')
+        with ledger_for(schema, Path(self.ledger), self.limits) as (ledger, elsewhere):
+            check_elsewhere(ledger, elsewhere, mechanism.guarantee(schema, len(X)))
             self.release_ = Session(table, schema, None, ledger).release(mechanism)
         return cast(NoisyGram, self.release_.output)
 
@@ -59,21 +69,6 @@ class Linear(BaseEstimator):  # type: ignore[misc]
         """The names of columns in the schema: those of a data frame where they are texts that a schema takes."""
         given = getattr(self, "feature_names_in_", None)
         return [f"x{i}" for i in range(self.n_features_in_)] if given is None else [str(name) for name in given]
-
-    def _open_ledger(self, schema: Schema) -> Ledger:
-        """The ledger of this layout of columns, in the folder of ledgers; created with the first fit."""
-        if self.ledger is None:
-            raise BudgetError("A ledger is missing.", fix='Give a folder for it, e.g. ledger="ledgers".')
-        folder = Path(self.ledger)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{schema.fingerprint()[:16]}.db"
-        if Ledger.exists(path):
-            return Ledger.open(path)
-        if self.limits is None:
-            raise BudgetError(
-                "The limits of a new ledger are missing.", fix="Give them, e.g. limits=Budget(per_attribute=CDP(1))."
-            )
-        return Ledger.create(path, schema, self.limits)
 
     def _effects(self, gram: NoisyGram, target: str) -> tuple[float, Floats]:
         effects = gram.regress(target, on=self._names(), ridge=self.ridge).effects()
@@ -86,10 +81,10 @@ class LinearRegressor(RegressorMixin, Linear):  # type: ignore[misc]
 
     ``budget`` (CDP, Rho or Approx) is that of every column. ``bounds`` are the range of the features, (low, high) for
     all or a list of each; ``target_bounds`` that of the target. They are public knowledge: numbers outside count as the
-    nearest end. ``ledger`` is a folder with a ledger for every layout of columns, ``limits`` the :class:`Budget` with
-    which a new one is created. The ridge follows from the noise unless given. Assumed: the number of rows is public,
-    and one row is one person. After fitting: ``coef_``, ``intercept_``, ``release_`` (with its guarantee), ``r2_`` with
-    an interval.
+    nearest end. ``ledger`` is a folder for one population, with a ledger for every set of columns; ``limits`` is the
+    :class:`Budget` with which a new one is created. What fits on other columns spent on a column of the same name
+    counts. The ridge follows from the noise unless given. Assumed: the number of rows is public, and one row is one
+    person. After fitting: ``coef_``, ``intercept_``, ``release_`` (with its guarantee), ``r2_`` with an interval.
     """
 
     def __init__(
@@ -226,6 +221,67 @@ def free_name(names: Sequence[str], wanted: str) -> str:
     while wanted in names:
         wanted += "_"
     return wanted
+
+
+# ---- ledgers of one population ---------------------------------------------------------------------------------------
+# A ledger is about fixed columns, and every fit may take others. So a folder holds one for each set of columns, and
+# what the others spent on a column counts too.
+
+
+@contextmanager
+def ledger_for(schema: Schema, folder: Path, limits: Budget | None) -> Iterator[tuple[Ledger, list[Guarantee]]]:
+    """The ledger of a schema's columns, created with the first fit, and what the folder's other ledgers spent.
+
+    No other fit uses the folder until this one is done, so that what was spent elsewhere does not grow meanwhile.
+    Ranges and classes do not matter: another range is no new budget.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = json.dumps(sorted(schema.names))
+    own = folder / f"{hashlib.sha256(columns.encode()).hexdigest()[:16]}.db"
+    with _turn(folder):
+        elsewhere = [_total(path) for path in sorted(folder.glob("*.db")) if path != own]
+        if not Ledger.exists(own) and limits is None:
+            raise BudgetError(
+                "The limits of a new ledger are missing.", fix="Give them, e.g. limits=Budget(per_attribute=CDP(1))."
+            )
+        with Ledger.open(own) if Ledger.exists(own) else Ledger.create(own, schema, cast(Budget, limits)) as ledger:
+            yield ledger, elsewhere
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One fit at a time, whatever process or thread it is in."""
+    with closing(sqlite3.connect(folder / ".lock", timeout=_PATIENCE, isolation_level=None)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            raise LedgerError(
+                f"Other fits have used the ledgers in {str(folder)!r} for {_PATIENCE:.0f} seconds.",
+                fix="Try again when they are done.",
+            ) from None
+        yield
+
+
+def _total(path: Path) -> Guarantee:
+    with Ledger.read(path) as ledger:
+        return ledger.guarantee()
+
+
+def check_elsewhere(ledger: Ledger, elsewhere: Sequence[Guarantee], cost: Guarantee) -> None:
+    """Refuse a cost that breaks a limit of the ledger once what other ledgers spent on the same columns counts too."""
+    standing = []
+    for line in ledger.spent():
+        spent = [line.spent_units, *(_spent(other, line.limit) for other in elsewhere)]
+        standing.append(replace(line, spent_units=None if None in spent else sum(filter(None, spent))))
+    check_limits(limit_requests(standing, cost), "This fit, with those on other columns,")
+
+
+def _spent(guarantee: Guarantee, limit: Limit) -> int | None:
+    shared = limit.attributes & frozenset(guarantee.universe.protected)
+    return guarantee.pure_units(shared) if limit.pure else guarantee.rho_units(shared)
+
+
+# ---- searches --------------------------------------------------------------------------------------------------------
 
 
 class GridSearch(BaseEstimator):  # type: ignore[misc]
