@@ -12,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.parquet
 import pytest
 from many_rows import ROWS, SCHEMA, SETS, counted, of_people, visits, wanted, wanted_of_people
 
@@ -125,6 +126,31 @@ def test_row_ids_of_every_kind(tmp_path: Path) -> None:
         assert np.flatnonzero(ages).tolist() == [1, 3], kind
 
 
+def test_one_id_in_files_of_several_kinds_is_one_person(tmp_path: Path) -> None:
+    """Numbers, their texts, and what a program makes of numbers where some were missing: "3.0"."""
+    long = 1_234_567_890_123_456_789
+    pa.parquet.write_table(
+        pa.table({"patient": [long, 3, -7], "visit": [1, 1, 1], "a": [0] * 3}), tmp_path / "0.parquet"
+    )
+    rows = f"{long},2\n3.0,3\n-7.00,4\n 3 ,5\n03,6\n3.5,7\n"
+    (tmp_path / "1.csv").write_text("patient,visit,a\n" + rows.replace("\n", ",1\n"))
+    ages = Schema((SCHEMA["a"],))
+    table = open_table(str(tmp_path / "*"), ages, person=Person("patient", 1, "visit"))
+    assert table.marginals([("a",)])[0].tolist()[:2] == [3, 2]  # "03" and "3.5" are others
+
+
+def test_numbers_beyond_those_of_a_float_name_people() -> None:
+    """Decimals, as databases have them; the text of a 64-bit integer has the hash of that number."""
+    large = [10**20, 10**20 + 1, 10**20]
+    table = pa.table({"patient": pa.array(map(str, large)).cast(pa.decimal128(38, 0)), "a": [0, 1, 2], "b": ["x"] * 3})
+    (ages,) = open_table(table, SCHEMA, person=Person("patient")).marginals([("a",)])
+    assert ages.tolist()[:3] == [1, 1, 0]
+    ends = pa.array([-(2**63), -(2**63) + 1, -(10**18), -1, 0, 9, 10**18 - 1, 10**18, 2**63 - 1])
+    numbers, texts = (people._hashes(column, Person("patient")) for column in (ends, ends.cast(pa.string())))
+    beyond = people._hashes(pa.array([str(2**63), str(-(2**63) - 1), str(2**64)]), Person("patient"))
+    assert (numbers == texts).all() and len({*numbers.tolist(), *beyond.tolist()}) == len(ends) + 3
+
+
 def test_bytes_name_people_too() -> None:
     """UUIDs, for instance."""
     ids = pa.array([b"a" * 16, b"b" * 16, b"a" * 16], pa.binary(16))
@@ -132,6 +158,9 @@ def test_bytes_name_people_too() -> None:
         table = pa.table({"patient": column, "a": [0, 1, 2], "b": ["x"] * 3})
         (ages,) = open_table(table, SCHEMA, person=Person("patient")).marginals([("a",)])
         assert ages.tolist()[:3] == [1, 1, 0]
+    empty = pa.table({"patient": [b"", b"a"], "a": [0, 1], "b": ["x"] * 2})
+    with pytest.raises(DataError, match="names people, is empty"):
+        open_table(empty, SCHEMA, person=Person("patient")).n  # noqa: B018
 
 
 @pytest.mark.parametrize("at_once", [people.ROWS_AT_ONCE, 10], ids=["in memory", "dealt out"])

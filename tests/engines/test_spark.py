@@ -502,6 +502,26 @@ def test_at_most_so_many_rows_of_a_person_are_used(spark: Any, tmp_path: Path) -
                 open_table(broken, VISITS, rows, person=person).marginals(SETS)
 
 
+def test_ids_and_row_ids_of_every_kind_mean_the_same_as_on_one_machine(spark: Any) -> None:  # noqa: F811
+    """Also as numbers with a point, which Spark writes as 1.0E7, and beyond what such a number holds."""
+    frame, person = visits(300), Person("patient", 2, "visit")
+    frame["patient"] = np.where(frame["patient"] < 0, frame["patient"], 10_000_000 + frame["patient"])
+    frame["visit"] = np.where(frame["visit"] < 0, frame["visit"], 20_000_000 + frame["visit"])
+    used, made = counted(frame.loc[rows_used(frame, person)]), spark.createDataFrame(frame).repartition(3)
+    for kind in (
+        "cast({} as double)",
+        "cast({} as decimal(38, 2))",
+        "concat('\t', {}, case when a > 4 then '.0' else '' end)",
+    ):
+        columns = [f"{kind.format(name)} as {name}" for name in ("patient", "visit")]
+        source = made.selectExpr(*columns, "a", "b")
+        for own in (source, source.toArrow()):
+            assert [array.ravel().tolist() for array in open_table(own, VISITS, person=person).marginals(SETS)] == used
+    nobody = made.selectExpr("case when a = 1 then double('nan') else patient end as patient", "visit", "a", "b")
+    with pytest.raises(DataError, match="names people, is empty"):
+        open_table(nobody, VISITS, person=person).marginals(SETS)
+
+
 def test_an_id_counted_for_each_partition_by_itself_is_caught(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """As if every partition had people of its own: m rows of a person are used in each."""
     from pyspark.sql import functions as f
@@ -512,8 +532,8 @@ def test_an_id_counted_for_each_partition_by_itself_is_caught(spark: Any, monkey
     made = spark.createDataFrame(frame).repartition(5)
     assert open_table(made, VISITS, person=person).n == len(rows_used(frame, person))
 
-    def with_partition(column: Any) -> Any:
-        text = right(column)
+    def with_partition(column: Any, kind: str) -> Any:
+        text = right(column, kind)
         return f.concat(text, f.lit(" "), f.spark_partition_id()) if "c2" in str(column) else text
 
     monkeypatch.setattr(people, "_text", with_partition)

@@ -240,7 +240,8 @@ def _keys(batch: pa.RecordBatch, first: int, person: Person) -> pa.Table:
 
 
 def _hashes(column: pa.Array, person: Person) -> Hashes:
-    """A number for each ID. The text "3", the integer 3 and 3.0 are one ID, as they are one value of an attribute."""
+    """A number for each ID. The integer 3, 3.0 and the texts "3" and "3.0" are one ID, as they are one value of an
+    attribute: a file may hold what another has as numbers, or as numbers with a point."""
     if _is_integer(column.type) and not column.null_count:
         hashes: Hashes = compile_loop(_hash_integers)(pc.cast(column, pa.int64()).to_numpy())
         return hashes
@@ -274,14 +275,27 @@ def _is_integer(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind)) and kind != pa.uint64()
 
 
+POINT = r"^(0|-?[1-9][0-9]*)\.0*$"  # texts of whole numbers that end in a point and zeros
+
+
 def _texts(column: pa.Array) -> pa.Array:
     """IDs as text, or as the bytes that they are, such as UUIDs; an empty one is none."""
     column = column.storage if isinstance(column, pa.ExtensionArray) else column
     kind = column.type
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return pc.cast(column, pa.large_binary())
-    texts = pc.cast(value_texts(column), pa.large_string())
-    return pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(None, pa.large_string()), texts)
+        texts = pc.cast(column, pa.large_binary())
+    elif pa.types.is_decimal(kind):  # to the last digit, which a float would not hold
+        texts = _without_point(pc.cast(pc.cast(column, pa.string()), pa.large_string()))
+    else:
+        texts = _without_point(pc.cast(value_texts(column), pa.large_string()))
+    return pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(None, texts.type), texts)
+
+
+def _without_point(texts: pa.Array) -> pa.Array:
+    """Texts of whole numbers as those of integers."""
+    if not pc.any(pc.match_substring(texts, ".")).as_py():
+        return texts
+    return pc.replace_substring_regex(texts, POINT, r"\1")
 
 
 def _buffers(texts: pa.Array) -> tuple[Integers, NDArray[np.uint8]]:
@@ -376,23 +390,24 @@ def _hash_integers(values: Any) -> Any:
 
 
 def _hash_texts(offsets: Any, data: Any) -> Any:
-    """FNV-1a and SplitMix64; the text of a whole number has the hash of that number."""
+    """FNV-1a and SplitMix64; the text of a 64-bit integer has the hash of that number."""
     hashes = np.empty(len(offsets) - 1, np.uint64)
+    most = np.uint64(0x7FFFFFFFFFFFFFFF)
     for i in range(len(hashes)):
         start, end = offsets[i], offsets[i + 1]
         negative = data[start] == 45
         first = start + 1 if negative else start
-        whole = 0 < end - first <= 18 and (data[first] != 48 or (end - first == 1 and not negative))
-        number = np.int64(0)
+        whole = 0 < end - first <= 19 and (data[first] != 48 or (end - first == 1 and not negative))
+        number = np.uint64(0)
         x = np.uint64(0xCBF29CE484222325)
         for j in range(start, end):
             x = (x ^ np.uint64(data[j])) * np.uint64(0x100000001B3)
             if j >= first:
                 whole = whole and 48 <= data[j] <= 57
                 if whole:
-                    number = number * 10 + np.int64(data[j] - 48)
-        if whole:
-            x = np.uint64(-number if negative else number)
+                    number = number * np.uint64(10) + np.uint64(data[j] - 48)
+        if whole and number <= most + np.uint64(negative):
+            x = ~number + np.uint64(1) if negative else number
         x = x + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from nabladp.person import Person
-from nabladp.tables.people import WHOLE, no_id, no_row_id
+from nabladp.tables.people import POINT, WHOLE, no_id, no_row_id
 from nabladp.tables.spark.jobs import act
 from nabladp.tables.spark.reading import SparkFrame
 
@@ -37,8 +37,8 @@ class UsedSparkRows(SparkFrame):
 
         chosen = source.columns((*names, *person.columns))
         rows = chosen.toDF(*(f"c{i}" for i in range(len(chosen.columns))))
-        who, order = rows[f"c{len(names)}"], rows[f"c{len(names) + 1}"]
-        keyed = rows.select(*(f"c{i}" for i in range(len(names))), _text(who).alias("person"), *_order(order))
+        who, order = (_text(rows[name], kind) for name, kind in rows.dtypes[len(names) :])
+        keyed = rows.select(*(f"c{i}" for i in range(len(names))), who.alias("person"), *_order(order))
         parts = int(source.frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         dealt = keyed.repartition(parts, "person")  # [dealt-by-id]
         rank = f.row_number().over(Window.partitionBy("person").orderBy("number", "text"))
@@ -92,19 +92,25 @@ class UsedSparkRows(SparkFrame):
         return int(row["used"] or 0)
 
 
-def _text(column: Column) -> Column:
-    """IDs as text without the spaces around it; an empty one is none."""
+def _text(column: Column, kind: str) -> Column:
+    """IDs as text without the spaces around it, whole numbers without a point; an empty one is none."""
     from pyspark.sql import functions as f
 
-    text = f.trim(column.cast("string"))
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return column.cast("string")
+    if kind in ("float", "double"):  # 1.0E7 and -0.0 are whole numbers, too
+        whole = (column == f.floor(column)) & (f.abs(column) < 1e16)
+        return f.when(
+            ~f.isnan(column), f.when(whole, column.cast("long").cast("string")).otherwise(column.cast("string"))
+        )
+    text = f.regexp_replace(f.regexp_replace(column.cast("string"), r"(?U)^\s+|\s+$", ""), POINT, "$1")
     return f.when(f.length(text) > 0, text)
 
 
-def _order(column: Column) -> tuple[Column, Column]:
+def _order(text: Column) -> tuple[Column, Column]:
     """A row ID as a whole number, or as the last one and a text."""
     from pyspark.sql import functions as f
 
-    text = _text(column)
     whole = text.rlike(WHOLE)
     last = f.when(text.isNotNull(), f.lit((1 << 63) - 1))
     number = f.coalesce(f.when(whole, text).cast("long"), last)  # no other text is ever cast, which would fail
