@@ -22,9 +22,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller, same keys")
     parser.add_argument("--workers", type=int, help="processes at a time, where a benchmark has independent jobs")
     parser.add_argument("--seconds", type=float, help="stop in time, where a benchmark can go on later")
+    parser.add_argument("--part", help="one part of a benchmark that has several")
     chosen = parser.parse_args()
     module = importlib.import_module(f"bench.{chosen.name}")
-    given = {name: value for name in ("workers", "seconds") if (value := getattr(chosen, name)) is not None}
+    given = {name: value for name in ("workers", "seconds", "part") if (value := getattr(chosen, name)) is not None}
     if unknown := given.keys() - inspect.signature(module.run).parameters.keys():
         parser.error(f"{chosen.name} has no --{sorted(unknown)[0]}")
     print(f"bench {chosen.name}: about {module.SECONDS['quick' if chosen.quick else 'full']} s", flush=True)

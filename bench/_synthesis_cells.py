@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -93,6 +93,10 @@ def mechanism(cell: Cell) -> Synthesis:
     limits: dict[str, Any] = {"person" if cell.method.startswith(PERSON) else "budget": Rho(cell.rho)}
     strategy = cell.method.removeprefix(PERSON).removeprefix(OURS).removeprefix(", ") or "auto"
     return Synthesis(workload=cell.k, model_mb=MODEL_MB, strategy=strategy, **limits)
+
+
+def measured(*given: Any) -> dict[str, Any]:
+    return asdict(measure(Cell(*given)))
 
 
 def measure(cell: Cell) -> Found:

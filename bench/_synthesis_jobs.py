@@ -1,7 +1,8 @@
 """Independent jobs in a pool of processes with one thread each; every result is written down as it comes.
 
 A run that is stopped, or out of time, goes on where it was: what the same code has measured is not measured again. The
-file is under ``.bench-cache`` (or NABLADP_BENCH_CACHE), named by the code.
+file is under ``.bench-cache`` (or NABLADP_BENCH_CACHE), named by the code that measures; how figures are put together
+may change.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Kept:
     def open(cls, name: str) -> Kept:
         folder = Path(os.environ.get("NABLADP_BENCH_CACHE", ROOT / ".bench-cache"))
         folder.mkdir(parents=True, exist_ok=True)
-        sources = [*Path(__file__).parent.glob("*synthesis*.py")]
+        sources = [*Path(__file__).parent.glob("_synthesis*.py")]
         sources += (ROOT / "src/nabladp/mechanisms/synthesis").rglob("*.py")
         code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()
         kept = cls(folder / f"{name}-{code[:12]}.jsonl")

@@ -3,7 +3,9 @@
 Everyone runs on the same estimator in the same run; OpenDP's own AIM stands beside them after ``make peers``. The rules
 of ``strategy="auto"`` were chosen on some tables (``_synthesis_shapes.CHOSEN_ON``); rows, predictions, ``auto`` against
 its own strategies and AIM at the same ρ of a person are reported on others (``UNSEEN``). The runs are independent jobs:
-``--workers N`` at a time, and ``--seconds S`` stops in time to go on later (see ``_synthesis_jobs``).
+``--workers N`` at a time, and ``--seconds S`` stops in time to go on later (see ``_synthesis_jobs``). ``--part NAME``
+runs those of ``PARTS`` that begin with it. Figures are of those places (a table, a width, an ε0) of which every run is
+known; ``included`` lists them.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from bench._synthesis_alone import compared_with_opendp, peak
@@ -27,7 +30,6 @@ from bench._synthesis_cells import (
     Cell,
     Found,
     cells,
-    measure,
     same_as_auto,
 )
 from bench._synthesis_classifier import LABELS, points_lost
@@ -42,41 +44,80 @@ Place = tuple[str, int, float]  # table, k, ε0
 Errors = dict[Place, dict[str, float]]  # by place and method
 
 
-def run(quick: bool, workers: int | None = None, seconds: float | None = None) -> dict[str, object]:
+PARTS: dict[str, Callable[[range], Iterable[Cell]] | None] = {
+    "unseen-2": partial(cells, UNSEEN, (2,)),
+    "unseen-3": partial(cells, UNSEEN, (3,)),
+    "chosen-2": partial(cells, OLD_TABLES, (2,)),
+    "chosen-3": partial(cells, OLD_TABLES, (3,)),
+    "alone": None,  # time and memory, OpenDP's AIM, many rows, a classifier
+}
+
+
+def run(
+    quick: bool, workers: int | None = None, seconds: float | None = None, part: str | None = None
+) -> dict[str, object]:
     end = time.monotonic() + (float("inf") if seconds is None else seconds)
     seeds = range(2 if quick else 5)
-    widths = (2,) if quick else (2, 3)
     rows = 1_000_000 if quick else 10_000_000
-    wanted = list(cells([*OLD_TABLES, *UNSEEN], widths, seeds))
-    jobs = list(other_jobs(rows, seeds, PEER_SECONDS["quick" if quick else "full"]))
+    parts = [name for name in PARTS if name.startswith(part or "") and not (quick and name.endswith("-3"))]
+    if not parts:
+        raise SystemExit(f"The parts are {', '.join(PARTS)}; a quick run has no triples.")
+    wanted = [cell for name in parts if (made := PARTS[name]) is not None for cell in made(seeds)]
+    alone = "alone" in parts
+    jobs = list(other_jobs(rows, seeds, PEER_SECONDS["quick" if quick else "full"])) if alone else []
     kept = Kept.open("synthesis-quick" if quick else "synthesis")
-    longest_first = sorted(wanted, key=lambda cell: -cell.k)
-    left = work_through([*jobs, *map(job_of, longest_first)], kept, workers or os.cpu_count() or 1, end)
-    if left:
-        return {"finished": False, "jobs_left": left, "processor_minutes": spent(wanted, kept)}
-    found = {cell: Found(**kept.results[job_of(cell).key]) for cell in wanted}
-    others = {job.function: kept.results[job.key] for job in jobs if job.alone and not job.function.endswith("peak")}
-    peaks = {job.given[0]: kept.results[job.key] for job in jobs if job.function.endswith("peak")}
-    lost = [kept.results[job.key] for job in jobs if job.function == CLASSIFIER]
+    left = work_through([*jobs, *map(job_of, in_turn(wanted))], kept, workers or os.cpu_count() or 1, end)
+    found = whole_places(wanted, kept)
+    chosen, unseen = only(found, OLD_TABLES), only(found, UNSEEN)
     return {
-        "finished": True,
-        **compared(only(found, OLD_TABLES)),
-        **reported(only(found, UNSEEN)),
-        "peak_mb": round(max(each["peak_mb"] for each in peaks.values())),
-        "seconds_alone": {name: round(each["seconds"], 2) for name, each in peaks.items()},
-        **{name: value for result in others.values() for name, value in result.items()},
-        **points_lost(lost),
+        "finished": not left,
+        "jobs_left": left,
+        "parts": parts,
+        "included": included(found),
+        "seeds": len(seeds),
+        **(compared(chosen) if chosen else {}),
+        **(reported(unseen) if unseen else {}),
+        **results_alone([job for job in jobs if job.key in kept.results], kept),
         "errors": listed(found),
         "rules_chosen_on": list(CHOSEN_ON),
         "reported_on": list(UNSEEN),
         "three_way_columns": {name: len(data.sizes) for name in ALL if (data := table_of(name, 3)) is not None},
-        "seeds": len(seeds),
         "processor_minutes": spent(wanted, kept),
     }
 
 
+def whole_places(wanted: Iterable[Cell], kept: Kept) -> Results:
+    """What is known of the places of which every run is known: all methods, all seeds."""
+    places: dict[Place, list[Cell]] = {}
+    for cell in wanted:
+        places.setdefault((cell.table, cell.k, cell.epsilon), []).append(cell)
+    whole = [own for own in places.values() if all(job_of(cell).key in kept.results for cell in own)]
+    return {cell: Found(**kept.results[job_of(cell).key]) for own in whole for cell in own}
+
+
+def included(found: Results) -> dict[str, list[float]]:
+    """ε0 by table and width."""
+    places: dict[str, list[float]] = {}
+    for table, k, epsilon in dict.fromkeys((cell.table, cell.k, cell.epsilon) for cell in found):
+        places.setdefault(f"{table}, {k}-way", []).append(epsilon)
+    return places
+
+
+def results_alone(jobs: Sequence[Job], kept: Kept) -> dict[str, Any]:
+    if not jobs:
+        return {}
+    others = [kept.results[job.key] for job in jobs if job.alone and not job.function.endswith("peak")]
+    results = {name: value for result in others for name, value in result.items()}
+    if peaks := {job.given[0]: kept.results[job.key] for job in jobs if job.function.endswith("peak")}:
+        results["peak_mb"] = round(max(each["peak_mb"] for each in peaks.values()))
+        results["seconds_alone"] = {name: round(each["seconds"], 2) for name, each in peaks.items()}
+    return {**results, **points_lost(kept.results[job.key] for job in jobs if job.function == CLASSIFIER)}
+
+
 # Jobs
 
+IN_TURN = (0.3, 0.1, 1.0, 3.0)  # ε0
+WIDE = 32  # columns
 CLASSIFIER = "_synthesis_classifier.classifier"
 
 
@@ -89,11 +130,25 @@ def other_jobs(rows: int, seeds: Iterable[int], peer_seconds: int) -> Iterator[J
 
 
 def job_of(cell: Cell) -> Job:
-    return Job("synthesis.measured", tuple(asdict(cell).values()))
+    return Job("_synthesis_cells.measured", tuple(asdict(cell).values()))
 
 
-def measured(*given: Any) -> dict[str, Any]:
-    return asdict(measure(Cell(*given)))
+def in_turn(wanted: Sequence[Cell]) -> list[Cell]:
+    """A run that is cut short should know many tables: the widest come last, one ε0 after the other, with mixed and
+    binary tables in turn, each with all its widths."""
+    tables = sorted({cell.table for cell in wanted}, key=lambda name: (columns(name), name))
+    rank = {name: [other for other in tables if binary(other) == binary(name)].index(name) for name in tables}
+
+    def place(cell: Cell) -> tuple[Any, ...]:
+        wide = columns(cell.table) > WIDE
+        return wide, IN_TURN.index(cell.epsilon), rank[cell.table], binary(cell.table), cell.k
+
+    return sorted(wanted, key=place)
+
+
+def columns(table: str) -> int:
+    data = ALL[table]()
+    return 0 if data is None else len(data.sizes)
 
 
 def spent(wanted: Iterable[Cell], kept: Kept) -> float:
@@ -162,6 +217,8 @@ def reported(found: Results) -> dict[str, object]:
 
 
 def largest(name: str, values: dict[Any, float]) -> dict[str, object]:
+    if not values:
+        return {}
     where = max(values, key=values.__getitem__)
     stem = name.removesuffix("_max")
     return {name: round(values[where], 3), f"{stem}_where": told(*where)}

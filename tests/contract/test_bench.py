@@ -209,3 +209,23 @@ def test_a_slice_of_the_fuzzer_finds_nothing() -> None:
     for part, count in SLICE.items():
         assert count in [inputs for name, inputs in found["inputs"].items() if part in name]
     assert found["faults"] == dict.fromkeys(("foreign", "hung", "over_1gb", "leaks"), 0), done.stderr
+
+
+def test_figures_of_synthesis_are_of_whole_places_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A run that was cut short tells what it includes, and no mean is of fewer seeds than another."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setenv("NABLADP_BENCH_CACHE", str(tmp_path))
+    synthesis = importlib.import_module("bench.synthesis")
+    jobs = importlib.import_module("bench._synthesis_jobs")
+    wanted = [
+        synthesis.Cell(table, 2, 0.3, seed, method)
+        for table in ("first", "second")
+        for method in (synthesis.OURS, synthesis.AIM)
+        for seed in (0, 1)
+    ]
+    kept = jobs.Kept.open("some")
+    for cell in wanted[:-1]:
+        kept.add(synthesis.job_of(cell), {"error": 0.1, "drawn": 0.1, "person": 1.0, "seconds": 1.0})
+    again = jobs.Kept.open("some")
+    found = synthesis.whole_places(wanted, again)
+    assert list(found) == wanted[:4] and synthesis.included(found) == {"first, 2-way": [0.3]}
