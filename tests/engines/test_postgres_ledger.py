@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from earlier_formats import EARLIER, LENGTH, give_roles_of_format_2, write_postgres
+from many_rows import booked_by_one_kind
 from postgres_server import PASSWORD, Server
 from psycopg.sql import SQL, Identifier, Literal
 
@@ -72,6 +73,10 @@ def test_a_server_with_other_habits(server: Server, address: str) -> None:
         for thread in threads:
             thread.join()
         assert ledger.head.seq == 21 and ledger.verify() == []
+
+
+def test_plans_that_disagree_on_people_are_refused(address: str) -> None:
+    booked_by_one_kind(address)
 
 
 def test_a_schema_of_its_own(server: Server, address: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from nabladp.errors import LedgerError
 from nabladp.mechanisms.statistics import Statistics
 from nabladp.mechanisms.statistics.counting import exact_numbers
 from nabladp.person import Person
-from nabladp.privacy import CDP
+from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Rho
 from nabladp.schema import Attribute, Schema
 
 SCHEMA = Schema((Attribute("a", "integer", low=0, high=9), Attribute("b", "categorical", values=("x", "y"))))
@@ -71,3 +74,40 @@ def wanted_of_people(frame: pd.DataFrame, person: Person) -> list[list[int]]:
         first.groupby("b").size().tolist(),
         first.groupby("b")["a"].sum().tolist(),
     ]
+
+
+# ---- people of several kinds on one ledger ---------------------------------------------------------------------------
+
+
+def booked_by_one_kind(address: Any) -> None:
+    """Plans that disagree on what a person is use a new ledger for the first time, all at once: one of them decides,
+    the others are refused, and so is whoever comes later."""
+    kinds = [Person("patient", 5), Person("patient", 4), Person("doctor", 5), Person(rows=5)]
+    Ledger.create(address, SCHEMA, Budget(person=Rho(1)), person=kinds[0]).close()
+    start, said = threading.Barrier(len(kinds)), list[tuple[Person, str]]()
+
+    def plan(number: int, person: Person) -> None:
+        request = (Guarantee.touch(SCHEMA, ["a"], Rho(0.01)), f"plan {number}", {})
+        with Ledger.open(address, SCHEMA) as ledger:
+            start.wait(60)
+            try:
+                ledger.reserve_all([request], person=person)
+                said.append((person, ""))
+            except LedgerError as error:
+                said.append((person, error.message))
+
+    threads = [threading.Thread(target=plan, args=own) for own in enumerate(kinds)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with Ledger.open(address, SCHEMA) as ledger:
+        booked = ledger.person
+        assert booked in kinds and ledger.verify() == []
+        assert len(said) == 4 and all((message == "") == (person == booked) for person, message in said)
+        assert all(f"not for {person}: it is for {booked}" in message for person, message in said if message)
+        assert ledger.spent_on(["a"]).rho == 0.01
+        for other in kinds:
+            if other != booked:
+                with pytest.raises(LedgerError, match="not for"):
+                    Ledger.open(address, SCHEMA, person=other)

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from earlier_formats import write_file
-from many_rows import SCHEMA, counted, visits, wanted
+from many_rows import SCHEMA, booked_by_one_kind, counted, visits, wanted
 from typer.testing import CliRunner
 
 from nabladp.cli.app import app
@@ -152,6 +152,10 @@ def test_all_releases_of_a_ledger_agree_on_what_a_person_is(frame: pd.DataFrame,
         first.with_table(open_table(frame, SCHEMA))
     with pytest.raises(DataError, match="Both"):
         session(tmp_path, frame, person=Person("patient", 2), rows_per_person=2)
+
+
+def test_one_of_several_plans_decides_what_a_person_is(tmp_path: Path) -> None:
+    booked_by_one_kind(tmp_path / "ledger.db")
 
 
 def test_the_first_release_may_still_say_what_a_person_is(frame: pd.DataFrame, tmp_path: Path) -> None:
