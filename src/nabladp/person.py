@@ -20,7 +20,8 @@ class Person:
     ``id`` is the column that names people. At most ``rows`` rows of each are used: the first in the order of the column
     ``row_id``, or without one the first as they stand in the table. Neither column is an attribute: no mechanism reads
     them, and they need no domain. Which rows are used must not depend on what a row says about a person, so ``row_id``
-    has to be given by the system that keeps the rows, such as a running number.
+    has to be given by the system that keeps the rows, such as a running number; without one, the table must not be
+    sorted by what its rows say.
 
     Without ``id``, ``rows`` is a promise of the table's owner, which nothing checks.
     """

@@ -224,3 +224,19 @@ def test_terms_that_know_no_distance_count_in_full() -> None:
     assert Guarantee.from_json(both.to_json()) == both
     assert both.epsilon_between({"w": 4}, {"w": 5}) == pytest.approx((2 * 2.1) ** 0.5)
     assert "w by up to 1" in repr(both.figure("w", within={"w": 1}))
+
+
+def test_a_number_that_stands_for_a_missing_value_is_no_small_change_away() -> None:
+    """From 6 to 8 is a change by 2, and from a number to none."""
+    for markers, unknown, lower in (
+        ((), "refuse", {1, 2, 4}),
+        ((8,), "refuse", {1}),
+        (("8", "?"), "refuse", {1}),
+        ((-3, 99), "refuse", {1, 2}),
+        ((3,), "refuse", set()),
+        ((99,), "clamp", set()),
+    ):
+        value = Attribute("v", "integer", low=0, high=HIGH, null="category", null_values=markers, unknown=unknown)
+        claim = Statistics(CDP(1), "SELECT SUM(v) FROM t").guarantee(Schema((value,)), 9)
+        full = claim.epsilon_between({"v": 0}, {"v": HIGH})
+        assert {far for far in (1, 2, 4) if claim.epsilon_between({"v": 0}, {"v": far}) < full} == lower, markers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nabladp import Plan, Schema, draft_plan, draft_schema
+from nabladp import Person, Plan, Schema, draft_plan, draft_schema
 from nabladp.errors import DataError, SchemaError
 from nabladp.schema import Column, draft
 from nabladp.tables import check_table, look_at_columns, open_table
@@ -103,6 +103,18 @@ def test_a_plan_draft_is_ready_for_cost(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(uncommented.replace("# attributes = [", "attributes = ["))
     more = Plan.load(tmp_path / "plan.toml")
     assert len(more.releases) == 2 and len(more.adversaries) == 1, "what is commented out is right, too"
+
+
+def test_a_plan_draft_shows_how_people_with_many_rows_are_declared(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_text("patient,visit,ward\nA,1,x\nA,2,y\nA,3,x\n")
+    (tmp_path / "schema.toml").write_text('[[attribute]]\nname = "ward"\nkind = "categorical"\nvalues = ["x", "y"]\n')
+    text = draft_plan(tmp_path / "visits.csv")
+    for line in ("[person]", 'id = "patient"', "rows = 5 ", 'row_id = "visit"'):
+        assert f"\n# {line}" in text
+        text = text.replace(f"\n# {line}", f"\n{line}")
+    (tmp_path / "plan.toml").write_text(text.replace("rows = 5 ", "rows = 2 "))
+    plan = Plan.load(tmp_path / "plan.toml")
+    assert plan.person == Person("patient", 2, "visit") and plan.open_table().n == 2
 
 
 def test_odd_names_and_sources_are_quoted_in_a_plan(tmp_path: Path) -> None:

@@ -30,7 +30,12 @@ _PLAN = """\
 source = {source}
 schema = {schema}
 # rows = 1000                   # the public number of rows, if you know it: then `cost` needs no table
-# rows_per_person = 1           # the most rows that one person can have
+
+# Where people have several rows, name the column that says whose a row is; remove it from the schema. docs/many-rows.md
+# [person]
+# id = "patient"
+# rows = 5                      # at most so many rows of each person are used
+# row_id = "visit"              # the column that orders them, such as a running number
 
 # The budget is for the people in the table, not for one release: choose it once, and keep one ledger for them.
 # cdp = 0.5 means ρ = 0.5²/2 = 0.125. Which figures are right: docs/faq.md, "How do I choose a budget?"

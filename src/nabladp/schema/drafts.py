@@ -37,7 +37,7 @@ _HEADER = f"""\
 #           levels = {{{{ state = 2, county = 5 }}}} of codes: so many first characters
 # also      derived_from = ["age"] for a column computed from others; public = true promises nothing for it
 # names     in place of name: one block for columns that are alike, such as names = "q{{{{1..12}}}}"
-# Remove the block of a column that is not to be used.
+# Remove the block of a column that is not to be used. One of IDs goes into [person] of the plan instead.
 """
 
 _ENDS = {"low": f"{MARKER}: smallest", "high": f"{MARKER}: largest"}

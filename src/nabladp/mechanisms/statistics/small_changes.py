@@ -7,6 +7,8 @@ costs less than ``Part.change``. Costs are listed for round distances: between t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 
@@ -38,14 +40,26 @@ def numeric_value(block: Block) -> Attribute | None:
 
 
 def distances(attribute: Attribute) -> list[Fraction]:
-    """Round numbers below the width of the attribute's range, some decades of them."""
+    """Round numbers below the width of the attribute's range, some decades of them; but not so far that a number and
+    one that stands for a missing value are within."""
     low, high = _range(attribute)
     width = Fraction(high) - Fraction(low)
     top = math.floor(math.log10(width)) if width > 0 else 0
     tens = [Fraction(10) ** power for power in range(top - _DECADES, top + 1)]
     rounded = [Fraction(str(digit)) * ten for ten in tens for digit in _ROUND]
     whole = attribute.kind == "integer"
+    width = min([width, *_to_markers(attribute)])
     return [far for far in rounded if far < width and (not whole or far.denominator == 1)]
+
+
+def _to_markers(attribute: Attribute) -> Iterator[Fraction]:
+    """The distance from the attribute's numbers to each one that stands for a missing value, such as 999."""
+    low, high = map(Fraction, _range(attribute))
+    for marker in attribute.null_values:
+        with suppress(ValueError, OverflowError):  # "?" and "nan" are no numbers
+            number = Fraction(float(marker))
+            inside = low <= number <= high or attribute.unknown == "clamp"  # clamping takes numbers from anywhere
+            yield Fraction(0) if inside else min(abs(number - low), abs(number - high))
 
 
 def _range(attribute: Attribute) -> tuple[float, float]:
