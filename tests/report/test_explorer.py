@@ -14,12 +14,11 @@ from explorer_answers import ASK, close, compare
 
 from nabladp.errors import GuaranteeError
 from nabladp.privacy import CDP, Guarantee, Pure, Rho, Universe, epsilon_from_rho
-from nabladp.privacy.interpretation import mutual_information
+from nabladp.privacy.interpretation import format_percent_up, mutual_information
 from nabladp.privacy.units import format_rounded
 from nabladp.release.cost import explain
 from nabladp.report import load, report
 from nabladp.report.chapter import costliest
-from nabladp.report.sentences import format_percent_up
 
 DELTAS = (1e-6, 1e-3, 1e-12, 0.3)
 PRIORS = (0.5, 0.01, 0.9)

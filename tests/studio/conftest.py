@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bench._studio_attacks import Target, served, write_folder
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytest.importorskip("starlette")
 
@@ -23,3 +27,13 @@ def folder(tmp_path: Path) -> Path:
 def studio(folder: Path) -> Iterator[Target]:
     with served(folder) as target:
         yield target
+
+
+@pytest.fixture(scope="module")
+def chromium(program: Callable[[str], str]) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
+        yield found
+        found.close()

@@ -27,16 +27,6 @@ TOKEN = "t" * 64
 Open = Callable[..., "Page"]
 
 
-@pytest.fixture(scope="module")
-def chromium(program: Callable[[str], str]) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     more = "".join(f'[[attribute]]\nname = "column_{i}"\nkind = "boolean"\n' for i in range(20))

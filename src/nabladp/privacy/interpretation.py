@@ -16,6 +16,8 @@ from nabladp.privacy.conversion import check_delta
 from nabladp.privacy.guarantee import Guarantee, Names
 from nabladp.privacy.units import format_rounded
 
+_MOST_DIGITS = 6  # of a percentage
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -43,7 +45,7 @@ def posterior(guarantee: Guarantee, attributes: Names, prior: float = 0.5, delta
     except_with = "" if delta is None else f", except with probability {float(delta):g} for each person"
     return Statement(
         after,
-        f"A belief of {100 * prior:.4g}% can rise to at most {_percent_up(after)}{except_with}.",
+        f"A belief of {100 * prior:.4g}% can rise to at most {format_percent_up(after)}{except_with}.",
         "The adversary already knows every other row and all other attributes of this person. One who knows less may "
         "also learn from other attributes, and from other people's rows, that depend on them.",
     )
@@ -97,5 +99,10 @@ def _up(bound: float) -> str:
     return format_rounded(bound, 3, up=True)
 
 
-def _percent_up(share: float) -> str:
-    return f"{min(100.0, math.ceil(share * 1000) / 10):.1f}%"
+def format_percent_up(share: float) -> str:
+    """A share in percent for a sentence, rounded up: one digit, or as many as tell it from certainty."""
+    for digits in range(1, _MOST_DIGITS + 1):
+        percent = math.ceil(share * 10 ** (digits + 2)) / 10**digits
+        if percent < 100:
+            return f"{percent:.{digits}f}%"
+    return "100.0%"

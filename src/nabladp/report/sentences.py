@@ -13,20 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from nabladp.privacy import Guarantee
-from nabladp.privacy.interpretation import Statement, posterior
+from nabladp.privacy.interpretation import Statement, format_percent_up, posterior
 from nabladp.report.language import Language, language
-
-MOST_DIGITS = 6  # of a percentage
-
-
-def format_percent_up(share: float) -> str:
-    """A share in percent for a sentence, rounded up: one digit, or as many as tell it from certainty."""
-    for digits in range(1, MOST_DIGITS + 1):
-        percent = math.ceil(share * 10 ** (digits + 2)) / 10**digits
-        if percent < 100:
-            return f"{percent:.{digits}f}%"
-    return "100.0%"
-
 
 PRIOR = 0.5
 PERSON = ("person", "people")

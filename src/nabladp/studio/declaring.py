@@ -275,7 +275,8 @@ def summary(facts: Mapping[str, Any]) -> str:
     return f"{len(texts):,} values: {shown}" + (", …" if len(texts) > 3 else "")
 
 
-WIDTH = 960.0
+_MOST_TICKS = 7
+_APART = 12.0  # percent between the last two labels
 
 
 def picture(attribute: Attribute) -> dict[str, Any] | None:
@@ -287,21 +288,29 @@ def picture(attribute: Attribute) -> dict[str, Any] | None:
     span = edges[-1] - edges[0]
     least = min(high - low for n, (low, high) in enumerate(pairwise(edges)) if n not in spikes or len(edges) == 2)
     to_scale = least * 150 >= span
-    at = [WIDTH * ((edge - edges[0]) / span if to_scale else n / (len(edges) - 1)) for n, edge in enumerate(edges)]
+    at = [100 * ((edge - edges[0]) / span if to_scale else n / (len(edges) - 1)) for n, edge in enumerate(edges)]
     bins = [
         {
-            "x": round(left, 2),
-            "width": round(max(right - left, 0.8), 2),
+            "x": round(left, 3),
+            "width": round(max(right - left, 0.1), 3),
             "label": attribute.label(n),
             "spike": n in spikes,
         }
         for n, (left, right) in enumerate(pairwise(at))
     ]
-    every = max(1, -(-len(edges) // 9))
-    ticks: list[dict[str, Any]] = [
-        {"x": round(at[n], 2), "label": _written(edges[n])} for n in range(0, len(edges), every)
-    ]
-    if ticks[-1]["x"] < WIDTH - 60:
-        ticks.append({"x": WIDTH, "label": _written(edges[-1])})
-    told = f"{len(bins):,} bins from {_written(edges[0])} to {_written(edges[-1])}"
+    ticks = [{"x": round(at[n], 3), "label": _labelled(edges[n])} for n in _spread(at)]
+    told = f"{len(bins):,} bins from {_labelled(edges[0])} to {_labelled(edges[-1])}"
     return {"bins": bins if len(bins) <= 500 else [], "ticks": ticks, "to_scale": to_scale, "told": told}
+
+
+def _spread(at: Sequence[float]) -> list[int]:
+    """The edges that are labelled: both ends, and between them those that leave room."""
+    chosen = [0]
+    for number, x in enumerate(at[:-1]):
+        if x - at[chosen[-1]] >= 100 / _MOST_TICKS and at[-1] - x >= _APART:
+            chosen.append(number)
+    return [*chosen, len(at) - 1]
+
+
+def _labelled(edge: float) -> str:
+    return f"{int(edge):,}" if abs(edge) >= 10_000 and edge == int(edge) else _written(edge)

@@ -54,9 +54,15 @@ def draft_json(draft: Draft, faults: Mapping[int, NablaDPError]) -> dict[str, An
         "beliefs": [{"label": label, **own.to_json()} for label, own in beliefs(draft)],
         "fits": cost.fits,
         "verdict": _verdict(draft, whole),
-        "warnings": [*cost.verdict[-2:]] if not whole and len(cost.verdict) > len(draft.releases) else [],
+        "warnings": [] if whole else _warnings(draft),
         "fault": "" if draft.fault is None else f"{draft.fault.message} {draft.fault.fix}",
     }
+
+
+def _warnings(draft: Draft) -> list[str]:
+    """What is to be said of all releases together; what is said of one stands beside it."""
+    named = tuple(f"{name!r}: " for name, _ in draft.releases)
+    return [sentence for sentence in draft.cost.verdict if not sentence.startswith(named)]
 
 
 def release_json(priced: Priced, fault: NablaDPError | None = None) -> dict[str, Any]:
@@ -94,7 +100,7 @@ def _limit_json(line: LimitRequest) -> dict[str, Any]:
         "spent": round(100 * spent, 2),
         "asked": round(100 * asked, 2),
         "fits": line.fits,
-        "text": f"{standing.limit.measure} {wanted} of {format_cost(numbers['left'], up=False)} left",
+        "text": f"{standing.limit.measure} {wanted} of the {format_cost(numbers['left'], up=False)} left",
         "share": "no bound" if line.requested is None else f"{100 * line.requested / allowed:.3g} % of the limit",
     }
 

@@ -35,7 +35,7 @@ def of_limit(value: BudgetValue, delta: float) -> Meaning:
 def of_cost(guarantee: Guarantee, attributes: Sequence[str], delta: float) -> Meaning:
     """What a guarantee says about some attributes of one person."""
     found = belief(guarantee, "", "", attributes, delta, LANGUAGE)
-    except_with = "" if found.certain else f", except with a chance of {LANGUAGE.one_in(delta)}"
+    except_with = "" if found.certain else f", except with probability {LANGUAGE.one_in(delta)}"
     sentence = (
         "Someone who knows everything else about a person and would bet 50:50 can become at most "
         f"{found.percent} sure{except_with}."

@@ -66,8 +66,10 @@ def _columns(workspace: Workspace) -> Progress:
         every = list(blocks)
     except NablaDPError:
         return Progress("cannot be read")
+    if not every:
+        return Progress("no table yet")
     declared = sum(CONFIRM not in block and not marked_blocks([block]) for block in every)
-    return Progress(f"{declared:,} of {len(every):,} declared", 0 < len(every) == declared)
+    return Progress(f"{declared:,} of {len(every):,} declared", len(every) == declared)
 
 
 def _limits(plan: Mapping[str, Any]) -> Progress:

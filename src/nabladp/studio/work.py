@@ -80,10 +80,25 @@ def _look(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict[st
 
 
 def _check(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Check every row of the plan's table against the schema. How many rows break a rule is not kept."""
+    """Check every row of the plan's table against the schema. How many rows break a rule is not kept. Where the
+    plan does not state how many rows are in use, which is public, it does from now on."""
+    plan = _plan(workspace)
     tell("checking every row", 0, 0)
-    findings = _plan(workspace).check()
-    return {"findings": [{"column": own.column, "rule": own.rule, "fix": own.fix} for own in findings]}
+    findings = [{"column": own.column, "rule": own.rule, "fix": own.fix} for own in plan.check()]
+    stamp = order.get("stamp")
+    if not findings and plan.rows is None:
+        tell("counting rows", 0, 0)
+        _state_rows(workspace, plan.open_table().n, stamp)
+        stamp = workspace.stamp()
+    return {"findings": findings, "stamp": stamp}
+
+
+def _state_rows(workspace: Workspace, rows: int, stamp: str | None) -> None:
+    from nabladp.studio.documents import PlanDocument
+
+    document = PlanDocument(workspace.read(PLAN) or "")
+    document.edit("table", {"rows": rows})
+    workspace.change(f"the number of rows: {rows:,}", {PLAN: document.text()}, stamp)
 
 
 def _release(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

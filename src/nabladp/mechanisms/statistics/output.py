@@ -56,6 +56,11 @@ def _rows(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
+def _width(number: float) -> str:
+    """Half an interval with three digits, and never as a power of ten where it can be read without."""
+    return f"{float(f'{number:.3g}'):,.0f}" if 1000 <= number < 1e15 else f"{number:.3g}"
+
+
 @dataclass(frozen=True)
 class StatisticsError(ExpectedError):
     """The error to expect in every column of every answer."""
@@ -86,7 +91,7 @@ class StatisticsError(ExpectedError):
             return "give rows = … in [table] to see how wide the intervals are."
         lost = [own for own in self.columns if own.half_width is None or not math.isfinite(own.half_width)]
         if not lost:
-            widths = ", ".join(f"{own.column} ± {own.half_width:.3g}" for own in self.columns[:4])
+            widths = ", ".join(f"{own.column} ± {_width(own.half_width or 0)}" for own in self.columns[:4])
             return f"in a group of average size ({_rows(self.n / self.columns[0].groups)} rows): {widths}."
         return (
             f"at this budget the noise hides {lost[0].column!r} in a group of average size "

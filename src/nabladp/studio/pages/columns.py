@@ -35,16 +35,20 @@ def _list(visit: Visit, columns: Sequence[Declared]) -> str:
     jobs = Jobs(visit.studio.workspace)
     check = jobs.latest("check")
     known = {column.name for column in columns}
+    plan = visit.studio.plan_document()
+    known |= {own[key] for own in (plan.facts("person") if plan else []) for key in ("id", "row_id") if key in own}
     words = {column.name: column for column in _listed(visit)}
     return visit.render(
         "columns.html.j2",
         columns=[(column, declaring.summary(column.facts), words.get(column.name)) for column in columns],
         declared=sum(not column.to_do for column in columns),
+        following=next((column.name for column in columns if column.to_do), ""),
         unused=[name for name in words if name not in known],
         books=[(name, name) for name in visit.studio.workspace.files(BOOKS)],
         check=check,
         stopping=check is not None and jobs.is_stopping(check.id),
-        is_of_now=check is not None and check.order.get("stamp") == visit.studio.workspace.stamp(),
+        is_of_now=check is not None
+        and visit.studio.workspace.stamp() in (check.order.get("stamp"), check.answer.get("stamp")),
     )
 
 
@@ -70,7 +74,8 @@ def _form(visit: Visit, columns: Sequence[Declared], chosen: Sequence[Declared])
         asked=[own for own in first.facts.get("null_values", ()) if declaring.is_marked(own)],
         confirm=first.facts.get("confirm", ""),
         previous=names[number - 1] if number else "",
-        following=next((column.name for column in columns[number + 1 :] if column.to_do), ""),
+        following=any(column.to_do for column in columns if column not in chosen),
+        books=[(name, name) for name in visit.studio.workspace.files(BOOKS)],
         preview=_drawn(first.facts),
     )
 

@@ -73,6 +73,9 @@ def _what(block: Mapping[str, Any], form: Form) -> str:
         if own.name in ("budget", ASKED) or not own.first or own.name not in block:
             continue
         value = block[own.name]
+        if own.name == "k":
+            told.append("one table for each column" if value == 1 else f"one table for every {value} columns")
+            continue
         told.append(f"{_label(own.name).lower()}: {_words_of(value)}")
     asked = next((own for own in form.fields if own.name == ASKED), None)
     if asked is not None and asked.filled:

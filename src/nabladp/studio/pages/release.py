@@ -1,4 +1,5 @@
-"""Step 5: what the plan spends, to be confirmed by its amounts; then its progress, and what came of it."""
+"""Step 5: what the report says of itself; what the plan spends, to be confirmed by its amounts; then its progress, and
+what came of it."""
 
 from __future__ import annotations
 
@@ -7,15 +8,23 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from nabladp.displayed import report_languages
 from nabladp.errors import PlanError, ReleaseError
+from nabladp.release.forms import offer_of
+from nabladp.release.imprint import TEXTS
 from nabladp.report.language import language
-from nabladp.studio.jobs import Jobs
+from nabladp.studio.drafts import plan_document
+from nabladp.studio.fields import Fields
+from nabladp.studio.jobs import DONE, Jobs
 from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import StaleForm
 
 if TYPE_CHECKING:
     from nabladp.release import Plan
     from nabladp.release.cost import Cost
+
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+LOGOS = (".png", ".jpg", ".jpeg", ".gif")
 
 
 def _show(visit: Visit) -> str:
@@ -34,6 +43,11 @@ def _show(visit: Visit) -> str:
         **shared
         | {
             "plan": plan,
+            "questions": [(name, offer_of(type(mechanism)).title) for name, mechanism in plan.releases],
+            "is_published": job is not None and job.state == DONE and job.order.get("stamp") == workspace.stamp(),
+            "imprint": _imprint(visit),
+            "languages": [(code, LANGUAGES.get(code, code)) for code in report_languages()],
+            "logos": [("", "none"), *((name, name) for name in workspace.files(LOGOS))],
             "cost": cost,
             "amounts": _digest(cost),
             "ledger_exists": plan.has_ledger(),
@@ -58,7 +72,7 @@ def _summary(plan: Plan, cost: Cost) -> dict[str, Any]:
             "allowed": t.cost(line["allowed"], up=False),
             "fits": line["fits"],
         }
-        for line in facts["limits"]
+        for line in sorted(facts["limits"], key=lambda line: (line["fits"], line["limit"] != "person"))
     ]
     return {
         "limits": limits,
@@ -69,8 +83,15 @@ def _summary(plan: Plan, cost: Cost) -> dict[str, Any]:
             {**own, "epsilon": t.cost(own["epsilon"]), "rho": t.cost(own["rho"])} for own in facts["adversaries"]
         ],
         "verdict": facts["verdict"],
-        "budgets": plan.typed_budgets(),
     }
+
+
+def _imprint(visit: Visit) -> Fields:
+    """What the report says of itself, as the fields of a form."""
+    if "issuer" in visit.form:
+        return visit.form
+    known = next(iter(plan_document(visit.studio).facts("report")), {})
+    return Fields((name, f"{known[name]}") for name in (*TEXTS, "language", "logo", "delta") if name in known)
 
 
 def _rest(line: dict[str, Any]) -> float | None:
@@ -125,4 +146,23 @@ def _start(visit: Visit) -> None:
     Jobs(workspace).start("release", folder=name, stamp=visit.stamp)
 
 
-PAGE = Page("release", _show, changes={"start": _start})
+def _say(visit: Visit) -> None:
+    """Save who publishes, to what end, and in which language: what the report says of itself."""
+    document, form = plan_document(visit.studio), visit.form
+    given: dict[str, Any] = {name: " ".join(form.text(name).split()) or None for name in (*TEXTS, "logo")}
+    given["language"] = form.text("language") if form.text("language", "en") != "en" else None
+    given["delta"] = _delta(form.text("delta"))
+    if any(value is not None for value in given.values()) or document.facts("report"):
+        document.edit("report", given)
+    visit.studio.save_plan("what the report says of itself", document, visit.stamp)
+    visit.notice("Saved what the report says of itself.")
+
+
+def _delta(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise PlanError("δ is not a number.", fix="Write 1e-6, or leave it empty.") from None
+
+
+PAGE = Page("release", _show, changes={"start": _start, "say": _say})

@@ -1,18 +1,21 @@
-"""Step 1: which table. A file of the folder, a query or a source for Spark; names, types and the number of rows."""
+"""Step 1: which table, and whose rows these are. A file of the folder, a query or a source for Spark; names, types and
+the number of rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nabladp.errors import SourceError
+from nabladp.errors import NablaDPError, PlanError, SourceError
 from nabladp.schema.files import toml_text
 from nabladp.studio import tables
+from nabladp.studio.documents import PlanDocument
 from nabladp.studio.fields import Fields
 from nabladp.studio.jobs import DONE, Jobs
 from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import BOOKS, TABLES
 
 _HEADER = {"names": True, "row": False}
+ONE = "one"
 _SPARK = ("url", "user", "password_env", "driver", "master")
 
 
@@ -23,6 +26,7 @@ def _show(visit: Visit) -> str:
     known = tables.facts(studio.workspace)
     source = None if plan is None or not plan.facts("table") else plan.facts("table")[0].get("source")
     current = known if known is not None and known["source"] == source else None
+    people, names = _people(visit, plan), [column.name for column in current["columns"]] if current else []
     return visit.render(
         "table.html.j2",
         job=job,
@@ -34,7 +38,20 @@ def _show(visit: Visit) -> str:
         tables=[(name, name) for name in studio.workspace.files(TABLES)],
         books=[(name, name) for name in studio.workspace.files(BOOKS) if name != source],
         given=visit.form or Fields(tuple((job.order.get("form") or {}).items()) if job and job.state != DONE else ()),
+        people=people,
+        names=[(name, name) for name in dict.fromkeys((*names, people.text("id"), people.text("row_id"))) if name],
     )
+
+
+def _people(visit: Visit, plan: PlanDocument | None) -> Fields:
+    """Whose rows these are, as the plan says, as the fields of a form."""
+    if "people" in visit.form:
+        return visit.form
+    person = next(iter(plan.facts("person")), {}) if plan else {}
+    promised = plan.facts("table")[0].get("rows_per_person", 1) if plan and plan.facts("table") else 1
+    kind = "named" if person else "promised" if promised != 1 else ONE
+    own = {"people": kind, "promised": promised if kind == "promised" else ""} | person
+    return Fields((name, str(value)) for name, value in own.items())
 
 
 def _open(visit: Visit) -> None:
@@ -69,4 +86,52 @@ def _source(form: Fields) -> Any:
     return text
 
 
-PAGE = Page("table", _show, changes={"open": _open})
+def _whose(visit: Visit) -> None:
+    """Say whose rows these are: one for each person, as many as are promised, or those that a column names."""
+    from nabladp.studio.drafts import plan_document
+
+    document, form = plan_document(visit.studio), visit.form
+    kind = form.text("people", ONE)
+    known, source = tables.facts(visit.studio.workspace), document.facts("table")[0].get("source")
+    table = {"rows": known["rows"] if known is not None and known["source"] == source else None}
+    table["rows_per_person"] = _count(form.text("promised")) if kind == "promised" else None
+    for _ in document.facts("person"):
+        document.remove("person", 0)
+    columns = []
+    if kind == "named":
+        columns = [own for name in ("id", "row_id") if (own := form.text(name))]
+        if not form.text("id"):
+            raise PlanError("No column names people.", fix="Choose the one that says whose a row is.")
+        table["rows"] = None  # those in use are counted, which are fewer
+        document.edit("person", {"id": form.text("id"), "rows": _count(form.text("rows"))})
+        document.edit("person", {"row_id": form.text("row_id") or None})
+    document.edit("table", table)
+    _save_people(visit, document, columns)
+    rest = " Check the table in step 2: that counts the rows in use." if columns else ""
+    visit.notice(f"Saved whose rows these are.{rest}")
+
+
+def _save_people(visit: Visit, document: PlanDocument, columns: list[str]) -> None:
+    """Save the plan. Columns that name people or order their rows are not used otherwise: the schema loses them."""
+    studio, stamp, schema = visit.studio, visit.stamp, visit.studio.schema_document()
+    declared = [] if schema is None else [own.name for own in schema.columns() if not own.facts.get("public")]
+    dropped = [name for name in columns if name in declared]
+    if schema is not None and dropped:
+        schema.drop(dropped)
+        studio.save_schema(f"not to use {' and '.join(dropped)} as columns", schema, stamp)
+        stamp = studio.workspace.stamp()
+    try:
+        studio.save_plan("whose rows these are", document, stamp)
+    except NablaDPError:
+        if dropped:
+            studio.workspace.undo(stamp)
+        raise
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 7:
+        raise PlanError("How many rows one person has at most is not stated.", fix="Write a whole number, such as 5.")
+    return int(text)
+
+
+PAGE = Page("table", _show, changes={"open": _open, "people": _whose})

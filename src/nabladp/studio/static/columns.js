@@ -13,6 +13,7 @@ if (form) {
         && (kind !== "real" || ((part.dataset.shape ?? shape) === shape && part.dataset.notShape !== shape));
       part.hidden = !shown;
     }
+    form.querySelector("[data-unknown]").hidden = form.elements.unknown.value !== "other";
   };
   let timer = 0, last = null;
   const draw = async () => {

@@ -5,7 +5,6 @@ import "/static/entries.js";
 const PAUSE = 100; // milliseconds after the last edit
 const NS = "http://www.w3.org/2000/svg";
 const form = document.querySelector("form.limits-form");
-let saved = true;
 
 function bar() {
   const svg = document.createElementNS(NS, "svg");
@@ -52,12 +51,7 @@ function later(amount) {
 }
 
 form.addEventListener("input", (event) => {
-  saved = false;
   const amount = event.target.closest("[data-amount]");
   if (amount) later(amount);
-});
-form.addEventListener("submit", () => (saved = true));
-window.addEventListener("beforeunload", (event) => {
-  if (!saved) event.preventDefault();
 });
 for (const amount of form.querySelectorAll("[data-amount]")) explain(amount);

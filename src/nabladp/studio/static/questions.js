@@ -10,7 +10,6 @@ const budgets = document.querySelector("form.budgets");
 const busy = document.querySelector("[data-busy]");
 let timer = 0;
 let running = null;
-const unsaved = new Set(); // forms
 
 if (budgets) budgets.id = "budgets";
 
@@ -93,7 +92,6 @@ async function update() {
 }
 
 function edited(form) {
-  unsaved.add(form);
   if (form === budgets) document.querySelector("[data-unsaved]").hidden = false;
   clearTimeout(timer);
   timer = setTimeout(update, PAUSE);
@@ -127,9 +125,5 @@ document.addEventListener("click", (event) => {
 });
 page.addEventListener("input", (event) => {
   if (!event.target.matches("[data-goal], [data-filter]")) edited(event.target.form || event.target.closest("form"));
-});
-document.addEventListener("submit", (event) => unsaved.delete(event.target));
-window.addEventListener("beforeunload", (event) => {
-  if (unsaved.size) event.preventDefault();
 });
 if (editor) update();

@@ -1,4 +1,4 @@
-// What every page does: follow work in the background, and bring a problem into view.
+// What every page does: follow work in the background, bring a problem into view, and ask before edits are lost.
 const STILL = 700; // milliseconds between two looks
 
 const policy = window.trustedTypes?.createPolicy("studio", { createHTML: (text) => text });
@@ -47,5 +47,15 @@ async function follow(card) {
   }
 }
 
+const unsaved = new Set(); // forms
+document.addEventListener("input", (event) => {
+  if (event.target.name && event.target.form?.matches(".guarded")) unsaved.add(event.target.form);
+});
+document.addEventListener("submit", (event) => unsaved.delete(event.target));
+window.addEventListener("beforeunload", (event) => {
+  if (unsaved.size) event.preventDefault();
+});
+
 for (const card of document.querySelectorAll("[data-job]")) follow(card);
-document.querySelector('[role="alert"]')?.focus();
+document.querySelector(".steps [aria-current]")?.scrollIntoView({ behavior: "instant", block: "nearest", inline: "center" });
+document.querySelector('[role="alert"]:not([hidden])')?.focus();
