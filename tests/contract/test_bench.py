@@ -32,6 +32,7 @@ KEYS = {
         "seconds_commands",
         "seconds_python",
     },
+    "free_answers": {"runs", "numbers", "coverage_by_kind", "coverage_noise", "coverage_min"},
     "fuzz": {"inputs", "inputs_min", "kinds", "foreign", "hung", "over_1gb", "leaks"},
     "guarantee": {"microseconds", "ratio_vs_scan"},
     "ledger": {"reserve_ratio_100k_vs_1k", "overspent", "lost"},

@@ -14,8 +14,10 @@ from nabladp.mechanisms.learners.halfspaces.holdout import (
     BINS,
     HeldRows,
     HoldoutPlan,
+    Labels,
     Margins,
     bin_ends,
+    label_count,
     logistic_curve,
     margin_bins,
     reach,
@@ -42,8 +44,8 @@ class HeldCounts(Auditable):
         return self.plan.guarantee()
 
     def distribution(self, counts: Any) -> Law:
-        exact = counts.fold(HeldRows(HALFSPACE, ("a", "b"), "y")).tolist()
-        scales, rows = [self.plan.scale, *[self.plan.margin_scale] * (2 * BINS)], counts.n
+        exact = [*counts.fold(HeldRows(HALFSPACE, ("a", "b"), "y")).tolist(), label_count(counts, "y")]
+        scales, rows = [self.plan.scale, *[self.plan.margin_scale] * (2 * BINS), self.plan.label_scale], counts.n
         ends = [round(12 * scale) for scale in scales]
         laws = [
             gaussian_log_pmf(scale, -end - own, rows + end - own)
@@ -53,29 +55,43 @@ class HeldCounts(Auditable):
 
 
 def plan(kind: type[HoldoutPlan] = HoldoutPlan) -> HoldoutPlan:
-    return kind(Universe.of(ABY), frozenset("aby"), 0.5, UNIT // 2, True)
+    return kind(Universe.of(ABY), frozenset("aby"), 0.5, UNIT // 2, True, frozenset("y"))
 
 
 class OneCellMoves(HoldoutPlan):
-    def _touch(self, moved: int, scale: float) -> Guarantee:
-        return super()._touch(1, scale)
+    def _touch(self, sources: frozenset[str], moved: int, scale: float) -> Guarantee:
+        return super()._touch(sources, 1, scale)
 
 
 class CellsAreFree(HoldoutPlan):
     """The same rows were counted already."""
 
     def guarantee(self) -> Guarantee:
-        return self._touch(1, self.scale)
+        return self._touch(self.touched, 1, self.scale) + self._touch(self.label, 1, self.label_scale)
+
+
+class LabelsAreFree(HoldoutPlan):
+    """How frequent a label is says nothing about a person."""
+
+    def guarantee(self) -> Guarantee:
+        return self._touch(self.touched, 1, self.scale) + self._touch(self.touched, 2, self.margin_scale)
+
+
+class LabelsAreChargedToFeatures(HoldoutPlan):
+    def _touch(self, sources: frozenset[str], moved: int, scale: float) -> Guarantee:
+        return super()._touch(self.touched - self.label if sources == self.label else sources, moved, scale)
 
 
 def test_counts_by_margin_lose_no_more_than_claimed_and_reach_it() -> None:
     for rows in (1, 2):
         audited = exact_audit(HeldCounts(plan()), ABY, rows)
         assert audited.passed and audited.tightest.tightness > 0.99
-    assert plan().guarantee().rho(["a", "b", "y"]) == pytest.approx(0.5)  # the whole of the holdout's budget
+    claim = plan().guarantee()
+    assert claim.rho(["a", "b", "y"]) == pytest.approx(0.5)  # the whole of the holdout's budget
+    assert claim.rho(["a", "b"]) == pytest.approx(0.45)  # features pay nothing for the label's count
 
 
-@pytest.mark.parametrize("fault", [OneCellMoves, CellsAreFree])
+@pytest.mark.parametrize("fault", [OneCellMoves, CellsAreFree, LabelsAreFree, LabelsAreChargedToFeatures])
 def test_counts_by_margin_that_are_charged_too_little_are_refuted(fault: type[HoldoutPlan]) -> None:
     assert not exact_audit(HeldCounts(plan(fault)), ABY, 1).passed
 
@@ -110,3 +126,17 @@ def test_the_curve_is_the_one_that_labels_were_drawn_from() -> None:
 def test_the_curve_is_finite_whatever_the_noise(counts: Any) -> None:
     middles = np.linspace(-1, 1, BINS)
     assert np.isfinite(logistic_curve(middles, counts)).all()
+
+
+def test_the_share_of_the_more_frequent_label_is_never_below_a_half() -> None:
+    for second, code, share in ((30, 0, 0.7), (70, 1, 0.7), (-3, 0, 1.0), (50, 1, 0.5), (104, 1, 1.0)):
+        labels = Labels(100, second, 2.0)
+        low, high = labels.interval()
+        assert (labels.more_frequent, labels.majority) == (code, share) and 0.5 <= low <= share <= high <= 1
+        assert Labels.from_json({"rows": 100, "second": second, "scale": 2.0}) == labels
+
+
+def test_the_label_is_counted_without_noise_where_it_is_public() -> None:
+    free = HoldoutPlan(Universe.of(ABY), frozenset("ab"), 0.5, UNIT // 2)
+    assert free.label_scale == 0.0 and free.scale == pytest.approx(1.0)  # all of the budget is for right answers
+    assert [use.what for use in free.noise_uses(10)] == ["the rows held out", "the number of right predictions"]

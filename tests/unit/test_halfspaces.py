@@ -157,6 +157,8 @@ def test_models_predict_and_say_what_they_are(name: str) -> None:
     if model.holdout is not None:
         low, high = model.holdout.interval()
         assert low <= model.holdout.accuracy <= high and "held out" in repr(model)
+        labels = model.holdout.labels
+        assert labels is not None and 0.5 <= labels.majority <= 1 and "the more frequent label" in repr(model)
 
 
 def _codes(rows: pd.DataFrame, names: tuple[str, ...]) -> dict[str, Any]:
@@ -444,6 +446,16 @@ def test_held_out_rows_are_not_learned_from() -> None:
     assert model.holdout is not None and model.holdout.rows == 750 and model.n == 3000
     assert learner.task(SCHEMA, 3000).n == 2250
     assert abs(model.holdout.accuracy - model.score(frame(3000, 11))) < 0.06
+    labels = model.holdout.labels
+    sick = people()["sick"]
+    assert labels is not None and labels.rows == 3000 and abs(labels.second - sick.sum()) < 10
+    assert model.label_names()[labels.more_frequent] == SCHEMA["sick"].label(int(np.bincount(sick).argmax()))
+    low, high = labels.interval()
+    told = dict(model._majority_fact())[f"always predicting sick = {model.label_names()[labels.more_frequent]}"]
+    assert "of 3,000 rows" in told and low < max(sick.mean(), 1 - sick.mean()) < high
+    earlier = model.to_json()
+    del earlier["holdout"]["labels"]  # a release of an earlier version
+    assert HalfspaceModel.from_json(earlier, SCHEMA).released_majority() is None
     plan = learner._holdout(SCHEMA)
     assert plan is not None and [plan.rows(n) for n in (0, 2, 3, 100)] == [0, 1, 1, 25]
     train, held = plan.split(CodedTable(SCHEMA, people()), NoiseSource.seeded(1))

@@ -202,8 +202,9 @@ def test_probabilities_are_part_of_the_release_or_refused(session: Session) -> N
     second = (frame["ill"] == fitted.classes_[1]).to_numpy()
     for sure in (chances[:, 1] < 0.3, chances[:, 1] > 0.7):  # as often as it says
         assert sure.any() and abs(second[sure].mean() - chances[sure, 1].mean()) < 0.1
+    clear = np.abs(chances[:, 1] - 0.5) > 0.2  # the curve of so few margins may be anywhere beside these
     likely = fitted.classes_[(chances[:, 1] > 0.5).astype(int)]
-    assert (likely == fitted.predict(frame)).mean() > 0.9
+    assert (likely == fitted.predict(frame))[clear].mean() > 0.9
     budget = fitted.release_.guarantee.per_person().rho
     assert budget == pytest.approx(learner(session, holdout=0.5).fit().release_.guarantee.per_person().rho, rel=1e-6)
     again = HalfspaceModel.from_json(fitted.model_.to_json(), session.schema)
@@ -232,6 +233,7 @@ def test_a_private_search_is_one_reservation_or_none(session: Session) -> None:
     assert len(fitted.releases_) == 4 and len(list(session.ledger.entries())) == before + 8
     assert fitted.best_score_ == max(fitted.cv_results_["mean_test_score"]) > 0.6
     assert (fitted.cv_results_["low"] <= fitted.cv_results_["high"]).all()
+    assert (abs(fitted.cv_results_["majority_share"] - 0.62) < 0.1).all()  # of 4,000 patients, with noise
     assert (fitted.predict(patients()) == patients()["ill"]).mean() > 0.7
     left = session.left()
     with pytest.raises(BudgetExceeded) as refused:

@@ -290,9 +290,9 @@ class GridSearch(BaseEstimator):  # type: ignore[misc]
     ``estimator`` is a learner's (``HalfspaceLearner(…, holdout=0.2).estimator(session)``), ``grid`` a table of
     parameter values, or a list of them, as scikit-learn has it. All candidates are reserved in the ledger together
     before a row is read, and refused together, with what they would cost. Unlike the scores of scikit-learn's own
-    searches, which
-    are exact counts of private rows, these are part of the release. After fitting: ``best_estimator_``,
-    ``best_params_``, ``best_score_``, ``cv_results_`` (with the interval of every score), ``releases_``.
+    searches, which are exact counts of private rows, these are part of the release. After fitting:
+    ``best_estimator_``, ``best_params_``, ``best_score_``, ``cv_results_`` (with the interval of every score, and the
+    released share of the more frequent label, which scores are to be compared with), ``releases_``.
     """
 
     def __init__(self, estimator: Estimator, grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> None:
@@ -329,7 +329,14 @@ class GridSearch(BaseEstimator):  # type: ignore[misc]
         self.best_score_ = float(middle[self.best_index_])
         self.classes_ = self.best_estimator_.classes_
         params = [params for params, _ in found]
-        self.cv_results_ = {"params": params, "mean_test_score": middle, "low": low, "high": high}
+        majority = np.array([release.output.released_majority()[0] for release in self.releases_])
+        self.cv_results_ = {
+            "params": params,
+            "mean_test_score": middle,
+            "low": low,
+            "high": high,
+            "majority_share": majority,
+        }
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -112,31 +112,41 @@ class LearnedRule(Output):
         """The released share of people predicted right, with its interval; None where it was not released."""
         return None
 
+    def released_majority(self) -> tuple[float, float, float] | None:
+        """The released share of people with the label's more frequent value, which every accuracy is to be compared
+        with, and its interval; None where it was not released."""
+        return None
+
     def label_names(self) -> tuple[str, str]:
         """The label's first and second value."""
         first, second = (self.schema[self.label].label(code) for code in (0, 1))
         return first, second
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
-        """The learned rule against the true table: the share of rows predicted right, of all and by label.
+        """The learned rule against the true table: the share of rows predicted right, of all and by label; and how
+        often the more frequent label alone would be right.
 
-        Only the share of rows held out was released.
+        Only the share of rows held out and that of the more frequent label were released.
         """
         table = counts.fold(_Agreement(self.features, self.label, self.is_second))
-        rows = np.append(table.sum(), table.sum(axis=1))
-        shares = np.append(np.trace(table), np.diag(table)) / np.maximum(rows, 1)
-        accuracy, low, high = np.full(3, np.nan), np.zeros(3), np.ones(3)
-        released = self.released_accuracy()
-        if released is not None:
-            accuracy[0], low[0], high[0] = released
+        by_label = table.sum(axis=1)
+        majority = by_label.max() / max(by_label.sum(), 1)
+        rows = np.append(by_label.sum(), by_label)
+        shares = np.append(np.append(np.trace(table), np.diag(table)) / np.maximum(rows, 1), majority)
+        accuracy, low, high = np.full(4, np.nan), np.zeros(4), np.ones(4)
+        for index, released in ((0, self.released_accuracy()), (3, self.released_majority())):
+            if released is not None:
+                accuracy[index], low[index], high[index] = released
+        by_name = (f"{self.label} = {name}" for name in self.label_names())
         yield Compared(
             title="share of rows predicted right",
             format="share",
             released=accuracy,
             truth=shares,
             interval=(low, high),
-            labels=("all rows", *(f"{self.label} = {name}" for name in self.label_names())),
-            summary=f"{format_percent(shares[0])} of all rows are predicted right",
+            labels=("all rows", *by_name, "all rows, by the more frequent label alone"),
+            summary=f"{format_percent(shares[0])} of all rows are predicted right, "
+            f"{format_percent(majority)} by the more frequent label alone",
         )
 
 

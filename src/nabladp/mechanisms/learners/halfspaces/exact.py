@@ -23,7 +23,7 @@ from nabladp.mechanisms.learners.halfspaces.finite_classes import (
     within_memory,
 )
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
-from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers
+from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan, RightAnswers, label_count
 from nabladp.mechanisms.learners.halfspaces.model import halfspace_of
 from nabladp.mechanisms.learners.halfspaces.randomized_labels import unbiased
 from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, Halfspace, integer_weights
@@ -210,9 +210,9 @@ class Exact:
 
     def law_with_holdout(self, counts: Counts, plan: HoldoutPlan) -> Law:
         """The exact law of the selected halfspace and the noisy count of its right answers on the holdout, over all
-        holdouts."""
+        holdouts; and that of the label's noisy count, which depends on neither."""
         held, n = plan.rows(counts.n), counts.n
-        window = math.ceil(AUDIT_ORDER + 14 * plan.scale)
+        window = audit_window(plan.scale)
         results = []
         for number, chosen in enumerate(itertools.combinations(range(n), held)):
             counts.working("rows held out", number, math.comb(n, held))
@@ -221,7 +221,12 @@ class Exact:
             right = self._right_answers(PartOfRows(counts, held_out))
             noise = [gaussian_log_pmf(plan.scale, -window - r, held + window - r) for r in right]
             results.append(np.add(own[:, None], noise).ravel())
-        return Law((np.logaddexp.reduce(results) - math.log(len(results)),), AUDIT_ORDER)
+        chosen_law = np.logaddexp.reduce(results) - math.log(len(results))
+        if not plan.label_scale:
+            return Law((chosen_law,), AUDIT_ORDER)
+        window, second = audit_window(plan.label_scale), label_count(counts, self.task.label)
+        labels = gaussian_log_pmf(plan.label_scale, -window - second, n + window - second)
+        return Law((chosen_law, labels), AUDIT_ORDER)
 
     def _right_answers(self, rows: Counts) -> list[int]:
         halfspaces = [
@@ -233,6 +238,11 @@ class Exact:
 
     def _log_law(self, table: Integers) -> NDArray[np.float64]:
         return log_law(self.candidates.table_scores(table).astype(np.int64), Fraction(self.pick.rate))
+
+
+def audit_window(scale: float) -> int:
+    """How far noise of this scale reaches in an exact law."""
+    return math.ceil(AUDIT_ORDER + 14 * scale)
 
 
 # ---- method="robust" -------------------------------------------------------------------------------------------------

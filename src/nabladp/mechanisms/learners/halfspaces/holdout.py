@@ -1,5 +1,8 @@
 """Rows that a halfspace did not learn from: how many it predicts right, and how probable a label is at which margin.
 
+Beside them, how many rows of the table have the label's second value: an accuracy says little unless one knows how
+often the more frequent value is right.
+
 Which rows is drawn at random. Were it every tenth, then in a table sorted by age a change of one age would shift whole
 stretches of rows from one side to the other.
 """
@@ -35,6 +38,7 @@ from nabladp.views.view import Series, View, count_of, format_figure, value_colu
 
 HALVINGS = 6  # of the largest possible margin: the bins are narrowest where predictions change
 BINS = 2 * (HALVINGS + 1)
+LABEL_PART = 5  # of the budget of the right answers, this part is for the label's count, which needs less of it
 _MOST = 1 << 62
 
 
@@ -44,13 +48,14 @@ _MOST = 1 << 62
 @dataclass(frozen=True, eq=False)
 class HoldoutPlan:
     """``share`` of the rows; ``units`` of ρ for every protected source in ``touched``, half of them for the counts by
-    margin where these are asked for."""
+    margin where these are asked for. ``label`` are the sources of the label, which alone pay for its count."""
 
     universe: Universe
     touched: frozenset[str]
     share: float
     units: int
     by_margin: bool = False
+    label: frozenset[str] = frozenset()
 
     def rows(self, n: int) -> int:
         return min(max(1, math.floor(self.share * n)), n - 1) if n else 0
@@ -59,7 +64,21 @@ class HoldoutPlan:
     def scale(self) -> float:
         """The noise scale of the holdout's count of right predictions, which any change in a row moves by at most
         one."""
-        return self._scale(self.units - self.units // 2 if self.by_margin else self.units, 1)  # [holdout]
+        return self._scale(self._of_right_answers - self._of_label, 1)  # [holdout]
+
+    @cached_property
+    def label_scale(self) -> float:
+        """The noise scale of the number of rows with the label's second value, which a change of the label moves by at
+        most one, and no other change at all."""
+        return self._scale(self._of_label, 1) if self.label else 0.0  # [majority]
+
+    @property
+    def _of_right_answers(self) -> int:
+        return self.units - self.units // 2 if self.by_margin else self.units
+
+    @property
+    def _of_label(self) -> int:
+        return self._of_right_answers // LABEL_PART if self.label else 0
 
     @cached_property
     def margin_scale(self) -> float:
@@ -73,25 +92,27 @@ class HoldoutPlan:
             raise MechanismError("The budget of the holdout is too small.", fix="Raise 'holdout_budget'.")
         return least_scale("gaussian", units, moved)
 
-    def _touch(self, moved: int, scale: float) -> Guarantee:
-        if not self.touched or not scale:
+    def _touch(self, sources: frozenset[str], moved: int, scale: float) -> Guarantee:
+        if not sources or not scale:
             return Guarantee.none(self.universe)
-        return Guarantee.touch(self.universe, sorted(self.touched), Rho(moved / (2 * Fraction(scale) ** 2)))
+        return Guarantee.touch(self.universe, sorted(sources), Rho(moved / (2 * Fraction(scale) ** 2)))
 
     def guarantee(self) -> Guarantee:
-        return self._touch(1, self.scale) + self._touch(2, self.margin_scale)
+        counts = self._touch(self.touched, 1, self.scale) + self._touch(self.touched, 2, self.margin_scale)
+        return counts + self._touch(self.label, 1, self.label_scale)
 
     def noise_uses(self, n: int) -> list[NoiseUse]:
         """The noise of a holdout: which rows are held out, and noise on how many of them are predicted right; where
-        asked for, on how many have which margin and label."""
+        asked for, on how many have which margin and label; and on how many rows of the table have which label."""
         uses = [NoiseUse.exactly("the rows held out", "uniform_subset", self.rows(n))]
-        for what, numbers, moved, scale in (
-            ("the number of right predictions", 1, 1, self.scale),
-            ("the rows of each margin and label", 2 * BINS, 2, self.margin_scale),
+        for what, numbers, moved, scale, sources in (
+            ("the number of right predictions", 1, 1, self.scale, self.touched),
+            ("the rows of each margin and label", 2 * BINS, 2, self.margin_scale, self.touched),
+            ("the rows of each label", 1, 1, self.label_scale, self.label),
         ):
-            if scale or moved == 1:
-                charge = Charge.of_each(self._touch(moved, scale), self.touched, moved)
-                uses.append(NoiseUse.exactly(what, "discrete_gaussian", numbers * bool(self.touched), charge))
+            if scale:
+                charge = Charge.of_each(self._touch(sources, moved, scale), sources, moved)
+                uses.append(NoiseUse.exactly(what, "discrete_gaussian", numbers, charge))
         return uses
 
     def split(self, counts: Counts, noise: NoiseSource) -> tuple[Counts, Counts]:
@@ -99,15 +120,23 @@ class HoldoutPlan:
         indices = noise.uniform_subset(counts.n, self.rows(counts.n))  # [row-indices]
         return PartOfRows(counts, indices, inside=False), PartOfRows(counts, indices)
 
-    def measure(self, rows: Counts, halfspace: Halfspace, features: tuple[str, ...], label: str, noise: Any) -> Holdout:
-        """The noisy counts of a learned halfspace on the rows held out."""
+    def measure(
+        self, counts: Counts, rows: Counts, halfspace: Halfspace, features: tuple[str, ...], label: str, noise: Any
+    ) -> Holdout:
+        """The noisy counts of a learned halfspace on the rows held out, and of the label in the whole table."""
         kernel = HeldRows(halfspace, features, label) if self.by_margin else RightAnswers(halfspace, features, label)
         exact, margins = rows.fold(kernel), None
         right = int(exact[0]) + _noise(noise, self.scale, 1)[0]
         if self.by_margin:
-            counts = exact[1:] + np.array(_noise(noise, self.margin_scale, 2 * BINS))
-            margins = Margins(reach(halfspace), tuple(map(tuple, counts.reshape(BINS, 2).tolist())), self.margin_scale)
-        return Holdout(rows.n, right, self.scale, margins)
+            cells = exact[1:] + np.array(_noise(noise, self.margin_scale, 2 * BINS))
+            margins = Margins(reach(halfspace), tuple(map(tuple, cells.reshape(BINS, 2).tolist())), self.margin_scale)
+        second = label_count(counts, label) + _noise(noise, self.label_scale, 1)[0]
+        return Holdout(rows.n, right, self.scale, margins, Labels(counts.n, second, self.label_scale))
+
+
+def label_count(counts: Counts, label: str) -> int:
+    """The number of rows with the label's second value."""
+    return int(counts.marginals([(label,)])[0][1])
 
 
 def _noise(noise: NoiseSource, scale: float, numbers: int) -> list[int]:
@@ -244,43 +273,86 @@ def _share(values: Any) -> Any:
     return 0.5 * (1 + np.tanh(np.asarray(values) / 2))
 
 
+# ---- how frequent the label's values are -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Of ``rows`` rows of the table, about ``second`` have the label's second value; the count has noise of this
+    scale."""
+
+    rows: int
+    second: int
+    scale: float
+
+    @property
+    def more_frequent(self) -> int:
+        """The code of the label's more frequent value."""
+        return int(2 * self.second >= self.rows)
+
+    @property
+    def majority(self) -> float:
+        """The share of rows with the more frequent value: how often it is right to predict nothing else."""
+        return min(max(self.second, self.rows - self.second) / self.rows, 1.0)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The interval of this share for new people, from noise and sampling; it is never below a half."""
+        low, high = share_interval(self.majority, self.rows, self.scale, level)
+        return max(low, 0.5), high
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Labels:
+        if not (is_whole(data["rows"], 1, _MOST) and is_whole(data["second"], -_MOST, _MOST) and _is_scale(data)):
+            raise damaged("labels")
+        return cls(data["rows"], data["second"], data["scale"])
+
+
+def share_interval(value: float, rows: int, scale: float, level: float) -> tuple[float, float]:
+    """The interval of a share of rows that were counted with noise of this scale, on new people, by a normal
+    approximation."""
+    confidence(level)
+    share = (value * rows + 2) / (rows + 4)  # keeps some spread where all or none are counted
+    spread = math.sqrt(share * (1 - share) / rows + (scale / rows) ** 2)
+    width = NormalDist().inv_cdf((1 + level) / 2) * spread
+    return max(value - width, 0.0), min(value + width, 1.0)
+
+
 # ---- what a release keeps --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Holdout:
-    """Of ``rows`` rows held out, about ``right`` were predicted right; the count has noise of this scale."""
+    """Of ``rows`` rows held out, about ``right`` were predicted right; the count has noise of this scale. ``labels``
+    says how frequent the label's values are; releases of earlier versions have none."""
 
     rows: int
     right: int
     scale: float
     margins: Margins | None = None
+    labels: Labels | None = None
 
     @property
     def accuracy(self) -> float:
         return min(max(self.right / self.rows, 0.0), 1.0)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The interval of the halfspace's accuracy on new people, from noise and sampling of the holdout, by a normal
-        approximation."""
-        confidence(level)
-        share = (self.accuracy * self.rows + 2) / (self.rows + 4)  # keeps some spread where all or none are right
-        spread = math.sqrt(share * (1 - share) / self.rows + (self.scale / self.rows) ** 2)
-        width = NormalDist().inv_cdf((1 + level) / 2) * spread
-        return max(self.accuracy - width, 0.0), min(self.accuracy + width, 1.0)
+        """The interval of the halfspace's accuracy on new people, from noise and sampling of the holdout."""
+        return share_interval(self.accuracy, self.rows, self.scale, level)
 
     def counted(self) -> dict[str, Any]:
         return {"rows": self.rows, "right": self.right, "scale": self.scale}
 
     def to_json(self) -> dict[str, Any]:
-        return self.counted() | ({} if self.margins is None else {"margins": asdict(self.margins)})
+        parts = {"margins": self.margins, "labels": self.labels}
+        return self.counted() | {name: asdict(part) for name, part in parts.items() if part is not None}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Holdout:
         if not (is_whole(data["rows"], 1, _MOST) and is_whole(data["right"], -_MOST, _MOST) and _is_scale(data)):
             raise damaged("holdout")
         margins = None if data.get("margins") is None else Margins.from_json(data["margins"])
-        return cls(data["rows"], data["right"], data["scale"], margins)
+        labels = None if data.get("labels") is None else Labels.from_json(data["labels"])
+        return cls(data["rows"], data["right"], data["scale"], margins, labels)
 
 
 def _is_scale(data: Mapping[str, Any]) -> bool:

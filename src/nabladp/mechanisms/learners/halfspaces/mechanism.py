@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,7 +18,7 @@ from nabladp.mechanisms.kinds import MOST_MEGABYTES, BudgetKind, Budgets, Choice
 from nabladp.mechanisms.learners import as_estimator
 from nabladp.mechanisms.learners.halfspaces.average import Average
 from nabladp.mechanisms.learners.halfspaces.descent import STEPS, Descent
-from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn, Robust
+from nabladp.mechanisms.learners.halfspaces.exact import AllHalfspaces, Exact, HandedIn, Robust, audit_window
 from nabladp.mechanisms.learners.halfspaces.gradient import Gradient
 from nabladp.mechanisms.learners.halfspaces.gram import GramFit
 from nabladp.mechanisms.learners.halfspaces.holdout import HoldoutPlan
@@ -28,7 +27,6 @@ from nabladp.mechanisms.learners.halfspaces.randomized_labels import Response, a
 from nabladp.mechanisms.learners.halfspaces.robust_distance import ClippedLoss, integer_weights
 from nabladp.mechanisms.learners.halfspaces.selection import Pick
 from nabladp.mechanisms.learners.halfspaces.task import (
-    AUDIT_ORDER,
     EPSILON,
     MARGIN,
     METHODS,
@@ -70,6 +68,7 @@ class HalfspaceError(ExpectedError):
     figures: Mapping[str, Any]
     held_out: int = 0
     held_out_scale: float | None = None
+    label_scale: float | None = None
 
     def values_written(self) -> int:
         return self.columns
@@ -99,6 +98,7 @@ class HalfspaceError(ExpectedError):
         return {
             "rows held out": self.held_out,
             "noise in the accuracy on them": self.held_out_scale / self.held_out,
+            "noise in the share of the more frequent label": (self.label_scale or 0.0) / self.n,
         }
 
 
@@ -129,9 +129,10 @@ class HalfspaceLearner(Learner):
     ``label_treatment``: "response" randomizes labels first, "gaussian" (for exact "direct") charges the label in the
     release itself; by default the one with less noise, by public numbers (exact: response). ``holdout`` is the share of
     rows held out to count correct predictions with noise, for ``holdout_budget`` (default a twentieth of the smallest
-    budget), which is part of ``budget``; ``probabilities`` spends half of it on counts by margin and label, from which
-    the model tells probabilities. ``memory_mb`` bounds the scores that "exact" holds, and the rows
-    that "descent" keeps between its steps (with less, it reads the table in every step).
+    budget), which is part of ``budget`` and also pays for a noisy count of the label's values; ``probabilities`` spends
+    half of it on counts by margin and label, from which the model tells probabilities. ``memory_mb`` bounds the scores
+    that "exact" holds, and the rows that "descent" keeps between its steps (with less, it reads the table in every
+    step).
 
     Guarantee, for every set of attributes, label included: the sum over its parts (PROOF.md). Assumed: the
     number of rows is public, and one row is one person.
@@ -233,7 +234,9 @@ class HalfspaceLearner(Learner):
             raise BudgetError(
                 "The holdout would take a whole budget.", fix="It comes out of the others: give it a small part."
             )
-        return HoldoutPlan(Universe.of(schema), frozenset(units), float(self.holdout), own, bool(self.probabilities))
+        universe, touched = Universe.of(schema), frozenset(units)
+        label = universe.sources([self.label]) & touched
+        return HoldoutPlan(universe, touched, float(self.holdout), own, bool(self.probabilities), label)
 
     def task(self, schema: Schema, n: int) -> Task:
         """The learning task that is left once the holdout has its rows and its budget."""
@@ -301,7 +304,7 @@ class HalfspaceLearner(Learner):
     def expected_error(self, schema: Schema, n: int) -> HalfspaceError:
         check_asked(schema, n)
         plan, learner = self._holdout(schema), self.learner(schema, n)
-        held = (plan.rows(n), plan.scale) if plan else (0, None)
+        held = (plan.rows(n), plan.scale, plan.label_scale) if plan else (0, None, None)
         return HalfspaceError(self._taken(learner), n, learner.task.width, learner.figures(), *held)
 
     def needed_rows(self, schema: Schema, excess: float) -> int:
@@ -338,7 +341,7 @@ class HalfspaceLearner(Learner):
         )
         if plan is None or held is None:
             return model
-        return model.with_holdout(plan.measure(held, model.halfspace, task.features, self.label, noise))
+        return model.with_holdout(plan.measure(counts, held, model.halfspace, task.features, self.label, noise))
 
     def estimator(self, session: Any) -> Estimator:
         """The scikit-learn classifier whose ``fit`` releases this HalfspaceLearner through the session."""
@@ -381,6 +384,8 @@ class HalfspaceLearner(Learner):
         if not isinstance(learner, Exact):
             return super().published_values(output, schema, n)
         held = {} if output.holdout is None else {"right": output.holdout.right}
+        if output.holdout is not None and output.holdout.labels is not None and output.holdout.labels.scale:
+            held["second"] = output.holdout.labels.second
         return {"halfspace": number_candidates(learner.candidates).get(tuple(output.integers.tolist()), -1), **held}
 
     def _choice_scenarios(self, learner: Exact, law: Law, schema: Schema, n: int) -> Iterator[Scenario]:
@@ -395,7 +400,9 @@ class HalfspaceLearner(Learner):
             total = float(np.logaddexp.reduce(own))
             shown = {"halfspace": ValueLaw.certain(numbers[tuple(learner.candidates.weights(index).tolist())])}
             if plan is not None:
-                shown["right"] = ValueLaw(-math.ceil(AUDIT_ORDER + 14 * plan.scale), own - total)
+                shown["right"] = ValueLaw(-audit_window(plan.scale), own - total)
+                if plan.label_scale:
+                    shown["second"] = ValueLaw(-audit_window(plan.label_scale), law.arrays()[1])
             yield Scenario(total, dict(shown))
 
     def noise_uses(self, schema: Schema, n: int, output: HalfspaceModel) -> list[NoiseUse]:

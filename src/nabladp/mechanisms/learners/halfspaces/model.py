@@ -85,6 +85,8 @@ class HalfspaceModel(LearnedRule):
         if self.holdout is not None:
             low, high = self.holdout.interval()
             told += f", right on {self.holdout.accuracy:.1%} ({low:.1%} to {high:.1%}) of rows held out"
+            if self.holdout.labels is not None:
+                told += f", where the more frequent label is right on {self.holdout.labels.majority:.1%}"
         return f"HalfspaceModel({told})"
 
     @property
@@ -238,6 +240,11 @@ class HalfspaceModel(LearnedRule):
         if self.holdout is not None:
             low, high = self.holdout.interval()
             told = self.holdout.counted() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
+            counted = self.holdout.labels
+            if counted is not None:
+                shares = ("majority_share", "majority_low", "majority_high")
+                told |= {"majority": self.label_names()[counted.more_frequent]}
+                told |= dict(zip(shares, (counted.majority, *counted.interval()), strict=True))
             results["holdout"] = pa.table({name: [value] for name, value in told.items()})
             if self.holdout.margins is not None:
                 results["margins"] = self.holdout.margins.table()
@@ -247,6 +254,10 @@ class HalfspaceModel(LearnedRule):
 
     def released_accuracy(self) -> tuple[float, float, float] | None:
         return None if self.holdout is None else (self.holdout.accuracy, *self.holdout.interval())
+
+    def released_majority(self) -> tuple[float, float, float] | None:
+        labels = None if self.holdout is None else self.holdout.labels
+        return None if labels is None else (labels.majority, *labels.interval())
 
     def explanation(self) -> str:
         return (
@@ -272,7 +283,7 @@ class HalfspaceModel(LearnedRule):
             ],
             rows=[[name, *map(round_digits, own)] for name, own in zip(self.names, numbers, strict=True)],
             summary=f"{count_of(len(self.names), 'weight')}, method {self.method}",
-            facts=[rule, ("noise in a weight", noise), self._accuracy_fact()],
+            facts=[rule, ("noise in a weight", noise), self._accuracy_fact(), *self._majority_fact()],
             notes=[] if known is None else ["Intervals hold what the same fit would give without noise."],
             series=[Series("weight", 1, *((None, None) if known is None else (2, 3)))],
             caption="Weights" + ("" if known is None else f" with {level} intervals for the noise"),
@@ -290,6 +301,17 @@ class HalfspaceModel(LearnedRule):
         rows, scale = self.holdout.rows, format_figure(self.holdout.scale)
         counted = f"counted with noise of scale {scale}"
         return ("accuracy", f"{right} of {rows:,} rows held out ({low} to {high} for new people), {counted}")
+
+    def _majority_fact(self) -> list[tuple[str, str]]:
+        """What the accuracy is to be compared with."""
+        labels = None if self.holdout is None else self.holdout.labels
+        if labels is None:
+            return []
+        low, high = map(format_percent, labels.interval())
+        name, share = self.label_names()[labels.more_frequent], format_percent(labels.majority)
+        counted = f"counted with noise of scale {format_figure(labels.scale)}" if labels.scale else "counted exactly"
+        words = f"right on {share} of {labels.rows:,} rows ({low} to {high} for new people), {counted}"
+        return [(f"always predicting {self.label} = {name}", words)]
 
     def _contributions_view(self, schema: Schema, rule: tuple[str, str]) -> View:
         table = self.extra_tables(schema)["contributions"]
