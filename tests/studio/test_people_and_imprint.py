@@ -96,7 +96,7 @@ def test_what_a_report_says_of_itself(studio: Studio) -> None:
         with pytest.raises(NablaDPError):
             change(studio, release.PAGE, "say", **wrong)
     assert plan_of(studio)["report"] == {"title": "Ours"}
-    assert studio.workspace.undo(None) == "what the report says of itself"
+    assert studio.workspace.undo(None) == "who publishes, and why"
 
 
 def test_edges_are_labelled_where_there_is_room() -> None:

@@ -132,7 +132,7 @@ def test_from_a_csv_file_to_a_certificate(page: Page, folder: Path) -> None:
     assert "Within every limit" in page.inner_text("[data-verdict]")
     press(page, "Go on", "link")
 
-    page.get_by_text("What the report says of itself").click()
+    page.get_by_text("Who publishes this, and why").click()
     page.get_by_label("Who publishes it").fill("Office for the Census")
     page.get_by_label("Purpose").fill("Income by sex")
     press(page, "Save")

@@ -18,6 +18,7 @@ from nabladp.studio.fields import Fields
 from nabladp.studio.guard import FOREIGN_POLICY, App, Guard, Keys
 from nabladp.studio.jobs import Jobs
 from nabladp.studio.pages import HOME, STEPS, find_page, load_page
+from nabladp.studio.progress import next_step, of_steps
 from nabladp.studio.studio import Studio, static_file
 from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import OutsideFolder, StaleForm, Workspace
@@ -81,7 +82,7 @@ def _show(visit: Visit, status: int = 200) -> Response:
     except NablaDPError as error:
         if visit.problem is None:
             visit.problem, status = error, 409
-        shown = visit.render("problem.html.j2")
+        shown = visit.render("problem.html.j2", following=next_step(of_steps(visit.studio.workspace)))
     _load_the_rest()
     return HTMLResponse(shown, status) if isinstance(shown, str) else shown
 

@@ -33,6 +33,7 @@ def plan_without_releases(studio: Studio) -> Plan:
     """The plan but for its releases, which may be faulty; kept until a file is edited."""
     folder, stamp = str(studio.workspace.folder), studio.workspace.stamp()
     if folder not in _kept or _kept[folder][0] != stamp:
+        studio.check_columns()
         text = plan_document(studio).text()
         studio.workspace.check_plan(text)
         data = {key: value for key, value in parse_toml(text, "The plan", PlanError).items() if key != "release"}

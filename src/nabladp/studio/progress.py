@@ -39,6 +39,11 @@ def of_steps(workspace: Workspace) -> dict[str, Progress]:
     }
 
 
+def next_step(far: Mapping[str, Progress]) -> str:
+    """The step to go on with: the first that is not done."""
+    return next((name for name in far if not far[name].done), "ledger")
+
+
 def _plan(workspace: Workspace) -> Mapping[str, Any]:
     try:
         text = workspace.read(PLAN)

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nabladp.errors import NablaDPError
+from nabladp.errors import NablaDPError, SchemaError
 from nabladp.report import rendering
 from nabladp.report.language import language
 from nabladp.studio.workspace import PLAN, Workspace
@@ -54,6 +54,17 @@ class Studio:
         text = self.plan_text()
         return None if text is None else PlanDocument(text)
 
+    def check_columns(self) -> None:
+        """Refuse a schema that is not finished, in the words of this app."""
+        document = self.schema_document()
+        columns = [] if document is None else document.columns()
+        left = sum(bool(column.to_do) for column in columns)
+        if not columns:
+            raise SchemaError("No table is chosen yet.", fix="Choose one: step 1.")
+        if left:
+            said = f"{left:,} of {len(columns):,} columns are not declared yet."
+            raise SchemaError(said, fix="Declare them: step 2.")
+
     def plan(self) -> Plan:
         """The plan as the command line reads it; refused where it leads out of the folder. Kept until a file is
         edited."""
@@ -61,6 +72,7 @@ class Studio:
 
         stamp = self.workspace.stamp()
         if self._plan is None or self._plan[0] != stamp:
+            self.check_columns()
             text = self.plan_text()
             if text is not None:
                 self.workspace.check_plan(text)

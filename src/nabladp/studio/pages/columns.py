@@ -115,12 +115,15 @@ def _save(visit: Visit) -> str | None:
         document.declare(chosen, edited)
         visit.studio.save_schema(f"the declaration of {_told(chosen)}", document, visit.stamp, tuple(chosen))
     left = [column.name for column in document.columns() if column.to_do]
-    rest = "one column is left" if len(left) == 1 else f"{len(left):,} columns are left" if left else "all are declared"
-    visit.notice(f"Saved {_told(chosen)}; {rest}.")
+    visit.notice(f"Saved {_told(chosen)}; {_rest(left)}.")
     after = visit.form.text("next")
     if after == "stay":
         return f"/columns?{_query(chosen)}"
     return f"/columns?{_query([left[0]])}" if after == "left" and left else "/columns"
+
+
+def _rest(left: Sequence[str]) -> str:
+    return "one column is left" if len(left) == 1 else f"{len(left):,} columns are left" if left else "all are declared"
 
 
 def _told(names: Sequence[str]) -> str:
@@ -166,7 +169,8 @@ def _codebook(visit: Visit) -> None:
     if not found:
         raise SchemaError("The code book says nothing about these columns.", fix="Choose others, or another code book.")
     visit.studio.save_schema(f"domains of {found:,} columns from a code book", document, visit.stamp)
-    visit.notice(f"Took {found:,} {'column' if found == 1 else 'columns'} from the code book.")
+    left = [column.name for column in document.columns() if column.to_do]
+    visit.notice(f"Took {found:,} {'column' if found == 1 else 'columns'} from the code book; {_rest(left)}.")
 
 
 def _drafted(column: Column, book: CodeBook | None) -> dict[str, Any]:

@@ -30,6 +30,7 @@ ADVERSARIES = Rows((Part("name", "who", Line()), Part("attributes", "is interest
 def _show(visit: Visit) -> str:
     studio = visit.studio
     document = plan_document(studio)
+    studio.check_columns()
     schema = Schema.load(studio.workspace.path(studio.schema_name()))
     facts = next(iter(document.facts("budget")), {})
     given = nest(visit.form.items()) if visit.problem is not None else {}

@@ -17,8 +17,7 @@ _WHAT = {
 
 def _show(visit: Visit) -> str:
     far = progress.of_steps(visit.studio.workspace)
-    following = next((name for name in _WHAT if not far[name].done), "ledger")
-    return visit.render("overview.html.j2", what=_WHAT, far=far, following=following)
+    return visit.render("overview.html.j2", what=_WHAT, far=far, following=progress.next_step(far))
 
 
 PAGE = Page("overview", _show)

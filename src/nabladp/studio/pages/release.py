@@ -1,4 +1,4 @@
-"""Step 5: what the report says of itself; what the plan spends, to be confirmed by its amounts; then its progress, and
+"""Step 5: who publishes, and why; what the plan spends, to be confirmed by its amounts; then its progress, and
 what came of it."""
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def _say(visit: Visit) -> None:
     given["delta"] = _delta(form.text("delta"))
     if any(value is not None for value in given.values()) or document.facts("report"):
         document.edit("report", given)
-    visit.studio.save_plan("what the report says of itself", document, visit.stamp)
-    visit.notice("Saved what the report says of itself.")
+    visit.studio.save_plan("who publishes, and why", document, visit.stamp)
+    visit.notice("Saved who publishes, and why.")
 
 
 def _delta(text: str) -> float | None:
