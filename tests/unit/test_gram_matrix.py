@@ -362,3 +362,12 @@ def test_plan_form_round_trips() -> None:
     assert mechanism.reads(SCHEMA) == ("region", "age", "sick")
     with pytest.raises(NablaDPError, match="encodes"):
         GramMatrix.from_plan({"budget": {"cdp": 1}, "encodes": {}})
+
+
+def test_the_former_name_of_on_still_works_and_warns() -> None:
+    _, gram = release()
+    with pytest.warns(DeprecationWarning, match="'features' is now called 'on'"):
+        fitted = gram.regress("y", features=["x"])  # type: ignore[call-arg]
+    assert fitted.names == gram.regress("y", on=["x"]).names
+    with pytest.raises(TypeError, match="twice"):
+        gram.regress("y", on=["x"], features=["x"])  # type: ignore[call-arg]

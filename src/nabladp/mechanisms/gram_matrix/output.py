@@ -11,6 +11,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged, stored_rows
+from nabladp.deprecated import renamed
 from nabladp.errors import MechanismError, NablaDPError
 from nabladp.mechanisms.gram_matrix.components import PrincipalComponents, principal_components
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Classification, Regression, fit, noise_norm
@@ -217,6 +218,7 @@ class NoisyGram(Output):
 
     # ---- what it is for -------------------------------------------------------------------------------------------
 
+    @renamed(features="on")
     def regress(self, target: str, on: Iterable[str] | None = None, ridge: float | None = None) -> Regression:
         """Linear regression of one column on others, from the noisy Gram matrix; default: on all but the target
         attribute's own.
