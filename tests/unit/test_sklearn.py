@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,23 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import (
+    check_estimator,
+    check_estimator_cloneable,
+    check_estimator_repr,
+    check_estimators_unfitted,
+    check_get_params_invariance,
+    check_mixin_order,
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+    check_set_params,
+    check_valid_tag_types,
+    estimator_checks_generator,
+)
 
 from nabladp import (
     CDP,
@@ -26,15 +40,28 @@ from nabladp import (
     Ledger,
     LinearClassifier,
     LinearRegressor,
+    PointLearner,
     Rho,
     Schema,
     Session,
+    ThresholdLearner,
 )
 from nabladp.errors import BudgetError, BudgetExceeded, DataError, LedgerError, MechanismError
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.noise import NoiseSource
 
 TWO_FITS = "fits twice and compares: every fit draws its own noise"
+CHECKS_WITHOUT_ROWS = {
+    check_estimator_cloneable,
+    check_estimator_repr,
+    check_estimators_unfitted,
+    check_get_params_invariance,
+    check_mixin_order,
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+    check_set_params,
+    check_valid_tag_types,
+}
 EXCEPTIONS = dict.fromkeys(
     (
         "check_fit_idempotent",
@@ -216,6 +243,44 @@ def test_probabilities_are_part_of_the_release_or_refused(session: Session) -> N
         learner(session, probabilities=True)
 
 
+def fitted_learners(folder: Path) -> list[tuple[Any, pd.DataFrame]]:
+    """An estimator of each learner that was fitted to rows, and these rows."""
+    numbers = pd.DataFrame({"v": np.arange(400) % 16})
+    numbers = numbers.assign(high=numbers["v"] > 7, nine=numbers["v"] == 9)
+    labels = (Attribute("high", "boolean"), Attribute("nine", "boolean"))
+    schema = Schema((Attribute("v", "integer", low=0, high=15), *labels))
+    limits = Budget(per_attribute=Rho(100))
+    one = Session(numbers, schema, limits, folder / "numbers.db", new_ledger=True)
+    two = Session(patients(400), SCHEMA, limits, folder / "patients.db", new_ledger=True)
+    learners = [ThresholdLearner(CDP(5), over=("v",), label="high"), PointLearner(CDP(5), over=("v",), label="nine")]
+    fitted = [(learner.estimator(one).fit(), numbers) for learner in learners]
+    return [*fitted, (learner(two).fit(), patients(400))]
+
+
+def test_the_estimator_of_every_learner_is_one_to_scikit_learn(tmp_path: Path) -> None:
+    for fitted, rows in fitted_learners(tmp_path):
+        kind, features = type(fitted).__name__, list(fitted.feature_names_in_)
+        own = [check for _, check in estimator_checks_generator(fitted) if check.func in CHECKS_WITHOUT_ROWS]
+        assert len(own) == len(CHECKS_WITHOUT_ROWS)
+        for check in own:  # the others bring rows of their own, which no schema declares
+            check(clone(fitted))
+        with pytest.raises(NotFittedError):
+            clone(fitted).predict(rows)
+        predicted = fitted.predict(rows)
+        for copied in (pickle.loads(pickle.dumps(fitted)), deepcopy(fitted)):
+            assert (copied.predict(rows) == predicted).all()
+        assert deepcopy(fitted).session is fitted.session
+        with pytest.raises(MechanismError, match="no session"):
+            pickle.loads(pickle.dumps(fitted)).fit()
+        assert fitted.n_features_in_ == len(features) and set(fitted.classes_) == set(rows[fitted.mechanism.label])
+        assert (fitted.predict(rows[features[::-1]]) == predicted).all()  # columns are found by name
+        with pytest.raises(DataError, match=f"X has 7 features, but {kind} is expecting {len(features)} features"):
+            fitted.predict(np.zeros((2, 7)))
+        whole = Pipeline([("keep", FunctionTransformer()), ("learn", clone(fitted))])
+        assert (whole.fit(rows[features], rows[fitted.mechanism.label]).predict(rows)).shape == predicted.shape
+        assert 0 <= fitted.score(rows[features], rows[fitted.mechanism.label]) <= 1
+
+
 def test_a_search_of_scikit_learn_pays_for_each_fit(session: Session) -> None:
     frame = patients()
     grid = {"budget": [CDP(0.3), CDP(0.6)], "method": ["gram", "descent"]}
@@ -230,6 +295,8 @@ def test_a_private_search_is_one_reservation_or_none(session: Session) -> None:
     assert not cost.fits or cost.guarantee.rho("a") > 0
     before = len(list(session.ledger.entries()))
     fitted = search.fit()
+    assert isinstance(search, GridSearchCV) and list(search.cv_results_["rank_test_score"]).count(1) >= 1
+    assert fitted.score(patients(), patients()["ill"]) > 0.6 and fitted.decision_function(patients()).shape == (4000,)
     assert len(fitted.releases_) == 4 and len(list(session.ledger.entries())) == before + 8
     assert fitted.best_score_ == max(fitted.cv_results_["mean_test_score"]) > 0.6
     assert (fitted.cv_results_["low"] <= fitted.cv_results_["high"]).all()

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone  # type: ignore[import-untyped]
-from sklearn.model_selection import ParameterGrid  # type: ignore[import-untyped]
+from sklearn.metrics import check_scoring  # type: ignore[import-untyped]
+from sklearn.model_selection import GridSearchCV, ParameterGrid  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
@@ -284,24 +285,25 @@ def _spent(guarantee: Guarantee, limit: Limit) -> int | None:
 # ---- searches --------------------------------------------------------------------------------------------------------
 
 
-class GridSearch(BaseEstimator):  # type: ignore[misc]
-    """The best of several settings of a learner, by noisy accuracy on rows held out: one release, all or nothing.
+class GridSearch(GridSearchCV):  # type: ignore[misc]
+    """scikit-learn's ``GridSearchCV`` as one release: all candidates or none, chosen by noisy accuracy.
 
-    ``estimator`` is a learner's (``HalfspaceLearner(…, holdout=0.2).estimator(session)``), ``grid`` a table of
-    parameter values, or a list of them, as scikit-learn has it. All candidates are reserved in the ledger together
-    before a row is read, and refused together, with what they would cost. Unlike the scores of scikit-learn's own
-    searches, which are exact counts of private rows, these are part of the release. After fitting:
+    ``estimator`` is a learner's (``HalfspaceLearner(…, holdout=0.2).estimator(session)``), ``param_grid`` a table of
+    parameter values, or a list of them. Every candidate is fitted once. All are reserved in the ledger together before
+    a row is read, and refused together, with what they would cost. The score of a candidate is the released accuracy
+    on the rows that its learner holds out, where scikit-learn's own searches count private rows exactly. After fitting:
     ``best_estimator_``, ``best_params_``, ``best_score_``, ``cv_results_`` (with the interval of every score, and the
-    released share of the more frequent label, which scores are to be compared with), ``releases_``.
+    released share of the more frequent label, which scores are to be compared with) and ``releases_``.
     """
 
-    def __init__(self, estimator: Estimator, grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> None:
-        self.estimator = estimator
-        self.grid = grid
+    def __init__(
+        self, estimator: Estimator, param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+    ) -> None:
+        super().__init__(estimator, param_grid)
 
     def candidates(self) -> list[tuple[dict[str, Any], Estimator]]:
         """Every setting with its estimator; nothing is released."""
-        found = [(params, clone(self.estimator).set_params(**params)) for params in ParameterGrid(self.grid)]
+        found = [(params, clone(self.estimator).set_params(**params)) for params in ParameterGrid(self.param_grid)]
         for _, candidate in found:
             if getattr(candidate.mechanism, "holdout", None) is None:
                 raise MechanismError(
@@ -327,19 +329,16 @@ class GridSearch(BaseEstimator):  # type: ignore[misc]
         self.best_index_ = int(middle.argmax())
         self.best_params_, self.best_estimator_ = found[self.best_index_]
         self.best_score_ = float(middle[self.best_index_])
-        self.classes_ = self.best_estimator_.classes_
-        params = [params for params, _ in found]
-        majority = np.array([release.output.released_majority()[0] for release in self.releases_])
-        self.cv_results_ = {
-            "params": params,
-            "mean_test_score": middle,
-            "low": low,
-            "high": high,
-            "majority_share": majority,
-        }
+        self.scorer_, self.multimetric_, self.n_splits_ = check_scoring(self.best_estimator_), False, 1
+        columns = {"mean_test_score": middle, "low": low, "high": high}
+        columns["majority_share"] = np.array([release.output.released_majority()[0] for release in self.releases_])
+        self.cv_results_ = self._results([params for params, _ in found], columns)
         return self
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        check_is_fitted(self, "best_estimator_")
-        result: NDArray[Any] = self.best_estimator_.predict(X)
-        return result
+    def _results(self, settings: Sequence[Mapping[str, Any]], columns: Mapping[str, Floats]) -> dict[str, Any]:
+        """The table that scikit-learn's searches have, with the columns that are released."""
+        names = sorted({name for params in settings for name in params})
+        of_settings = {f"param_{name}": [params.get(name) for params in settings] for name in names}
+        scores = columns["mean_test_score"]
+        rank = 1 + (scores[:, None] < scores).sum(axis=1)
+        return {**of_settings, "params": settings, **columns, "rank_test_score": rank}

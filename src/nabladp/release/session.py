@@ -96,6 +96,10 @@ class Session:
     def __repr__(self) -> str:
         return f"Session({len(self.schema)} attributes, ledger {self.ledger.label!r})"
 
+    def __deepcopy__(self, memo: Any) -> Session:
+        """The session itself: a copy would be a second account of the same budget."""
+        return self
+
     @property
     def delta(self) -> float:
         """The δ at which ε is shown: the one given, otherwise it follows the number of rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,14 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A copy of a session would be a second account of the same budget."""
         return type(self)(self.mechanism, self.session)
 
+    def __deepcopy__(self, memo: Any) -> Estimator:
+        """A copy with what was learned, and the same session."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(
+            {name: value if name == "session" else deepcopy(value, memo) for name, value in self.__dict__.items()}
+        )
+        return copied
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "session": None}
 
@@ -52,7 +61,7 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("mechanism", "session"):
             if name in params:
                 setattr(self, name, params.pop(name))
-        unknown = sorted(set(params) - {field.name for field in fields(self.mechanism)})
+        unknown = sorted(set(params) - set(self._settings())) if params else []
         if unknown:
             raise MechanismError(
                 f"{type(self.mechanism).__name__} has no parameter {unknown[0]!r}.",
@@ -74,6 +83,11 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def session_for(self, X: Any = None, y: Any = None) -> Any:
         """The session's own, or one for these rows with the same ledger."""
+        if self.session is None:
+            raise MechanismError(
+                "This estimator has no session: it was pickled, or sent to another process.",
+                fix="Fit where the session is (n_jobs=None), or set_params(session=session).",
+            )
         return self.session if X is None else self.session.with_table(self._complete(self._labelled(X, y)))
 
     def keep(self, release: Any) -> None:
@@ -106,10 +120,12 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _named(self, X: Any) -> Any:
         if not isinstance(X, np.ndarray):
             return X
-        if X.ndim != 2 or X.shape[1] != len(self._features):
-            raise DataError(
-                f"An array needs a column for each of the {len(self._features)} features, in order.",
-                fix="Give a table with named columns instead.",
+        columns = X.shape[1] if X.ndim == 2 else 1
+        if X.ndim != 2 or columns != len(self._features):
+            raise DataError(  # in the words of scikit-learn
+                f"X has {columns} features, but {type(self).__name__} is expecting {len(self._features)} features as "
+                "input.",
+                fix="Give a column for each feature, in order, or a table with named columns.",
             )
         return {name: X[:, i] for i, name in enumerate(self._features)}
 
