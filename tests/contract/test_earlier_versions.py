@@ -6,13 +6,16 @@ releases of all mechanisms it had, in one archive.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from nabladp import Ledger, Release
+from nabladp.cli.app import app
 from nabladp.release import Plan
 from nabladp.report import write
 
@@ -71,3 +74,27 @@ def test_plans_cost_no_more_than_they_did(earlier: Path) -> None:
     plan = Plan.load(earlier / "plan.toml")
     before = sum(Release.load(part).guarantee.per_person().rho for part in parts(earlier))
     assert 0.99 * before < plan.cost().guarantee.per_person().rho <= before * (1 + 1e-9)
+
+
+def test_a_folder_of_earlier_versions_goes_on_once_its_ledger_has_migrated(earlier: Path) -> None:
+    """What "Coming from 0.6" in the changelog tells people to do."""
+    head, *releases = (earlier / "plan.toml").read_text(encoding="utf-8").split("[[release]]")
+    (earlier / "plan.toml").write_text("[[release]]".join([head, releases[0]]), encoding="utf-8")
+    said = [
+        invoke(earlier, command) for command in ("check plan.toml", "cost plan.toml", "release plan.toml --to next")
+    ]
+    assert [code for code, _ in said] == [0, 0, 1] and "nabladp ledger migrate" in said[-1][1]
+    for command in (
+        "ledger migrate ledger.db",
+        "release plan.toml --to next",
+        "ledger verify ledger.db",
+        "verify release --ledger ledger.db",
+    ):
+        code, output = invoke(earlier, command)
+        assert code == 0, f"{command}\n{output}"
+
+
+def invoke(folder: Path, command: str) -> tuple[int, str]:
+    with contextlib.chdir(folder):
+        result = CliRunner().invoke(app, command.split(), prog_name="nabladp")
+    return result.exit_code, result.output
