@@ -135,6 +135,17 @@ def program() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
+def browser(program: Callable[[str], str]) -> Iterator[Any]:
+    """One Chromium for all tests of a process: Playwright does not start twice in one."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real tables (``NABLADP_DATA``, by default ``../shared/data``)."""
     folder = Path(os.environ.get("NABLADP_DATA", ROOT.parent / "shared" / "data"))

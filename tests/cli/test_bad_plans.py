@@ -31,7 +31,7 @@ TYPOS: dict[str, tuple[Change, str, str, str]] = {
     "source of another type": (('source = "people.csv"', "source = 5"), "PlanError", "'source'", "people.csv"),
     "ledger of another type": (('ledger = "ledger.db"', "ledger = 5"), "PlanError", "'ledger'", "ledger.db"),
     "ledger in memory": (('ledger = "ledger.db"', 'ledger = ""'), "PlanError", "'ledger'", "ledger.db"),
-    "rows": (('source = "people.csv"', 'source = "people.csv"\nrows = 0'), "PlanError", "'rows'", "above zero"),
+    "rows": (('source = "people.csv"', 'source = "people.csv"\nrows = 0'), "PlanError", "above zero", "rows = 1000"),
     "rows of another type": (
         ('source = "people.csv"', 'source = "people.csv"\nrows = "many"'),
         "PlanError",
@@ -65,7 +65,7 @@ TYPOS: dict[str, tuple[Change, str, str, str]] = {
         ("budget = {", "budgets = { age = { cdp = 0 } }\nbudget = {"),
         "BudgetError",
         "budget of 'age': CDP(eps0) must be above zero",
-        "Leave out",
+        "is left out",
     ),
     "weights by name": (
         ("budget = {", "weights = { region = 2 }\nbudget = {"),
@@ -84,8 +84,13 @@ TYPOS: dict[str, tuple[Change, str, str, str]] = {
     ),
     "weights of another type": (("budget = {", "weights = ['a', 'b']\nbudget = {"), "BudgetError", "weight", "number"),
     "k too large": (('sets = [["region", "income"], ["health"]]', "k = 5"), "MechanismError", "5-way", "1 to 4"),
-    "sets and k": (("sets = [[", "k = 2\nsets = [["), "MechanismError", "", "either"),
-    "no sets": (('sets = [["region", "income"], ["health"]]', ""), "MechanismError", "", "either"),
+    "sets and k": (("sets = [[", "k = 2\nsets = [["), "MechanismError", "Both 'sets' and 'k'", "or k = 2"),
+    "no sets": (
+        ('sets = [["region", "income"], ["health"]]', ""),
+        "MechanismError",
+        "Neither 'sets' nor 'k'",
+        "or k = 2",
+    ),
     "empty set": (('["health"]]', "[]]"), "MechanismError", "at least one", "empty"),
     "twice in a set": (('["health"]]', '["age", "age"]]'), "MechanismError", "twice", "once"),
     "set twice": (('["health"]]', '["income", "region"]]'), "MechanismError", "twice", ""),

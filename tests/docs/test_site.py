@@ -58,29 +58,26 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.mark.browser
-def test_the_first_page_is_accessible_and_shows_a_live_report(site: Path, program: Any) -> None:
+def test_the_first_page_is_accessible_and_shows_a_live_report(site: Path, browser: Any) -> None:
     """In light and dark; the explorer answers a question that is a link of the page; no request leaves the folder."""
     from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto((site / "index.html").as_uri())
-        page.get_by_role("link", name="income and disability").click()
-        live = page.frame_locator("iframe[name=demo]")
-        live.locator(".result .asked", has_text="income + disability").wait_for()
-        assert "ε = " in live.locator(".result .pair").inner_text()
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            found = Axe().run(page).response["violations"]
-            assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], scheme
-            shade = page.evaluate("getComputedStyle(document.querySelector('.wy-nav-content')).backgroundColor")
-            assert (sum(map(int, re.findall(r"\d+", shade)[:3])) < 200) == (scheme == "dark")
-        assert asked and all(url.startswith((site.as_uri(), "data:")) for url in asked)
-        browser.close()
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.get_by_role("link", name="income and disability").click()
+    live = page.frame_locator("iframe[name=demo]")
+    live.locator(".result .asked", has_text="income + disability").wait_for()
+    assert "ε = " in live.locator(".result .pair").inner_text()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = Axe().run(page).response["violations"]
+        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], scheme
+        shade = page.evaluate("getComputedStyle(document.querySelector('.wy-nav-content')).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", shade)[:3])) < 200) == (scheme == "dark")
+    assert asked and all(url.startswith((site.as_uri(), "data:")) for url in asked)
+    page.close()
 
 
 def test_contents_are_those_of_the_index(site: Path) -> None:

@@ -109,17 +109,31 @@ def test_every_margin_has_one_bin_and_signs_are_kept_apart() -> None:
     assert margin_bins(np.zeros(3, np.int64), 0).tolist() == [BINS // 2] * 3
 
 
-def test_the_curve_is_the_one_that_labels_were_drawn_from() -> None:
+def test_a_probability_is_as_often_true_as_it_says() -> None:
+    """Labels drawn from a logistic curve over many margins, and from no curve at all over three."""
     draws = np.random.default_rng(4)
-    sums = draws.normal(0, 9, 400_000).astype(np.int64).clip(-72, 72)
-    second = draws.random(len(sums)) < 1 / (1 + np.exp(-(0.2 * sums - 0.7)))
-    cells = np.bincount(2 * margin_bins(sums, 72) + second, minlength=2 * BINS).reshape(BINS, 2)
-    noisy = cells + np.rint(draws.normal(0, 30, cells.shape)).astype(int)
-    margins = Margins(72, tuple(map(tuple, noisy.tolist())), 30.0)
-    asked = np.array([-10, -3, 0, 3, 10])
-    assert np.abs(margins.probability(asked) - 1 / (1 + np.exp(-(0.2 * asked - 0.7)))).max() < 0.04
-    assert Margins.from_json({"most": 72, "counts": noisy.tolist(), "scale": 30.0}) == margins
-    assert isinstance(margins.table(), pa.Table)
+    many = draws.normal(0, 9, 400_000).astype(np.int64).clip(-72, 72)
+    few = np.array([-72, -18, 20])[draws.integers(3, size=400_000)]
+    for sums, true in ((many, 1 / (1 + np.exp(-(0.2 * many - 0.7)))), (few, np.where(few > 0, 0.99, 0.25))):
+        second = draws.random(len(sums)) < true
+        bins = margin_bins(sums, 72)
+        cells = np.bincount(2 * bins + second, minlength=2 * BINS).reshape(BINS, 2)
+        noisy = cells + np.rint(draws.normal(0, 30, cells.shape)).astype(int)
+        margins = Margins(72, tuple(map(tuple, noisy.tolist())), 30.0)
+        for chosen in np.unique(bins):
+            inside = bins == chosen
+            if inside.sum() > 2000:
+                assert abs(margins.probability(sums[inside]).mean() - true[inside].mean()) < 0.03
+        assert (np.diff(margins.shares) >= 0).all() and (margins.shares > 0).all() and (margins.shares < 1).all()
+        assert Margins.from_json({"most": 72, "counts": noisy.tolist(), "scale": 30.0}) == margins
+        assert isinstance(margins.table(), pa.Table)
+
+
+def test_the_curve_is_the_likeliest_where_undamped_steps_swing_to_and_fro() -> None:
+    middles, counts = np.array([-0.75, -0.375, 0.375]), np.array([[900.0, 0.0], [1500.0, 500.0], [0.0, 900.0]])
+    slope, start = logistic_curve(middles, counts)
+    shares = 1 / (1 + np.exp(-(slope * middles + start)))
+    np.testing.assert_allclose(shares, [0, 0.25, 1], atol=0.02)
 
 
 @pytest.mark.parametrize("counts", [np.zeros((BINS, 2)), -np.ones((BINS, 2)), np.eye(BINS)[:, :2] * 1e9])

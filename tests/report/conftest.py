@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 Open = Callable[..., Watched]
 
 
-@pytest.fixture(scope="session")
-def browser(program: Callable[[str], str]) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     """``open_page(html_or_path, address="#…", width=…, color_scheme="dark", …)``: a page that is ready."""

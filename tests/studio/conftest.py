@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +29,6 @@ def studio(folder: Path) -> Iterator[Target]:
         yield target
 
 
-@pytest.fixture(scope="module")
-def chromium(program: Callable[[str], str]) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
-        yield found
-        found.close()
+@pytest.fixture
+def chromium(browser: Browser) -> Browser:
+    return browser

@@ -100,12 +100,25 @@ def budgets_table(budgets: Sequence[Row], delta: float, title: str = "Budgets in
     down."""
     up = not title.startswith("Left")
     table = plain_table(title, ["budget"], [f"ε at δ = {delta:g}", "ρ", "cdp"])
-    for own in budgets[: most(len(budgets))]:
+    lines: list[tuple[str, ...]] = []
+    for own in budgets:
         epsilon, rho, cdp = (format_cost(own[key], up=up) for key in ("epsilon", "rho", "cdp"))
-        pure = " (pure)" if own["pure"] is not None else ""
-        table.add_row(printable(own["name"]), epsilon + pure, rho, cdp)
-    _more(table, len(budgets) - most(len(budgets)), "budgets")
+        lines.append((printable(own["name"]), epsilon + (" (pure)" if own["pure"] is not None else ""), rho, cdp))
+    if len(lines) > most(len(lines)):
+        lines = _merge_equal(lines)
+    for line in lines[: most(len(lines))]:
+        table.add_row(*line)
+    _more(table, len(lines) - most(len(lines)), "budgets")
     return table
+
+
+def _merge_equal(lines: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """One line for all budgets with the same figures, named by the first."""
+    named: dict[tuple[str, ...], list[str]] = {}
+    for name, *figures in lines:
+        named.setdefault(tuple(figures), []).append(name)
+    more = {figures: f" and {len(names) - 1:,} more" if len(names) > 1 else "" for figures, names in named.items()}
+    return [(names[0] + more[figures], *figures) for figures, names in named.items()]
 
 
 def in_every_measure(value: Any, delta: float) -> str:

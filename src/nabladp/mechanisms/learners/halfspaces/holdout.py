@@ -199,27 +199,34 @@ class Margins:
     scale: float
 
     @cached_property
-    def curve(self) -> tuple[float, float]:
-        """Slope and start of the logistic curve whose expected counts are closest to the noisy ones."""
+    def shares(self) -> Floats:
+        """The probability of the label's second value in each range of margins: its share in the noisy counts, pulled
+        towards a logistic curve through all of them where noise hides it, and never falling as the margin grows."""
+        from scipy.optimize import isotonic_regression
+
+        counts = np.array(self.counts, dtype=np.float64)
         middles = np.array([(low + high) / 2 for low, high in bin_ends(self.most)]) / max(self.most, 1)
-        return logistic_curve(middles, np.array(self.counts, dtype=np.float64))
+        slope, start = logistic_curve(middles, counts)
+        rows = np.clip(counts.sum(axis=1), 0, None)
+        weight = self.scale + 1  # of the curve, in rows: what noise could as well have made of an empty range
+        shares = (np.clip(counts[:, 1], 0, rows) + weight * _share(slope * middles + start)) / (rows + weight)
+        rising: Floats = isotonic_regression(shares, weights=rows + weight).x
+        return rising
 
     def probability(self, sums: Integers | Floats) -> Floats:
         """The probability of the label's second value at these margins."""
-        slope, start = self.curve
-        values: Floats = _share(slope * sums / max(self.most, 1) + start)
+        values: Floats = self.shares[margin_bins(np.asarray(sums), self.most)]
         return values
 
     def table(self) -> pa.Table:
-        """A row for each bin, with the curve's probability in its middle; margins are in steps of the integer
-        weights."""
+        """A row for each bin; margins are in steps of the integer weights."""
         low, high = (np.array(ends) for ends in zip(*bin_ends(self.most), strict=True))
         first, second = zip(*self.counts, strict=True)
         columns = {"margin_from": low, "margin_to": high, "first": first, "second": second}
-        return pa.table({**columns, "scale": [self.scale] * BINS, "probability": self.probability((low + high) / 2)})
+        return pa.table({**columns, "scale": [self.scale] * BINS, "probability": self.shares})
 
     def view(self, label: str, values: Sequence[str]) -> View:
-        """The counts of both labels and the curve, by margin."""
+        """The counts of both labels and the probability, by margin."""
         shown = self.table().select(["first", "second", "probability"]).to_pydict()
         ranges = [f"{low:,.6g} … {high:,.6g}" for low, high in bin_ends(self.most)]
         return View(
@@ -233,7 +240,7 @@ class Margins:
             rows=[list(row) for row in zip(ranges, *shown.values(), strict=True)],
             summary=count_of(BINS, "range"),
             facts=[("noise in a count", f"scale {format_figure(self.scale)}")],
-            notes=["Counts of rows held out; the probability follows from a logistic curve through all of them."],
+            notes=["The probability is the share of rows held out; where noise hides it, other ranges decide, too."],
             series=[Series("probability", 3)],
             caption=f"The probability of {label} = {values[1]}",
         )
@@ -247,25 +254,35 @@ class Margins:
         return cls(data["most"], tuple((first, second) for first, second in counts), data["scale"])
 
 
-STEPS, LONGEST = 60, 4.0
+STEPS, SHORTEST = 60, 1e-9
 
 
 def logistic_curve(middles: Floats, counts: Floats) -> tuple[float, float]:
-    """Fit by Newton's steps on the likelihood of the noisy counts. A bin of which noise made a negative number has no
-    weight; a little weight on a flat curve keeps the fit finite where the labels are told apart without error."""
-    rows, second = np.clip(counts.sum(axis=1), 0, None), counts[:, 1]
+    """Slope and start of the logistic curve through noisy counts: Newton's steps on their likelihood, each halved until
+    it helps. A range of which noise made a negative number has no weight; a little weight on a flat curve keeps the fit
+    finite where the labels are told apart without error."""
+    rows = np.clip(counts.sum(axis=1), 0, None)
+    second = np.clip(counts[:, 1], 0, rows)
     if not rows.any():
         return 0.0, 0.0
     unit = math.sqrt(float(rows @ middles**2 / rows.sum())) or 1.0
     design = np.column_stack([middles / unit, np.ones(len(middles))])
+
+    def loss(weights: Floats) -> float:
+        values = design @ weights
+        return float(rows @ np.logaddexp(0, values) - second @ values + weights @ weights / 2)
+
     weights = np.zeros(2)
     for _ in range(STEPS):
         chance = _share(design @ weights)
-        slope = design.T @ np.where(counts.sum(axis=1) > 0, second - rows * chance, 0) - weights
+        slope = design.T @ (second - rows * chance) - weights
         curvature = design.T @ (design * (rows * chance * (1 - chance))[:, None]) + np.eye(2)
-        step = np.linalg.solve(curvature, slope)
-        weights += step * min(1.0, LONGEST / max(float(np.abs(step).max()), 1e-300))
-        weights = np.clip(weights, -30, 30)
+        step, part = np.linalg.solve(curvature, slope), 1.0
+        while part > SHORTEST and loss(weights + part * step) > loss(weights) - part * float(slope @ step) / 10_000:
+            part /= 2
+        if part <= SHORTEST:
+            break
+        weights = weights + part * step
     return float(weights[0] / unit), float(weights[1])
 
 

@@ -128,8 +128,8 @@ class HalfspaceModel(LearnedRule):
         return np.asarray(sums * self._unit, dtype=np.float64)
 
     def probability(self, data: Any) -> Floats:
-        """The probability of the label's second value for every row, by a logistic curve through noisy counts of rows
-        held out; refused where these were not released."""
+        """The probability of the label's second value for every row, from noisy counts of rows held out, by margin;
+        refused where these were not released."""
         margins = None if self.holdout is None else self.holdout.margins
         if margins is None:
             raise MechanismError(
