@@ -73,7 +73,7 @@ class _QueryParser:
         tree = self.tree
         check_clauses(tree)
         source = read_source(tree, common_tables(tree), self.schema)
-        rows = RowParser(replace(source.scope, aliases=self.aliases))
+        rows = RowParser(replace(source.scope, aliases=self.aliases, person=self.person))
         among = replace(rows.scope, assumed=source.assumed)  # aggregates look at rows that pass all conditions
         conditions, texts = list(source.conditions), list(source.texts)
         if tree.args.get("where") is not None:

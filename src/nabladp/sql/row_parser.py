@@ -58,7 +58,8 @@ class Named:
 @dataclass(frozen=True)
 class Scope:
     """Names that an expression may use. ``named`` come first, then columns of the table (those not in ``hidden``, or
-    none where the subquery lists its columns), then aliases of the SELECT."""
+    none where the subquery lists its columns), then aliases of the SELECT. ``person`` names people, and is none of
+    them."""
 
     schema: Schema
     table: str  # the name that may stand before a column, in lower case
@@ -68,6 +69,7 @@ class Scope:
     aliases: Mapping[str, Node] = field(default_factory=dict)
     assumed: Mapping[str, Column] = field(default_factory=dict)  # columns that a condition around them narrows
     work: Work = field(default_factory=Work)
+    person: str = ""
 
     def column(self, node: exp.Column) -> Expression:
         self.check_table(node)
@@ -112,6 +114,11 @@ class Scope:
         fix = suggestion(node.name, known, f"Columns: {', '.join(known[:20])}.")
         if isinstance(node.this, exp.Identifier) and node.this.quoted and not suggestion(node.name, known, ""):
             fix = f"Write text between single quotes: '{node.name}'. {fix}"
+        if self.person and node.name.lower() == self.person.lower():
+            people = (
+                f"Write COUNT(DISTINCT {self.person}) for the number of people, SUM_PER_PERSON(x, 0, 100) for totals."
+            )
+            refuse(node, f"{node.name!r} names people, and no query reads whose a row is", people)
         where = "The subquery has" if self.listed else "There is"
         refuse(node, f"{where} no column {node.name!r}", fix, column_name=node.name)
 
