@@ -10,16 +10,18 @@ import random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nabladp.audit import audit, exact_audit
 from nabladp.mechanisms.statistics import Statistics, counting
 from nabladp.mechanisms.statistics.blocks import Block
 from nabladp.mechanisms.statistics.counting import exact_numbers
+from nabladp.person import Person
 from nabladp.privacy import CDP, Guarantee, Pure
 from nabladp.privacy.many_rows import Role
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable
+from nabladp.tables import CodedTable, Table, open_table
 
 BITS = Schema((Attribute("g", "boolean"), Attribute("f", "boolean"), Attribute("v", "integer", low=0, high=1)))
 PEOPLE: dict[str, Any] = {"sql": "SELECT g, COUNT(DISTINCT p) FROM t WHERE f GROUP BY g", "id": "p"}
@@ -264,3 +266,36 @@ def test_a_filter_charged_for_people_who_come_or_leave_alone_is_caught(monkeypat
 
 def test_the_whole_audit_takes_them() -> None:
     assert audit(Statistics(CDP(0.8), **SUMS), BITS, rows_per_person=5, seconds=1).passed
+
+
+# ---- rows that are not used ------------------------------------------------------------------------------------------
+
+
+def loss_of_rows_left_out(mechanism: Statistics, person: Person) -> float:
+    """The largest over tables in which one person has from no row to nine beyond those in use, which say anything."""
+    calibration, numbers = mechanism.calibration(BITS), []
+    for more in range(10):
+        own = [[True, False, i % 2] for i in range(person.rows + more)]
+        rows = [*own, *[[False, True, 1]] * 4]
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(BITS.names)}
+        table = pa.table({"p": [0] * len(own) + [1] * 4, **columns})
+        opened = open_table(table, BITS, person=person)
+        assert opened.n == person.rows + min(4, person.rows)
+        numbers += [int(part[0, 0]) for block in exact_numbers(calibration, opened) for part in block]
+    ((scale,),) = [calibration.scales(0, 0, 9)]
+    moved = max(numbers) - min(numbers)
+    return moved / scale if mechanism.budget.pure else moved**2 / (2 * scale**2)
+
+
+@pytest.mark.parametrize("budget", [CDP(0.8), Pure(0.8)], ids=["gaussian", "laplace"])
+def test_rows_left_out_cost_every_set_once(budget: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the rows of a person are, and m; with the bound forgotten, the claim is broken."""
+    mechanism = Statistics(budget, "SELECT ROWS_LEFT_OUT(3) FROM t", id="p")
+    sets = [names for size in (1, 2, 3) for names in itertools.combinations(BITS.names, size)]
+    for rows in (1, 2, 5):
+        claim = mechanism.guarantee(BITS, 9).for_rows(rows)
+        claims = {(claim.epsilon if budget.pure else claim.rho)(names) for names in sets}
+        assert loss_of_rows_left_out(mechanism, Person("p", rows)) == pytest.approx(*claims)
+    right = Table.dropped
+    monkeypatch.setattr(Table, "dropped", lambda table, most: right(table, most + 1))
+    assert loss_of_rows_left_out(mechanism, Person("p", 2)) > 1.3 * max(claims)

@@ -26,7 +26,8 @@ from nabladp.person import Person
 from nabladp.privacy import CDP, Budget, Guarantee, Ledger, Pure, Rho
 from nabladp.release import Plan, Release, Session
 from nabladp.release.comparison import compare
-from nabladp.tables import CodedTable, open_table
+from nabladp.schema import Attribute, Schema
+from nabladp.tables import CodedTable, PartOfRows, open_table
 from nabladp.tables.decode import decode
 from nabladp.tables.encode import Encoder
 from nabladp.tables.kernels import PERSON
@@ -282,6 +283,44 @@ def test_dropped_rows_from_the_command_line(plan: Path, frame: pd.DataFrame) -> 
     assert "people have no ID" in runner.invoke(app, asked).output
 
 
+LEFT_OUT = "SELECT ROWS_LEFT_OUT(3) AS rows, ROWS_LEFT_OUT(3) / (COUNT(*) + ROWS_LEFT_OUT(3)) AS share FROM visits"
+
+
+@pytest.mark.parametrize("budget", [Rho(2.0), Pure(2.0)], ids=["rho", "pure"])
+def test_rows_that_are_left_out_in_sql(budget: Any, frame: pd.DataFrame, tmp_path: Path) -> None:
+    """At the cost of the same question outside of SQL: to every set of attributes once, whatever m is."""
+    Ledger.create(tmp_path / "ledger.db", SCHEMA, Budget(person=Rho(1e6)), test=True).close()
+    person = Person("patient", 2, "visit")
+    made = Session(frame, SCHEMA, None, tmp_path / "ledger.db", person=person, noise=NoiseSource.seeded(2))
+    rows, used = excess(frame, 2, 3), len(wanted(frame, person))
+    found = [made.sql(LEFT_OUT, budget, to=tmp_path / f"out{i}" if not i else None) for i in range(20)]
+    said = [one.rows[0] for one in found]
+    assert len({own["rows"] for own in said}) > 3
+    assert sum(own["rows_low"] <= rows <= own["rows_high"] for own in said) > 15
+    assert sum(own["share_low"] <= rows / (rows + used) <= own["share_high"] for own in said) > 15
+    known = made.dropped_rows(budget, most=3)
+    assert found[0].release.guarantee.rho("a") == made.ledger.guarantee().rho(["a", "b"]) / 21
+    assert found[0].release.output.calibration.scales(0, 0, used) == (known.scale,)
+    expected = Statistics(budget, LEFT_OUT).expected_error(SCHEMA, used).half_width("rows")
+    assert expected == pytest.approx(known.half_width, abs=1)
+    assert "ROWS_LEFT_OUT" in (tmp_path / "out0" / "report.html").read_text(encoding="utf-8")
+    assert Release.load(tmp_path / "out0").output.answers[0].rows == found[0].rows
+
+
+def test_rows_that_are_left_out_in_a_plan(plan: Path, frame: pd.DataFrame) -> None:
+    runner = CliRunner()
+    start = plan.read_text().partition("[[release]]")[0]
+    plan.write_text(f'{start}[[release]]\nmechanism = "Statistics"\nsql = "{LEFT_OUT}"\nbudget = {{ rho = 2 }}\n')
+    done = runner.invoke(app, ["release", str(plan), "--new-ledger"])
+    assert done.exit_code == 0, done.output
+    (answer,) = Release.load(plan.parent / "plan-release" / "01-Statistics").output.answers
+    assert abs(answer.rows[0]["rows"] - excess(frame, 2, 3)) < 15
+    (comparison,) = compare(plan.parent / "plan-release", plan.parent / "visits.csv")
+    assert comparison.tables
+    shown = runner.invoke(app, ["sql", str(plan), LEFT_OUT, "--budget", "rho=1", "--dry-run"])
+    assert shown.exit_code == 0 and "rows, share" in shown.output, shown.output
+
+
 # ---- people in place of rows -----------------------------------------------------------------------------------------
 
 VISITED = "SELECT b, COUNT(DISTINCT patient) AS people, SUM_PER_PERSON(a, 0, 12) AS total FROM visits GROUP BY b"
@@ -339,6 +378,14 @@ def test_one_row_of_a_person_for_each_key(frame: pd.DataFrame, tmp_path: Path) -
         ("SELECT b, COUNT(*) FROM t GROUP BY b", {"one_row_per": "a"}, "does not group everywhere"),
         ("SELECT b, COUNT(*) FROM t GROUP BY ROLLUP(b)", {"one_row_per": "b"}, "does not group everywhere"),
         ("SELECT COUNT(DISTINCT patient) FROM t", {"sampling_error": True}, "about rows, not about people"),
+        ("SELECT ROWS_LEFT_OUT(3) FROM t", {"sampling_error": True}, "about rows, not about people"),
+        ("SELECT b, ROWS_LEFT_OUT(3) FROM t GROUP BY b", {}, "about all rows of the table"),
+        ("SELECT ROWS_LEFT_OUT(3) FROM t WHERE a > 3", {}, "about all rows of the table"),
+        ("SELECT ROWS_LEFT_OUT(3) FROM (SELECT a FROM t WHERE a > 3)", {}, "about all rows of the table"),
+        ("SELECT ROWS_LEFT_OUT(3) FILTER (WHERE a > 3) FROM t", {}, "about all rows of the table"),
+        ("SELECT ROWS_LEFT_OUT(0) FROM t", {}, "how many rows of each person"),
+        ("SELECT ROWS_LEFT_OUT(a) FROM t", {}, "how many rows of each person"),
+        ("SELECT ROWS_LEFT_OUT() FROM t", {}, "how many rows of each person"),
         ((), {"sum_per_person": {"a": [3, 1]}}, "must be two numbers"),
     ],
 )
@@ -353,10 +400,23 @@ def test_what_cannot_be_asked_of_people_is_refused(
 
 def test_people_without_an_id_are_refused_before_anything_is_spent(frame: pd.DataFrame, tmp_path: Path) -> None:
     made = session(tmp_path, frame, rows_per_person=3)
-    total = Statistics(CDP(0.1), sum_per_person={"a": (0, 12)})
-    for refused in (made.cost, made.release):
+    total, left_out = (
+        Statistics(CDP(0.1), sum_per_person={"a": (0, 12)}),
+        Statistics(CDP(0.1), "SELECT ROWS_LEFT_OUT(3) FROM t"),
+    )
+    for refused, query in itertools.product((made.cost, made.release), (total, left_out)):
         with pytest.raises(MechanismError, match="whose a row is"):
-            refused(total)
+            refused(query)
+    part = PartOfRows(open_table(frame, SCHEMA, person=Person("patient", 2)), np.arange(9))
+    with pytest.raises(DataError, match="whose a row is"):  # of some rows nobody knows how many others there are
+        left_out.run(part, NoiseSource.seeded(1))
+    nobody = Schema(
+        tuple(
+            Attribute(one.name, one.kind, values=one.values, low=one.low, high=one.high, public=True) for one in SCHEMA
+        )
+    )
+    with pytest.raises(MechanismError, match="Every attribute is public"):
+        left_out.guarantee(nobody, 9)
     with pytest.raises(DataError, match="whose a row is"):
         total.run(made.table, NoiseSource.seeded(1))
     assert made.ledger.head.seq == 1

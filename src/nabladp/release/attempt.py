@@ -66,6 +66,10 @@ class Watched(Counts):
         with self._reading(progress) as marks:
             return self.table.fold(kernel, marks)
 
+    def dropped(self, most: int) -> int:
+        with noting(self.faults):
+            return self.table.dropped(most)
+
     @contextmanager
     def _reading(self, progress: Progress | None) -> Iterator[Progress | None]:
         self._passes += 1

@@ -8,6 +8,8 @@ from fractions import Fraction
 
 from sqlglot import exp
 
+from nabladp.checks import is_whole
+from nabladp.person import MOST_ROWS
 from nabladp.schema import Schema
 from nabladp.sql.arithmetic import to_number
 from nabladp.sql.conditions import Connective
@@ -15,6 +17,7 @@ from nabladp.sql.domains import LARGEST
 from nabladp.sql.expressions import Call, Expression, simplify
 from nabladp.sql.row_parser import RowParser
 from nabladp.sql.syntax import (
+    LEFT_OUT_NAME,
     MEAN_NAMES,
     QUANTILE_NAMES,
     TOTAL_NAME,
@@ -38,13 +41,15 @@ class Aggregate:
     """
 
     function: str  # count, count_distinct, sum, avg, var_pop, var_samp, stddev_pop, stddev_samp, quantile;
-    # of people, each once in a group: count_people, sum_per_person
+    # of people, each once in a group: count_people, sum_per_person; rows_left_out
     value: Expression | None
     filter: Expression | None
     value_text: str = ""
     filter_text: str = ""
     q: Fraction | None = None
     bounds: tuple[float, float] | None = None  # of a person's total
+    left_out: int = 0  # how many rows that are not used are counted of each person
+    decided_by: tuple[str, ...] = ()  # columns that any such row has, though none is read
 
     @property
     def identity(self) -> tuple[str, str, str, Fraction | None]:
@@ -105,6 +110,8 @@ class AggregateParser:
             return self._quantiles(node, argument, self._levels(node, level), conditions)
         if isinstance(node, exp.Anonymous) and sql_name(node) == TOTAL_NAME:
             return [self._total_of_people(node, conditions)]
+        if isinstance(node, exp.Anonymous) and sql_name(node) == LEFT_OUT_NAME:
+            return [self._left_out(node, conditions)]
         if self._counts_people(node):
             holds, text = self._filter(conditions)
             return [Aggregate("count_people", None, holds, "", text)]
@@ -213,6 +220,16 @@ class AggregateParser:
         text = f"{TOTAL_NAME}({self.rows.scope.text(parts[0])}, {low!r}, {high!r})"
         return Aggregate("sum_per_person", value, holds, text, filter_text, bounds=(low, high))
 
+    def _left_out(self, node: Node, conditions: Sequence[Node]) -> Aggregate:
+        """ROWS_LEFT_OUT(10): the rows that are not used, at most ten of each person."""
+        most = constant_number(unwrap(node.expressions[0])) if len(node.expressions) == 1 else None
+        if not is_whole(most, 1, MOST_ROWS):
+            refuse(node, f"{LEFT_OUT_NAME} takes how many rows of each person are counted at most", _LEFT_OUT_FIX)
+        if conditions:
+            refuse(node, f"{LEFT_OUT_NAME} is about all rows of the table", "Leave FILTER out.")
+        text, everything = f"{LEFT_OUT_NAME}({most})", self.rows.scope.schema.names
+        return Aggregate("rows_left_out", None, None, text, "", None, None, int(most or 0), everything)
+
     # ---- quantiles --------------------------------------------------------------------------------------------------
 
     def _quantiles(
@@ -308,6 +325,7 @@ _NAMES: dict[type[Node], str] = {
 }
 _QUANTILE_FIX = "Write QUANTILE_CONT(x, 0.5)."
 _TOTAL_FIX = "Write SUM_PER_PERSON(x, 0, 100)."
+_LEFT_OUT_FIX = "Write ROWS_LEFT_OUT(10)."
 _AGGREGATES_FIX = (
     "Aggregates: COUNT, COUNT(DISTINCT x), SUM, AVG, VAR_POP, VAR_SAMP, STDDEV, MEDIAN, QUANTILE_CONT(x, q)."
 )

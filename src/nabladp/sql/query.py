@@ -17,7 +17,7 @@ from nabladp.sql.released import KeyMeaning, Released, SortKey
 from nabladp.sql.released_parser import PostParser
 from nabladp.sql.row_parser import RowParser
 from nabladp.sql.sources import check_clauses, common_tables, read_source
-from nabladp.sql.syntax import name_of, number, refuse, syntax_tree, unalias, unwrap
+from nabladp.sql.syntax import LEFT_OUT_NAME, name_of, number, refuse, syntax_tree, unalias, unwrap
 
 MOST_COLUMNS = 500
 
@@ -91,6 +91,8 @@ class _QueryParser:
         if not aggregates.listed:
             refuse(tree, "The query has no aggregate", "Select an aggregate, such as COUNT(*) or AVG(x).")
         where = conjunction(conditions, self.schema)
+        if (keys.keys or where is not None) and any(aggregate.left_out for aggregate in aggregates.listed):
+            refuse(tree, f"{LEFT_OUT_NAME} is about all rows of the table", "Leave out WHERE and GROUP BY.")
         return Query(
             self.text,
             keys.keys,

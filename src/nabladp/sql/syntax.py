@@ -240,13 +240,20 @@ _AGGREGATES = (exp.AggFunc, exp.WithinGroup, exp.CountIf, exp.Filter, exp.Window
 QUANTILE_NAMES = ("APPROX_PERCENTILE", "PERCENTILE", "PERCENTILE_APPROX")
 MEAN_NAMES = ("MEAN",)
 TOTAL_NAME = "SUM_PER_PERSON"
+LEFT_OUT_NAME = "ROWS_LEFT_OUT"
 _OTHER_AGGREGATES = ("HISTOGRAM", "PRODUCT", "MAD", "ENTROPY", "FSUM", "GEOMEAN", "GEOMETRIC_MEAN", "FAVG", "SUMKAHAN")
 
 
 def is_aggregate(node: Node) -> bool:
     """Whether this is an aggregate itself, available or not."""
     if isinstance(node, exp.Anonymous):
-        return str(node.this).upper() in (*QUANTILE_NAMES, *MEAN_NAMES, TOTAL_NAME, *_OTHER_AGGREGATES)
+        return str(node.this).upper() in (
+            *QUANTILE_NAMES,
+            *MEAN_NAMES,
+            TOTAL_NAME,
+            LEFT_OUT_NAME,
+            *_OTHER_AGGREGATES,
+        )
     if isinstance(node, exp.Bracket):  # APPROX_QUANTILES(x, 4)[OFFSET(2)]
         return isinstance(node.this, exp.ApproxQuantiles)
     return isinstance(node, _AGGREGATES) and not isinstance(node, (exp.Grouping, exp.GroupingId))  # these name keys

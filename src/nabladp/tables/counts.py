@@ -44,6 +44,10 @@ class Counts(ABC):
         kernel = Marginals(self.schema, sets)
         return kernel.split(self.fold(kernel, progress)) if kernel.sets else []
 
+    def dropped(self, most: int) -> int:
+        """How many rows of people are not used, counting at most ``most`` of each. No public number: it needs noise."""
+        raise no_people()
+
     def working(self, what: str, done: int, total: int) -> None:
         """Report how far a mechanism is with work of its own, e.g. ``("round", 3, 40)``, for someone who waits."""
         return
@@ -140,6 +144,9 @@ class CodedTable(CodedRows):
         chosen = self._columns(names)
         for start in range(0, self.n, self._batch_rows):
             yield chosen.slice(start, self._batch_rows)
+
+    def dropped(self, most: int) -> int:
+        return 0  # codes are of rows that are used
 
     def _of_people(self, names: tuple[str, ...]) -> Batches:
         whose = np.arange(self.n) if self._people is None else np.asarray(self._people, dtype=np.int64)

@@ -33,8 +33,8 @@ class Part:
     """One measured vector. Of its cost, a row that comes or goes takes ``member``, and one that changes its value
     ``change``.
 
-    ``kind``: count (rows), values (rows with a value), sum, squares, cdf, total, distinct, point (a quantile), or
-    people.
+    ``kind``: count (rows), values (rows with a value), sum, squares, cdf, total, distinct, point (a quantile), people,
+    or left_out.
     """
 
     kind: str
@@ -89,8 +89,9 @@ class Block:
     """``keys`` are the columns of its table of groups; ``value`` is None where only rows are counted.
 
     With ``of_people``, a person adds one number to every group with rows of theirs: 1, or the sum of their values,
-    clamped to ``bounds``. With ``once``, positions of keys, only a person's first row in each group of these keys is
-    looked at.
+    clamped to ``bounds``. With ``left_out``, it is the number of their rows that are not used, up to this; then any
+    attribute may decide, and ``decided_by`` names all. With ``once``, positions of keys, only a person's first row in
+    each group of these keys is looked at.
     """
 
     keys: tuple[Key, ...]
@@ -101,6 +102,8 @@ class Block:
     of_people: bool = False
     bounds: tuple[float, float] | None = None
     once: tuple[int, ...] = ()
+    left_out: int = 0
+    decided_by: tuple[str, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -149,7 +152,7 @@ class Block:
         decides which row is looked at, it is a condition."""
         groups = {name for key in self.keys if key.size > 1 for name in key.expression.columns}
         filters = {name for condition in self.filters for name in condition.columns}
-        filters |= self.deciding_columns - groups
+        filters |= self.deciding_columns - groups | {*self.decided_by}  # [left-out]
         values = self.value.columns if self.value is not None else ()
         return tuple(sorted(groups)), tuple(sorted(filters)), tuple(values)
 
@@ -183,7 +186,12 @@ def clamped(domain: Domain, bounds: tuple[float, float]) -> Domain:
 
 # ---- from queries to blocks ------------------------------------------------------------------------------------------
 
-_APART = ("distinct", "point", "people")  # measured for each grouping by itself: they do not add up over groups
+_APART = (
+    "distinct",
+    "point",
+    "people",
+    "left_out",
+)  # measured for each grouping by itself: they do not add up over groups
 Identity = tuple[tuple[str, ...], tuple[str, str], str, str]  # keys, filters, value, and what is measured apart
 
 
@@ -275,7 +283,7 @@ class _Builder:
         if aggregate.function == "sum":
             return (rows, "sum") if self._is_averaged(query, aggregate) else ("total",)
         known = {"count": (rows,), "count_distinct": ("distinct",), "avg": (rows, "sum")}
-        known |= {"count_people": ("people",), "sum_per_person": ("people",)}
+        known |= {"count_people": ("people",), "sum_per_person": ("people",), "rows_left_out": ("left_out",)}
         return known.get(aggregate.function, (rows, "squares"))
 
     def _is_averaged(self, query: Query, aggregate: Aggregate) -> bool:
@@ -325,7 +333,9 @@ class _Builder:
         named = {query.keys[i].text: query.keys[i] for i in measured}
         keys = tuple(named[text] for text in identity[0])
         once = tuple(i for i, key in enumerate(keys) if any(key.is_named(name) for name in self.once))
-        block = Block(keys, filters, aggregate.value, (), identity, kind == "people", aggregate.bounds, once)
+        of_people = kind in ("people", "left_out")
+        more = (aggregate.bounds, once, aggregate.left_out, aggregate.decided_by)
+        block = Block(keys, filters, aggregate.value, (), identity, of_people, *more)
         self.made.setdefault(identity, block)
         own = (kind, aggregate.q) if kind == "point" else kind
         self.kinds.setdefault(identity, {})[own] = None
@@ -350,6 +360,8 @@ class _Builder:
             )
         elif "people" in kinds:
             parts.append(Part("people", 1, Fraction(1, 2), Fraction(0)))
+        if "left_out" in kinds:
+            parts.append(Part("left_out", 1, Fraction(1, 2), Fraction(0)))
         if "distinct" in kinds:
             parts.append(Part("distinct", 1, Fraction(1, 2), Fraction(1, 2)))
         parts += [point_part(kind[1], self.pure) for kind in kinds if isinstance(kind, tuple)]

@@ -194,6 +194,8 @@ class Calibration:
         power = 1 if self.pure else 2
         if part.kind in ("count", "values", "distinct") or (part.kind == "people" and block.value is None):
             return [(1, math.floor(units * Fraction(1, 2)))]
+        if part.kind == "left_out":
+            return [(block.left_out**power, math.floor(units * Fraction(1, 2)))]
         if part.kind == "sum":
             return [(max(1, self.grid(block, part, n).reach) ** power, units // (2 if self.pure else 4))]
         if part.kind == "squares":

@@ -110,7 +110,7 @@ class Sums:
         start = 0
         layout: dict[str, tuple[int, int]] = {}
         kinds = {part.kind for part in self.block.parts}
-        sizes = {"count": 1, "values": 1, "sum": 1, "squares": 2, "total": 1, "people": 1}
+        sizes = {"count": 1, "values": 1, "sum": 1, "squares": 2, "total": 1, "people": 1, "left_out": 1}
         for kind in sizes:
             if kind in kinds:
                 layout[kind] = (start, sizes[kind] * self.block.cells)
@@ -345,11 +345,15 @@ def exact_numbers(calibration: Calibration, counts: Counts) -> list[list[Integer
         )
         for block in calibration.plan.blocks
     ]
-    of_rows, of_people = ([own for own in sums if own.block.by_person == by_person] for by_person in (False, True))
+    of_rows, of_people = (
+        [own for own in sums if own.block.by_person == by_person and not own.block.left_out]
+        for by_person in (False, True)
+    )
     totals = dict(zip(map(id, of_people), PeopleKernel(of_people, counts.schema).totals(counts), strict=True))
     if of_rows:
         kernel = StatisticsKernel(of_rows, counts.schema, counts.n)
         totals |= zip(map(id, of_rows), kernel.totals(counts), strict=True)
+    totals |= {id(own): np.array([counts.dropped(own.block.left_out)]) for own in sums if own.block.left_out}
     return [[own.numbers(totals[id(own)], part.kind, calibration.pure) for part in own.block.parts] for own in sums]
 
 

@@ -110,6 +110,8 @@ class _Average(Sequence[Sequence[Any]]):
     def _row(self, block: Block, part: Part, rows: float) -> Floats:
         if part.kind in ("count", "values") or (part.kind == "people" and block.value is None):
             return np.array([rows])
+        if part.kind == "left_out":  # half of all that there may be, so that no end is near
+            return np.array([rows * block.left_out / 2])
         if part.kind == "distinct":
             return np.array([min(rows, block.bins.count)])
         if part.kind == "squares":
@@ -179,6 +181,11 @@ def _distinct(asked: _Asked) -> Interval:
 def _people(asked: _Asked) -> Interval:
     """Everybody has a row, so that there are no more people than rows."""
     return estimates.count(asked.part("people"), asked.z, float(asked.estimator.n))
+
+
+def _left_out(asked: _Asked) -> Interval:
+    """Who has rows that are left out has a row in use, too."""
+    return estimates.count(asked.part("left_out"), asked.z, float(asked.estimator.n * asked.aggregate.left_out))
 
 
 def _total_of_people(asked: _Asked) -> Interval:
@@ -253,6 +260,7 @@ _ESTIMATES: dict[str, Callable[[_Asked], Interval]] = {
     "count_distinct": _distinct,
     "count_people": _people,
     "sum_per_person": _total_of_people,
+    "rows_left_out": _left_out,
     "sum": _sum,
     "avg": _mean,
     "var_pop": _variance(sample=False, roots=False),

@@ -205,6 +205,10 @@ class Statistics(Mechanism):
         queries = self.queries(schema)
         check_once(self.one_row_per, queries)
         plan = plan_blocks(queries, self.quantiles, self.budget.pure, self.sampling_error, self.one_row_per)
+        if any(block.left_out for block in plan.blocks) and not Universe.of(schema).protected:
+            raise MechanismError(
+                "Every attribute is public, so nothing limits what is released.", fix="Protect one, or ask for less."
+            )
         if self.sampling_error and any(block.by_person for block in plan.blocks):
             raise MechanismError(
                 "Sampling error is about rows, not about people.", fix="Leave out 'sampling_error', or count rows."
@@ -214,7 +218,7 @@ class Statistics(Mechanism):
     def for_people(self, person: Person, schema: Schema) -> Statistics:
         own = replace(self, id=person.id)
         asked = {aggregate.function for query in own.queries(schema) for aggregate in query.aggregates}
-        if person.id is None and (self.one_row_per or "sum_per_person" in asked):
+        if person.id is None and (self.one_row_per or asked & {"sum_per_person", "rows_left_out"}):
             raise MechanismError(
                 "This query is about people, and the table does not say whose a row is.",
                 fix='Name the column: [person] id = "patient", or Person("patient").',
@@ -391,6 +395,8 @@ def _possible(calibration: Calibration, number: int, index: int, column: int, n:
         return 0, min(n, block.bins.count)
     if part.kind == "cdf":
         return 0, n * int(strategy(block.bins.count, calibration.pure).matrix[column].max())
+    if part.kind == "left_out":
+        return 0, n * block.left_out
     grid = calibration.grid(block, part, n)
     if part.kind == "squares" and column == 1:
         return -n * grid.reach**2, n * grid.reach**2
