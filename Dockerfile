@@ -1,4 +1,5 @@
-# docker build -t nabladp . && docker run --rm -v "$PWD/demo:/work/demo" nabladp demo demo
+# docker build -t nabladp . && mkdir -p demo
+# docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/demo:/work/demo" nabladp demo demo
 FROM python:3.12-slim
 COPY pyproject.toml constraints.txt README.md LICENSE /source/
 COPY src /source/src

@@ -4,6 +4,7 @@ but its declared dependencies is installed."""
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -86,6 +87,26 @@ def test_both_packages_hold_what_they_should_and_nothing_of_the_machine(packages
     ours = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "nabladp").rglob("*.*") if path.is_file()}
     assert {name for name in ours if "__pycache__" not in name} <= inside  # pages, texts and proofs, too
     assert {name.split("/")[0].split("-")[0] for name in inside} == {"nabladp"}
+
+
+def test_what_the_dockerfile_copies_is_enough_to_build(tmp_path: Path) -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    copies = [
+        line.split()[1:]
+        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+        if "COPY" in line[:4]
+    ]
+    for *sources, target in copies:
+        for source in sources:
+            assert source not in ignored
+            goal = tmp_path / target.removeprefix("/source").strip("/")
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, goal, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / source, goal)
+    build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    run(sys.executable, "-c", build, tmp_path / "dist", cwd=tmp_path)
+    assert len(list(tmp_path.glob("dist/*.whl"))) == 1
 
 
 @pytest.fixture(scope="module")

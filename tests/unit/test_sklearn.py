@@ -306,6 +306,8 @@ def test_a_private_search_is_one_reservation_or_none(session: Session) -> None:
     with pytest.raises(BudgetExceeded) as refused:
         GridSearch(learner(session, holdout=0.25), {"budget": [CDP(3.0), CDP(3.5)]}).fit()
     assert "requested ρ = 10.625" in str(refused.value) and session.left() == left
+    with pytest.raises(MechanismError, match="not a Pipeline"):
+        GridSearch(Pipeline([("vote", learner(session))]), {"vote__budget": [CDP(0.1)]}).cost()
     with pytest.raises(MechanismError, match="holds out no rows"):
         GridSearch(learner(session), {"budget": [CDP(0.1)]}).fit()
 

@@ -303,6 +303,11 @@ class GridSearch(GridSearchCV):  # type: ignore[misc]
 
     def candidates(self) -> list[tuple[dict[str, Any], Estimator]]:
         """Every setting with its estimator; nothing is released."""
+        if not isinstance(self.estimator, Estimator):
+            raise MechanismError(
+                f"GridSearch takes a learner's estimator, not a {type(self.estimator).__name__}.",
+                fix="Give HalfspaceLearner(…, holdout=0.2).estimator(session); transform the rows before.",
+            )
         found = [(params, clone(self.estimator).set_params(**params)) for params in ParameterGrid(self.param_grid)]
         for _, candidate in found:
             if getattr(candidate.mechanism, "holdout", None) is None:
@@ -314,7 +319,8 @@ class GridSearch(GridSearchCV):  # type: ignore[misc]
 
     def cost(self) -> Any:
         """What the whole search would cost, and whether it fits the budget. Spends nothing."""
-        return self.estimator.session.cost(*(candidate.mechanism for _, candidate in self.candidates()))
+        mechanisms = [candidate.mechanism for _, candidate in self.candidates()]
+        return self.estimator.session_for().cost(*mechanisms)
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Release all candidates from the session's table, or from X and y through its ledger, and keep the best."""
