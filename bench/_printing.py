@@ -1,7 +1,7 @@
 """What a page loses on paper: marks and labels of its views that are not inside the printable box of the PDF.
 
 Expected are the sizes and colours of all marks and the words of all labels, as the page lays them out for paper; found
-is what poppler reads from the PDF that ``write_pdf`` made, cut by every clip.
+is what poppler reads from the PDF that ``write_pdf`` made, cut by every clip. A page may not be nearly empty either.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Box:
         return inside and self.top - SLACK <= other.top and other.bottom <= self.bottom + SLACK
 
 
-def marks_lost(opened: Any, page: Path, paper: str = "A4") -> dict[str, int]:
-    """Marks and labels of a page on paper, and how many of them its PDF lost; ``opened`` is a Playwright page."""
+def marks_lost(opened: Any, page: Path, paper: str = "A4") -> dict[str, Any]:
+    """Marks and labels of a page on paper, and how many of them its PDF lost; how much of the height of its emptiest
+    page is in use. ``opened`` is a Playwright page."""
     opened.goto(page.as_uri())
     opened.evaluate("(nabladp.ready ?? nabladp.released).then(() => true)")
     opened.emulate_media(media="print")
@@ -74,10 +75,11 @@ def marks_lost(opened: Any, page: Path, paper: str = "A4") -> dict[str, int]:
         pdf = Path(folder) / "page.pdf"
         write_pdf(page, pdf, paper=paper)
         shapes, words = _found(pdf, paper)
+        emptiest = min(_in_use(pdf)[:-1], default=1.0)
     lost = _unmatched([(_colour(fill), POINTS * w, POINTS * h) for fill, w, h in told["shapes"]], shapes)
     wanted = Counter(word for text in told["labels"] for word in _words(text))
     missing = sum((wanted - words).values())
-    return {"marks": len(told["shapes"]), "labels": wanted.total(), "lost": lost + missing}
+    return {"marks": len(told["shapes"]), "labels": wanted.total(), "lost": lost + missing, "emptiest": emptiest}
 
 
 def _words(text: str) -> list[str]:
@@ -110,6 +112,19 @@ def _found(pdf: Path, paper: str) -> tuple[list[tuple[tuple[int, ...], float, fl
         clips = {node.get("id"): node for node in root.iter(f"{SVG}clipPath")}
         shapes += [shape for child in root for shape in _shapes(child, printable, clips)]
     return shapes, words
+
+
+def _in_use(pdf: Path) -> list[float]:
+    """The share of each page's height that something stands on, the frames at its sides left out."""
+    drawn = subprocess.run(["pdftoppm", "-r", "20", "-gray", pdf], check=True, capture_output=True).stdout
+    found = []
+    while drawn:
+        _, size, _, rest = drawn.split(b"\n", 3)
+        wide, high = map(int, size.split())
+        rows = [rest[wide * y + wide // 8 : wide * (y + 1) - wide // 8] for y in range(high)]
+        found.append(sum(min(row) < 200 for row in rows) / high)
+        drawn = rest[wide * high :]
+    return found
 
 
 def _shapes(node: Any, inside: Box, clips: dict[Any, Any]) -> Iterator[tuple[tuple[int, ...], float, float]]:

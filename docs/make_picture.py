@@ -44,7 +44,7 @@ def groups(figures: Mapping[str, Any]) -> list[tuple[str, str, list[tuple[str, f
     return [
         ("One attribute", BLUE, attributes),
         ("Two adversaries named in the plan", ORANGE, adversaries),
-        ("All protected attributes together", VERMILION, [("the whole person", figures["person"]["epsilon"])]),
+        ("All protected attributes together", VERMILION, [("all protected attributes", figures["person"]["epsilon"])]),
     ]
 
 

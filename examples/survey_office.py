@@ -71,7 +71,7 @@ def main() -> None:
         )
         cost = session.cost(tables)
         sets = {" and ".join(who): who for who in (["income"], ["health"], ["age", "health"])}
-        for named, who in (sets | {"the whole person": SCHEMA.names}).items():
+        for named, who in (sets | {"all protected attributes": SCHEMA.names}).items():
             tight, paper = (cost.guarantee.epsilon(who, 1e-6, conversion) for conversion in ("tight", "paper"))
             print(f"{named}: ε = {shown(tight)} (tight, δ = 1e-6), {shown(paper)} (paper)")
         for error in tables.expected_error(SCHEMA, PEOPLE):

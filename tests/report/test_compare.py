@@ -305,13 +305,14 @@ def test_no_english_is_left_in_german(compared: dict[str, list[Comparison]], ope
 
 
 def test_large_tables_keep_the_worst_cells(tmp_path: Path) -> None:
-    from nabladp.report.owner_pages import _texts, _view
+    from nabladp.report.owner_pages import _view
+    from nabladp.report.view_texts import ViewTexts
 
     size = MOST_ROWS + 10
     truth = np.zeros(size)
     released = np.arange(size, dtype=np.float64)
     many = Compared("many", "count", released, truth, labels=tuple(map(str, range(size))))
-    view = _view(many, SCHEMA, _texts(SCHEMA, language("en")))
+    view = _view(many, SCHEMA, ViewTexts.of_schema(language("en"), SCHEMA))
     assert len(view.rows) == MOST_ROWS and view.rows[0][0] == "10" and "largest errors" in view.notes[0]
 
 

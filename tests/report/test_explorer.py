@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from explorer_answers import ASK, close, compare
+from report_pages import MARGINALS, SCHEMA, session
 
 from nabladp.errors import GuaranteeError
 from nabladp.privacy import CDP, Guarantee, Pure, Rho, Universe, epsilon_from_rho
@@ -19,6 +22,7 @@ from nabladp.privacy.units import format_rounded
 from nabladp.release.cost import explain
 from nabladp.report import load, report
 from nabladp.report.chapter import costliest
+from nabladp.schema import Schema
 
 DELTAS = (1e-6, 1e-3, 1e-12, 0.3)
 PRIORS = (0.5, 0.01, 0.9)
@@ -279,3 +283,26 @@ def test_another_format_is_refused(calculator: Any) -> None:
         )
     with pytest.raises(GuaranteeError):
         Guarantee.from_json(data | {"format": 2})
+
+
+def test_titles_are_read_in_place_of_names(open_page: Any, tmp_path: Path) -> None:
+    """On every section of a report: titles in sentences, tables, explorer and certificate; names only beside them."""
+    titled = {"region": "Place of work", "income": "Income", "age": "Age", "county": "County"}
+    schema = Schema(tuple(replace(own, title=titled.get(own.name, "")) for own in SCHEMA))
+    made = session(tmp_path, schema)
+    release = made.release(MARGINALS)
+    made.ledger.close()
+    page = open_page(report(release), "#explore?a=region&a=income").page
+    assert "Curious about Place of work + Income".lower() in page.inner_text(".result").lower().replace(
+        "someone c", "c"
+    )
+    names = page.locator(".choices .name > bdi").all_inner_texts()
+    assert names == ["Place of work", "Age", "band", "Income", "sick", "County", "unused"]
+    assert page.locator(".choices .code").all_inner_texts() == ["region", "age", "income", "county"]
+    for section in ("#words", ".certificate"):
+        said = " ".join(page.locator(section).text_content().split())
+        assert "“County”" in said and "Income" in said, section
+        assert not re.findall("“(region|income|age|county)”", said), section
+    assert "band is derived" in page.inner_text("#attributes") and "Age integer" in " ".join(
+        page.inner_text("#attributes").replace("age\n", "").split()
+    )

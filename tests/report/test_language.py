@@ -15,6 +15,8 @@ from nabladp.errors import ReleaseError
 from nabladp.report import report
 from nabladp.report.language import Language, language, languages
 from nabladp.report.view_texts import ViewTexts, _templates
+from nabladp.schema import Attribute, Schema
+from nabladp.views.view import View, label_column, value_column
 
 ENGLISH = language("en")
 OTHERS = [code for code in languages() if code != "en"]
@@ -113,8 +115,22 @@ def test_texts_of_views_hold_the_same_values(code: str) -> None:
 
 def test_views_are_told_in_german() -> None:
     told = ViewTexts(language("de"), {"count"})
-    assert told("10 cells, noise scale 6.124, ±1,200 with 95%") == "10 Zellen, Rauschskala 6,124, ±1.200 bei 95 %"
+    assert told("10 cells, noise scale 6.124, ±1,200 (95% interval)") == (
+        "10 Zellen, Rauschskala 6,124, ±1.200 (95 %-Intervall)"
+    )
     assert told("count") == "count", "the name of an attribute"
     assert told("measured: count + age") == "gemessen: count + age"
     assert told("nobody knows this sentence") == "nobody knows this sentence"
     assert ViewTexts(ENGLISH)("10 cells") == "10 cells"
+
+
+def test_rows_of_views_are_told_in_german_unless_they_are_values() -> None:
+    schema = Schema((Attribute("age", "integer", low=0, high=9), Attribute("group", "ordered", values=("no", "group"))))
+    told = ViewTexts.of_schema(language("de"), schema)
+    cells = ["age = 0 to 6", "everything else", "(intercept)", "group", "no to group", 3]
+    view = View("a", "table", [value_column("column")], [[cell] for cell in cells], "6 rows")
+    assert [row[0] for row in told.view(view.to_json())["rows"]] == [
+        *("age = 0 bis 6", "alles andere", "(Konstante)", "group", "no to group", 3),
+    ]
+    labelled = View("a", "table", [label_column("x", ["group", "everything else"], 0)], [[0], [1]], "2 rows")
+    assert told.view(labelled.to_json())["columns"][0]["labels"] == ["group", "alles andere"]

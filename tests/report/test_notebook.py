@@ -64,7 +64,7 @@ def release(tmp_path: Path) -> Release:
 def test_a_guarantee_shows_every_attribute_and_the_person() -> None:
     guarantee = Guarantee.touch(SCHEMA, ["region", "income"], Rho(0.1)) + Guarantee.touch(SCHEMA, ["band"], Pure(0.5))
     text = read(guarantee).text
-    for name in (*SCHEMA.roots, "the whole person", "ε tight, δ = 1e-06", "ε paper, δ = 1e-06"):
+    for name in (*SCHEMA.roots, "all protected attributes", "ε tight, δ = 1e-06", "ε paper, δ = 1e-06"):
         assert name in text
     assert "Public, so not protected: county" in text and "band counts as age" in text
     assert "no bound" in text  # income has no pure bound
@@ -73,14 +73,14 @@ def test_a_guarantee_shows_every_attribute_and_the_person() -> None:
 def test_the_person_is_there_however_many_attributes_are_left_out() -> None:
     names = [f"a{i}" for i in range(2 * MOST_ROWS)]
     text = read(Guarantee.touch(names, names, Rho(0.1))).text
-    assert f"… and {MOST_ROWS:,} more" in text and "the whole person" in text
+    assert f"… and {MOST_ROWS:,} more" in text and "all protected attributes" in text
 
 
 def test_a_release_shows_figures_errors_and_its_stamp(release: Release) -> None:
     found = read(release)
     for text in ("TEST — NOT PRIVATE", "first", "NoisyMarginals of 400 rows", "a neighbour (income + sick)", "± 7"):
         assert text in found.text, text
-    assert "the whole person" in found.text
+    assert "all protected attributes" in found.text
 
 
 def test_values_have_titles_labels_and_intervals(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def test_every_mark_and_label_is_on_paper(opened: Any, tmp_path: Path, paper: st
     page.write_text(page_of(every_kind()), encoding="utf-8")
     found = marks_lost(opened, page, paper)
     assert found["marks"] > 4000 and found["labels"] > 4000 and found["lost"] == 0
+    assert found["emptiest"] > 0.15, "headings stand on the page of their chart, not on one of their own"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_who_is_protected() -> None:
 def test_beliefs_follow_the_interpretation() -> None:
     said = words(GAUSSIAN, adversaries={"both": ("d",), "nosy": ("c", "a")})
     assert [shown.label for shown in said.beliefs()] == [
-        "someone curious about “a” only, the costliest attribute",
+        "someone curious about “a” only; no single attribute costs more",
         "both",
         "someone curious about all protected attributes together",
     ], "nothing is promised about sets that hold a public attribute"

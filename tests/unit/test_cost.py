@@ -134,7 +134,7 @@ def test_a_verdict_on_a_matrix_names_a_budget() -> None:
 def test_a_large_figure_of_a_person_is_a_warning() -> None:
     for limited, fix in ((True, "Lower the budgets."), (False, "Limit it with person = ")):
         _, warning = verdict(10**5, CDP(1), limited)
-        assert warning.startswith("The figure for the whole person is large: ε = 7.") and fix in warning
+        assert warning.startswith("The figure for all protected attributes is large: ε = 7.") and fix in warning
         assert "A belief of 50% can rise to at most " in warning
     assert len(verdict(10**6, CDP(0.3))) == 1
 

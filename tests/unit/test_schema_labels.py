@@ -200,3 +200,10 @@ def test_declared_zeros_accept_either() -> None:
     assert np.array_equal(by_label[0].forbidden, by_value[0].forbidden)
     with pytest.raises(MechanismError, match="'sex' has no such value"):
         forbidden(SCHEMA, SCHEMA.names, [{"sex": "Mle", "insured": True}])
+
+
+def test_titles_that_could_be_mistaken_keep_the_name() -> None:
+    given = {"a": "Age", "b": "Age", "c": "", "d": "c", "e": "Sex"}
+    schema = Schema(tuple(Attribute(name, "boolean", title=title) for name, title in given.items()))
+    assert schema.titles == {"a": "Age (a)", "b": "Age (b)", "c": "c", "d": "c (d)", "e": "Sex"}
+    assert schema.title(["a", "e"]) == "Age (a) + Sex"

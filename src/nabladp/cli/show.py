@@ -71,7 +71,7 @@ def privacy_table(figures: Row) -> Table:
     table.add_section()
     for adversary in figures["adversaries"]:
         add(f"{adversary['name']} ({' + '.join(adversary['attributes'])})", adversary)
-    add("the whole person", figures["person"], "bold")
+    add("all protected attributes", figures["person"], "bold")
     if figures["public"]:
         table.add_row(printable(f"Public, so not protected: {', '.join(figures['public'])}."))
     for name, sources in figures["derived"].items():

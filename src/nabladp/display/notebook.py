@@ -98,15 +98,14 @@ _SHOWN = 6  # values of an attribute
 
 def guarantee_html(guarantee: Guarantee) -> str:
     universe = guarantee.universe
-    notes = [line(f"Public, so not protected: {', '.join(sorted(universe.public))}.")] if universe.public else []
-    notes += [
-        line(f"{name} counts as {' and '.join(sources)}.") for name, sources in list(universe.derived.items())[:8]
-    ]
+    derived = list(universe.derived.items())[:8]
+    notes = [line(f"{name} counts as {' and '.join(sources)}.") for name, sources in derived]
     return fragment(heading("What can be learned"), figures_table(guarantee), *notes)
 
 
 def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: float = DELTA) -> str:
-    """A guarantee as a notebook table: every attribute, named adversaries, and always the whole person."""
+    """A guarantee as a notebook table: every attribute, named adversaries, all protected attributes together; and what
+    is public."""
 
     def row(label: str, names: Sequence[str]) -> list[str]:
         figure = guarantee.figure(names)
@@ -119,7 +118,9 @@ def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: 
     rows = [row(name, (name,)) for name in guarantee.universe.protected]
     rows += [row(f"{name} ({' + '.join(chosen)})", chosen) for name, chosen in (adversaries or {}).items()]
     heads = ["attributes", f"ε tight, δ = {delta:g}", f"ε paper, δ = {delta:g}", "ε pure", "ρ"]
-    return table(heads, rows, last=row("the whole person", guarantee.per_person().attributes))
+    made = table(heads, rows, last=row("all protected attributes", guarantee.per_person().attributes))
+    public = ", ".join(sorted(guarantee.universe.public))
+    return made + (line(f"Public, so not protected: {public}.") if public else "")
 
 
 def ledger_html(ledger: LedgerView) -> str:

@@ -23,6 +23,12 @@ def schema_axes(schema: Schema, names: Sequence[str]) -> list[Column]:
     return cell_axes([own.heading for own in chosen], [own.code_labels for own in chosen], ordered, scales)
 
 
+def column_title(schema: Schema, column: str) -> str:
+    """A column such as "region = north" with the title of its attribute."""
+    name, sign, rest = column.partition(" = ")
+    return f"{schema.titles[name]}{sign}{rest}" if name in schema else column
+
+
 def scale_of(attribute: Attribute) -> Scale:
     """Where the declared values of an attribute lie on a scale: between the edges of bins, at their numbers, or one
     period after the other."""

@@ -155,7 +155,7 @@ def explain(guarantee: Guarantee, attributes: Sequence[str], delta: float, prior
 def _membership(guarantee: Guarantee) -> str:
     if guarantee.universe.public:
         return "Being in the table at all: public attributes are part of it, so nothing is promised about it."
-    return "Being in the table at all: only the figure for the whole person bounds that."
+    return "Being in the table at all: only the figure for all protected attributes bounds that."
 
 
 def costliest(guarantee: Guarantee, size: int) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class Cost(Displayed):
         more = ", …" if len(self.errors) > _MOST_SHOWN else ""
         named = ", ".join(name for name, _ in self.errors[:_MOST_SHOWN]) + more
         verdict = "within the budget" if self.fits else "exceeds the budget"
-        return f"Cost({named}: {verdict}; the whole person: {figures})"
+        return f"Cost({named}: {verdict}; all protected attributes: {figures})"
 
     @property
     def fits(self) -> bool:

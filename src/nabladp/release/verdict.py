@@ -96,7 +96,7 @@ def person_warnings(guarantee: Guarantee, delta: float, limited: bool) -> list[s
     figure = "has no bound" if math.isinf(epsilon) else f"is large: ε = {epsilon:.3g} at δ = {delta:g}"
     belief = posterior(guarantee, guarantee.universe.protected, 0.5, delta).sentence
     fix = "Lower the budgets." if limited else "Limit it with person = { rho = … } in [budget], or lower the budgets."
-    return [f"The figure for the whole person {figure}. {belief} {fix}"]
+    return [f"The figure for all protected attributes {figure}. {belief} {fix}"]
 
 
 def delta_warnings(delta: float, rows: int | None) -> list[str]:

@@ -79,7 +79,7 @@ def _attributes(words: Sentences, about: Mapping[str, Any], limits: Limits) -> l
     """Annex: every attribute in order, with its own limits; what is public, and what is derived from it."""
     rows = []
     for row in about["attributes"]:
-        name, facts = row["name"], {key: row[key] for key in ("name", "title", "public", "derived")}
+        name, facts = row["name"], {key: row[key] for key in ("name", "shown", "unit", "public", "derived")}
         if row["public"]:
             rows.append(facts)
         else:

@@ -115,10 +115,13 @@ def explorer(
     adversaries: Sequence[Any],
     one: str = "person",
     units: Mapping[str, str] | None = None,
+    titles: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The data of a chapter's explorer besides the guarantee; ``units`` are those of attributes that are numbers."""
+    """The data of a chapter's explorer besides the guarantee; ``units`` are those of attributes that are numbers,
+    ``titles`` are read in place of names."""
     given = {"delta": delta, "prior": PRIOR, "one": one, "adversaries": adversaries, "units": dict(units or {})}
-    return {**given, "costliest": costliest(guarantee)}
+    others = {name: title for name, title in (titles or {}).items() if title != name}
+    return {**given, "titles": others, "costliest": costliest(guarantee)}
 
 
 def costliest(guarantee: Guarantee) -> list[dict[str, Any]]:
@@ -145,7 +148,7 @@ def blocks_of(chapters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         words = about["words"]
         blocks[f"guarantee{about['mark']}"] = words.guarantee.to_json()
         blocks[f"explorer{about['mark']}"] = explorer(
-            words.guarantee, words.delta, about["costs"]["adversaries"], words.one, about["units"]
+            words.guarantee, words.delta, about["costs"]["adversaries"], words.one, about["units"], words.titles
         )
     return blocks
 
@@ -154,12 +157,11 @@ def blocks_of(chapters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def of_schema(schema: Schema) -> dict[str, Described]:
-    """A chapter's description of every column: its kind, its number of values, its title, what is said about it."""
+    """A chapter's description of every column: its kind, its number of values, its unit, what is said about it."""
     return {
         a.name: {
             "kind": a.kind,
             "size": a.size,
-            "title": a.heading if a.title else f"({a.unit})" if a.unit else "",
             "unit": a.unit,
             "note": " ".join(text for text in (a.description, a.note) if text),
         }
@@ -182,7 +184,8 @@ def attribute_rows(
         rows.append(
             {
                 "name": name,
-                **{key: described.get(name, {}).get(key) for key in ("kind", "size", "title", "note")},
+                "shown": words.titles.get(name, name),
+                **{key: described.get(name, {}).get(key) for key in ("kind", "size", "unit", "note")},
                 "public": figure is None,
                 "figure": None if figure is None else format_costs(figure, t),
                 "unread": figure is not None and figure["rho"] == 0,

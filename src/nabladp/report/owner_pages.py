@@ -35,7 +35,7 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None, *, spoken: str |
     t = language(spoken or plan.imprint.language)
     cost = plan.cost()
     facts = cost.to_json()
-    sets = _sets(cost, facts, t)
+    sets = _sets(cost, facts, plan.schema, t)
     prospect = outlook(plan, [chosen for _, _, chosen in sets], tell)
     rows = [plan.rows] if plan.rows else []
     units = {attribute.name: attribute.unit for attribute in plan.schema if attribute.unit}
@@ -45,6 +45,7 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None, *, spoken: str |
         rows,
         plan.rows_per_person,
         plan.adversaries,
+        titles=plan.schema.titles,
         spoken=t,
         bounded=plan.person.id is not None,
     )
@@ -64,8 +65,8 @@ def cost_page(plan: Plan, title: str, tell: Tell | None = None, *, spoken: str |
     }
     blocks = {
         "guarantee": cost.guarantee.to_json(),
-        "explorer": explorer(cost.guarantee, plan.delta, facts["adversaries"], words.one, units),
-        "outlook": {**_outlook(prospect.to_json(), _texts(plan.schema, t)), "limits": _limits(cost, sets)},
+        "explorer": explorer(cost.guarantee, plan.delta, facts["adversaries"], words.one, units, words.titles),
+        "outlook": {**_outlook(prospect.to_json(), ViewTexts.of_schema(t, plan.schema)), "limits": _limits(cost, sets)},
     }
     scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js", "cost.js")
     return assemble("cost.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE), t)
@@ -84,11 +85,6 @@ def write_cost_page(
             f"Cannot write {goal.name!r}.", fix="Check that its folder exists and is writable."
         ) from None
     return goal
-
-
-def _texts(schema: Schema, t: Language) -> ViewTexts:
-    """The texts of mechanisms in a language; what the owner of the table named stays."""
-    return ViewTexts(t, {name for attribute in schema for name in (attribute.name, attribute.heading)})
 
 
 def _outlook(prospect: dict[str, Any], texts: ViewTexts) -> dict[str, Any]:
@@ -111,10 +107,10 @@ def _isolated(text: str) -> str:
     return text if text.isascii() else f"\u2068{text}\u2069"
 
 
-def _sets(cost: Cost, facts: dict[str, Any], t: Language) -> list[tuple[str, str, tuple[str, ...]]]:
+def _sets(cost: Cost, facts: dict[str, Any], schema: Schema, t: Language) -> list[tuple[str, str, tuple[str, ...]]]:
     """Kind, label and attributes of every set on the cost page: the person, attributes, adversaries, limits."""
     sets = [("person", t("cost.all_protected"), tuple(cost.guarantee.per_person().attributes))]
-    sets += [("attribute", name, (name,)) for name in facts["attributes"]]
+    sets += [("attribute", schema.titles[name], (name,)) for name in facts["attributes"]]
     sets += [("adversary", body["name"], tuple(body["attributes"])) for body in facts["adversaries"]]
     known = {frozenset(chosen) for _, _, chosen in sets}
     limits = [line.standing.limit for line in cost.lines]
@@ -170,7 +166,7 @@ def comparison_page(comparisons: Sequence[Comparison], title: str, *, spoken: st
     blocks: dict[str, Any] = {}
     for number, comparison in enumerate(comparisons):
         release = comparison.release
-        texts = _texts(release.schema, t)
+        texts = ViewTexts.of_schema(t, release.schema)
         lines = [_line(table, texts) for table in comparison.tables]
         name = release.name.rpartition("/")[2]
         parts.append({"number": number, "name": name, "mechanism": release.mechanism, "rows": lines})

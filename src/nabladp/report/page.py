@@ -47,6 +47,7 @@ def page(releases: Sequence[Release], title: str, stage: Stage, spoken: str | No
         max(release.rows_per_person for release in releases),
         {name: tuple(chosen) for release in releases for name, chosen in release.adversaries.items()},
         limits.person,
+        titles=releases[0].schema.titles,
         spoken=t,
         bounded=all(release.person.id is not None for release in releases),
     )
@@ -113,7 +114,7 @@ def check_releases(releases: Sequence[Release]) -> None:
 def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t: Language) -> list[dict[str, Any]]:
     """The page's part on each release. Adds the data behind it: its views and, while there is room, its record."""
     views_of = []
-    texts = ViewTexts(t, _names(releases))
+    texts = ViewTexts.of_schema(t, releases[0].schema)
     for number, release in enumerate(releases):
         stage("writing the report: release", number, len(releases))
         views_of.append([texts.view(condense(view).to_json()) for view in release.views()])
@@ -146,11 +147,6 @@ def _maps(releases: Sequence[Release], views_of: Sequence[Sequence[dict[str, Any
                 column["shapes"] = attribute.name
                 found[attribute.name] = maps[attribute.name].drawn(attribute)
     return {"shapes": pack(found)} if found else {}
-
-
-def _names(releases: Sequence[Release]) -> set[str]:
-    """What the owner of the table named: never translated."""
-    return {name for attribute in releases[0].schema for name in (attribute.name, attribute.heading)}
 
 
 def _part(number: int, release: Release, embedded: bool, t: Language) -> dict[str, Any]:

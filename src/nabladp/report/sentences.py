@@ -7,14 +7,14 @@ that it is given, and follows ``privacy.interpretation``. Their texts, in every 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from nabladp.privacy import Guarantee
 from nabladp.privacy.interpretation import Statement, format_percent_up, posterior
-from nabladp.report.language import Language, language
+from nabladp.report.language import MOST_NAMED, Language, language
 
 PRIOR = 0.5
 PERSON = ("person", "people")
@@ -57,7 +57,8 @@ class Sentences:
     """All sentences about one composed guarantee.
 
     ``protects`` says what a row is about, one and several of them; ``extra`` is more that is not protected, each with
-    its heading. Without a release (``released``) there is no ledger, plan or schema to speak of.
+    its heading. Without a release (``released``) there is no ledger, plan or schema to speak of. ``titles`` are read in
+    place of the attributes' names.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Sentences:
         extra: Mapping[str, str] | None = None,
         released: bool = True,
         bounded: bool = False,
+        titles: Mapping[str, str] | None = None,
         spoken: str | Language = "en",
     ) -> None:
         self.t = t = language(spoken)
@@ -83,6 +85,7 @@ class Sentences:
         self.rows, self.rows_per_person = sorted(set(rows)), rows_per_person
         self.bounded = bounded  # no more rows of each person were used, however many there are
         self.adversaries, self.person_limit = adversaries, person_limit
+        self.titles = dict(titles or {})
         universe = guarantee.universe
         self.protected = universe.protected
         self.read = tuple(name for name in universe.protected if guarantee.rho(name) > 0)
@@ -92,6 +95,16 @@ class Sentences:
     def _say(self, key: str, **values: Any) -> str:
         """A text of the section "words", which may name what a row is about."""
         return self.t(f"words.{key}", one=self.one, many=self.many, **values)
+
+    def called(self, names: Iterable[str]) -> list[str]:
+        """What people read in place of these names."""
+        return [self.titles.get(name, name) for name in names]
+
+    def _quoted(self, name: str) -> str:
+        return self.t.quoted(self.titles.get(name, name))
+
+    def _names(self, names: Sequence[str], most: int = MOST_NAMED) -> str:
+        return self.t.names(self.called(names), most)
 
     def _human(self, key: str) -> str:
         """The key of a text that is another where rows are not about people."""
@@ -123,7 +136,7 @@ class Sentences:
         beliefs = []
         if self.read:
             worst = max(self.read, key=self.guarantee.rho)
-            name = self.t.quoted(worst)
+            name = self._quoted(worst)
             label = self._say("costliest_label", name=name)
             beliefs.append(self._belief(label, self._say("about_attribute", names=name), (worst,)))
         beliefs += [self.adversary(name) for name, chosen in self.adversaries.items() if self.is_protected(chosen)]
@@ -132,11 +145,11 @@ class Sentences:
     def adversary(self, name: str) -> Belief:
         """What a named adversary can come to believe."""
         chosen = self.adversaries[name]
-        about = self._say("about_attributes", names=self.t.names(chosen, len(chosen)))
+        about = self._say("about_attributes", names=self._names(chosen, len(chosen)))
         return self._belief(name, about if len(chosen) > 1 else self.attribute(chosen[0]).about, chosen)
 
     def attribute(self, name: str) -> Belief:
-        return self._belief(name, self._say("about_attribute", names=self.t.quoted(name)), (name,))
+        return self._belief(name, self._say("about_attribute", names=self._quoted(name)), (name,))
 
     def person(self) -> Belief:
         """What can be learned from all protected attributes together."""
@@ -149,7 +162,7 @@ class Sentences:
     def small_difference(self, name: str, far: Fraction, unit: str) -> Belief:
         """What someone can come to believe who already knows a number up to a range of this width."""
         width = self.t.number(int(far)) if far.denominator == 1 else self.t.localised(f"{float(far):,.6g}")
-        label = self.t("about.small_range", name=self.t.quoted(name), far=f"{width} {unit}".strip())
+        label = self.t("about.small_range", name=self._quoted(name), far=f"{width} {unit}".strip())
         nearby = self.guarantee.figure(name, {name: far}).guarantee
         return belief(nearby, label, label, (name,), self.delta, self.t)
 
@@ -161,7 +174,7 @@ class Sentences:
 
     def apart(self) -> str:
         """The public attributes, wherever all protected ones are meant."""
-        return self._say("apart", names=self.t.names(self.public), count=len(self.public)) if self.public else ""
+        return self._say("apart", names=self._names(self.public), count=len(self.public)) if self.public else ""
 
     def reading(self) -> str:
         """The sentence that says how the beliefs are to be read."""
@@ -179,7 +192,7 @@ class Sentences:
         if not self.unread:
             return None
         what = self._say("this_release" if self.released else "the_publication")
-        return self._say("unread", what=what, names=self.t.names(self.unread), count=len(self.unread))
+        return self._say("unread", what=what, names=self._names(self.unread), count=len(self.unread))
 
     # ---- what is not protected ------------------------------------------------------------------------------------
 
@@ -188,7 +201,7 @@ class Sentences:
         say, human = self._say, self._human
         rows = [(say("membership_head"), self._membership()), (say("dependent_head"), self._dependent())]
         if self.public:
-            names = self.t.names(self.public, len(self.public))
+            names = self._names(self.public, len(self.public))
             rows.append((say("public_head"), say("public", names=names, count=len(self.public))))
         rows += [(say(human("groups_head")), self._groups())]
         rows += [(say("others_head"), self._others()), *self.extra.items()]
@@ -198,13 +211,13 @@ class Sentences:
     def _membership(self) -> str:
         start = self._say(self._human("membership"))
         if self.public:
-            names = self.t.names(self.public)
+            names = self._names(self.public)
             return self._say("membership_public", start=start, names=names, count=len(self.public))
         return self._say("membership_bound", start=start, figure=self.figure(self.person()))
 
     def _dependent(self) -> str:
         derived = list(self.guarantee.universe.derived)
-        counted = f" {self._say('derived', names=self.t.names(derived), count=len(derived))}" if derived else ""
+        counted = f" {self._say('derived', names=self._names(derived), count=len(derived))}" if derived else ""
         figure = self._say("dependent_figure", figure=self.figure(self.person())) if self.protected else ""
         return self._say("dependent", counted=counted, figure=figure)
 

@@ -112,7 +112,7 @@ def _published(places: Sequence[str | Path]) -> dict[str, Path]:
 
 def _names(books: Sequence[Ledger]) -> list[str]:
     """What tells ledgers apart: the names of their files; where these are the same, with their folders; or the ids."""
-    paths = [Path(book.label) for book in books]
+    paths = [Path(os.path.abspath(book.label)) for book in books]
     choices = [path.name for path in paths], [f"{path.parent.name}/{path.name}" for path in paths]
     return next((names for names in choices if len(set(names)) == len(names)), [book.id for book in books])
 
@@ -147,6 +147,7 @@ def ledger_facts(
     ``guarantee`` is the ledger's own, of everything that counts."""
     booked = _booked(book)
     whole = figure(guarantee, guarantee.per_person().attributes, delta)
+    public = [name for name in guarantee.universe.roots if name in guarantee.universe.public]
     return {
         "stamp": "TEST — NOT PRIVATE" if book.test else None,
         "rows": [_row(one, delta, t) | {"report": link(one)} for one in reversed(booked)],
@@ -155,6 +156,7 @@ def ledger_facts(
         "rho": whole["rho"],
         "epsilon": whole["epsilon"],
         "protected": len(guarantee.universe.protected),
+        "apart": t("words.apart", names=t.names(public), count=len(public)) if public else "",
         "delta": delta,
         "timeline": _timeline(booked, t),
         "ledger": book.id,

@@ -14,16 +14,19 @@ from importlib.resources import files
 from typing import Any
 
 from nabladp.report.language import Language
+from nabladp.schema import Schema
 
 _NUMBER = r"[-+−]?[\d,.]+(?:e[-+]?\d+)?%?"
 _PLACE = re.compile(r"\{(\w+)\}")
+_RANGE = re.compile(rf".+ = {_NUMBER} to {_NUMBER}")
 
 
 class ViewTexts:
-    """The texts of views in one language; ``names`` are those of attributes, which are never translated."""
+    """The texts of views in one language. What the owner of the table named is never translated: ``names`` and titles
+    of attributes, and in rows also ``values``."""
 
-    def __init__(self, t: Language, names: Collection[str] = ()) -> None:
-        self.t, self.names = t, frozenset(names)
+    def __init__(self, t: Language, names: Collection[str] = (), values: Collection[str] = ()) -> None:
+        self.t, self.names, self.values = t, frozenset(names), frozenset(values)
         self.texts, self.patterns = _templates(t.code)
         self._known: dict[str, str] = {}
 
@@ -49,8 +52,20 @@ class ViewTexts:
         digits = self.t.localised(text.removesuffix("%"))
         return self.t("format.percent", number=digits) if text.endswith("%") else digits
 
+    @classmethod
+    def of_schema(cls, t: Language, schema: Schema) -> ViewTexts:
+        names = {word for own in schema for word in (own.name, own.heading, schema.titles[own.name])}
+        listed = {text for own in schema if own.kind in ("categorical", "ordered") for text in own.texts}
+        return cls(t, names, listed | {label for own in schema for label in own.labels.values()})
+
+    def _cell(self, text: Any) -> Any:
+        """A cell or a label of rows: a word of a mechanism such as "everything else", or a range of values."""
+        if not isinstance(text, str) or text in self.values or text in self.names:
+            return text
+        return self(text) if text in self.texts or _RANGE.fullmatch(text) else text
+
     def view(self, view: Mapping[str, Any]) -> dict[str, Any]:
-        """A view with all its texts in this language; its rows are values and stay."""
+        """A view with all its texts in this language; numbers and values of attributes stay."""
         if not self.texts:
             return dict(view)
         told = dict(view) | {key: self(view[key]) for key in ("title", "summary", "caption")}
@@ -58,6 +73,11 @@ class ViewTexts:
         told["notes"] = [self(note) for note in view["notes"]]
         for key in ("columns", "series"):
             told[key] = [{**own, "name": self(own["name"])} for own in view[key]]
+        for own in told["columns"]:
+            if "labels" in own:
+                own["labels"] = [self._cell(label) for label in own["labels"]]
+        if isinstance(view["rows"], list):
+            told["rows"] = [[*map(self._cell, row)] if isinstance(row, list) else row for row in view["rows"]]
         if "line" in view:
             told["line"] = {**view["line"], "text": self(view["line"]["text"])}
         return told

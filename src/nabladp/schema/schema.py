@@ -95,9 +95,19 @@ class Schema(Displayed, HasAttributes):
     def names(self) -> tuple[str, ...]:
         return tuple(attribute.name for attribute in self.attributes)
 
+    @cached_property
+    def titles(self) -> Mapping[str, str]:
+        """What people read in place of each name: the title, followed by the name where that alone could be mistaken
+        for another attribute."""
+        said = [own.title or own.name for own in self]
+        return {
+            own.name: f"{own.title} ({own.name})" if own.title and said.count(own.title) > 1 else text
+            for own, text in zip(self, said, strict=True)
+        }
+
     def title(self, names: Iterable[str]) -> str:
         """Some attributes as the head of a table: their titles, or else their names."""
-        return " + ".join(self[name].title or name for name in names)
+        return " + ".join(self.titles[self[name].name] for name in names)
 
     def sizes(self, names: Iterable[str]) -> tuple[int, ...]:
         return tuple(self[name].size for name in checks.names(names))

@@ -17,6 +17,7 @@ from nabladp.mechanisms.gram_matrix.components import PrincipalComponents, princ
 from nabladp.mechanisms.gram_matrix.regression import LEVEL, Classification, Regression, fit, noise_norm
 from nabladp.mechanisms.gram_matrix.signed_columns import Products, SignedColumns
 from nabladp.mechanisms.mechanism import Output, ReleaseContext
+from nabladp.mechanisms.output_tables import column_title
 from nabladp.noise import half_width
 from nabladp.schema import Schema
 from nabladp.tables import decode
@@ -96,11 +97,11 @@ def _all_entries(names: Sequence[str], entries: list[list[Any]], facts: list[tup
     )
 
 
-def regression_view(target: str, regression: Regression) -> View:
+def regression_view(schema: Schema, target: str, regression: Regression) -> View:
     """The view of a linear regression: weights with their intervals, of numbers in their own units."""
     fitted = regression.to_json()
     named = fitted["effects"] if "effects" in fitted else fitted["coefficients"]
-    rows = [[name, *map(round_digits, numbers)] for name, numbers in named.items()]
+    rows = [[column_title(schema, name), *map(round_digits, numbers)] for name, numbers in named.items()]
     numbers = [value_column(word, "number", i) for i, word in enumerate(("weight", "low", "high"), 1)]
     ridge, level = format_figure(fitted["ridge"]), format_percent(fitted["level"])
     facts = [
@@ -112,7 +113,7 @@ def regression_view(target: str, regression: Regression) -> View:
         r2, low, high = (format_percent(max(0.0, value)) for value in fitted["r2"])
         facts.append(("variance explained (R²)", f"{r2}, {level} interval {low} to {high}"))
     return View(
-        title=f"regression of {target}",
+        title=f"regression of {schema.titles[target]}",
         kind="bars",
         columns=[value_column("column"), *numbers],
         rows=rows,
@@ -359,13 +360,14 @@ class NoisyGram(Output):
         schema, label = context.schema, context.parameters.get("label")
         noise_norm = context.expected_error["noise_norm"]
         numeric = bool(self.columns.numbers)
-        views = entry_views(self.values_table(schema), self.names, context.n, noise_norm, numeric)
+        titles = [column_title(schema, name) for name in self.names]
+        views = entry_views(self.values_table(schema), titles, context.n, noise_norm, numeric)
         numbers = [block.attribute for block in self.columns.number_columns]
         two_valued = [name for name in self.columns.to_json() if name in schema and schema[name].size == 2]
         targets = list(dict.fromkeys([*numbers, *two_valued]))[:MOST_TARGETS]
         for target in targets if label is None else [label]:
             try:
-                views.append(regression_view(target, self.regress(target)))
+                views.append(regression_view(schema, target, self.regress(target)))
             except NablaDPError:  # a name that stands for several columns, or for none
                 continue
         return views

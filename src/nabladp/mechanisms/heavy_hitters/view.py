@@ -43,7 +43,9 @@ def _difference(schema: Schema, names: Sequence[str], row: Sequence[int], first:
     if row is first:
         return "the first one, listed below"
     changed = [
-        f"{name} = {schema[name].label(code)}" for name, code, own in zip(names, row, first, strict=True) if code != own
+        f"{schema.titles[name]} = {schema[name].label(code)}"
+        for name, code, own in zip(names, row, first, strict=True)
+        if code != own
     ]
     return f"the first one, but {', '.join(changed)}"
 
@@ -62,7 +64,7 @@ def first_combination(schema: Schema, names: Sequence[str], codes: Codes) -> lis
             title="the first combination, value by value",
             kind="table",
             columns=[value_column("attribute"), value_column("value", index=1)],
-            rows=[[name, schema[name].label(code)] for name, code in zip(names, codes[0], strict=True)],
+            rows=[[schema.titles[name], schema[name].label(code)] for name, code in zip(names, codes[0], strict=True)],
             summary=count_of(len(names), "attribute"),
         )
     ]
@@ -75,7 +77,7 @@ def names_title(schema: Schema, names: Sequence[str]) -> str:
 def combination_labels(schema: Schema, names: Sequence[str], codes: Integers) -> tuple[str, ...]:
     """Each frequent combination as one text."""
     return tuple(
-        ", ".join(f"{name} = {schema[name].label(code)}" for name, code in zip(names, row, strict=True))
+        ", ".join(f"{schema.titles[name]} = {schema[name].label(code)}" for name, code in zip(names, row, strict=True))
         for row in codes.tolist()
     )
 

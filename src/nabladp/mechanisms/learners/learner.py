@@ -122,6 +122,11 @@ class LearnedRule(Output):
         first, second = (self.schema[self.label].label(code) for code in (0, 1))
         return first, second
 
+    @property
+    def label_title(self) -> str:
+        """What people read in place of the label's name."""
+        return self.schema.titles[self.label]
+
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         """The learned rule against the true table: the share of rows predicted right, of all and by label; and how
         often the more frequent label alone would be right.
@@ -137,7 +142,7 @@ class LearnedRule(Output):
         for index, released in ((0, self.released_accuracy()), (3, self.released_majority())):
             if released is not None:
                 accuracy[index], low[index], high[index] = released
-        by_name = (f"{self.label} = {name}" for name in self.label_names())
+        by_name = (f"{self.label_title} = {name}" for name in self.label_names())
         yield Compared(
             title="share of rows predicted right",
             format="share",

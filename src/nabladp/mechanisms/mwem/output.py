@@ -298,7 +298,7 @@ class FittedDistribution(Output):
         measured = f"{len(set(self.measured.query.tolist())):,} of {count_of(len(self.answers), 'query', 'queries')}"
         bound = "the paper's bound says nothing here"
         if self.bound is not None and self.bound < 1:
-            bound = f"{format_percent(self.bound)} at most (the paper's)"
+            bound = f"at most {format_percent(self.bound)}, by the paper's bound"
 
         def facts(numbers: Integers) -> list[tuple[str, str]]:
             return [

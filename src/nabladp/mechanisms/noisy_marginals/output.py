@@ -295,8 +295,8 @@ class MarginalTables(Output, FreeAnswers):
 
     def explanation(self) -> str:
         return (
-            "Rows with each combination of values were counted, and random noise was added to every count: a number is "
-            "the true count give or take its interval."
+            "Rows with each combination of values were counted, and random noise was added to every count: a number "
+            "estimates the true count, which lies in its interval with the stated probability."
         )
 
     def views(self, context: ReleaseContext) -> list[View]:
@@ -359,7 +359,7 @@ def _view(table: NoisyMarginal, error: Mapping[str, Any], schema: Schema) -> Vie
             value_column("measured", "count", 1),
         ],
         rows=Cells(np.round(table.values, _SHOWN_DIGITS), table.counts),
-        summary=f"{count_of(len(table), 'cell')}, noise scale {scale}, ±{width:,.4g} with {level}",
+        summary=f"{count_of(len(table), 'cell')}, noise scale {scale}, ±{width:,.4g} ({level} interval)",
         facts=[
             ("noise", f"discrete {table.noise.capitalize()}, scale {scale}"),
             ("predicted error of a count", f"{format_figure(predicted_error(table, error))} on average"),

@@ -241,9 +241,15 @@ class StatisticsOutput(Output):
         sign = "ε" if self.calibration.pure else "ρ"
         columns = [value_column(name, "text", i) for i, name in enumerate(("attribute", "as", "for"))]
         columns.append(value_column(sign, "number", 3))
-        rows = [[own.attribute, own.role, ", ".join(own.pays_for), round_digits(own.cost)] for own in bill.lines]
+        titles = self.schema.titles
+        rows = [
+            [titles[own.attribute], own.role, ", ".join(own.pays_for), round_digits(own.cost)] for own in bill.lines
+        ]
         facts = [
-            (f"{own.attribute}, changed by at most {own.distance:,.6g}", f"{sign} = {format_figure(own.cost)} in all")
+            (
+                f"{titles[own.attribute]}, changed by at most {own.distance:,.6g}",
+                f"{sign} = {format_figure(own.cost)} in all",
+            )
             for own in bill.small_changes
         ]
         notes = ["Lines of one attribute add up. A set of attributes costs at most the sum of theirs."]

@@ -280,7 +280,7 @@ class SyntheticModel(Output):
         hand."""
         answers, codes = self._answers_at_hand(context), self._codes_at_hand(context)
         of = {answer.attributes: answer for answer in answers}
-        views = [quality_view(self.quality, answers)]
+        views = [quality_view(self.schema, self.quality, answers)]
         views += [answer_view(self.schema, own, codes, self.n) for own in answers]
         views += [measured_view(self.schema, own, of.get(own.attributes), codes, self.n) for own in self.measured]
         return views if self.codes is None else [*views, synthetic_preview(self.synthetic)]

@@ -116,7 +116,7 @@ Codes = Mapping[str, NDArray[Any]]
 # ---- views ----------------------------------------------------------------------------------------------------------
 
 
-def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
+def quality_view(schema: Schema, quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
     """The view of every marginal of the workload with its predicted errors, the worst first."""
     worst = sorted(answers, key=lambda answer: -float(answer.drawn))
     answered, drawn = (format_percent(quality[key]) for key in ("predicted_error", "predicted_error_drawn"))
@@ -128,7 +128,7 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
             value_column("answer", "share", 1),
             value_column("synthetic rows", "share", 2),
         ],
-        rows=[[" + ".join(own.attributes), round_digits(own.error), round_digits(own.drawn)] for own in worst],
+        rows=[[schema.title(own.attributes), round_digits(own.error), round_digits(own.drawn)] for own in worst],
         summary=f"{drawn} for synthetic rows, {answered} for answers",
         facts=[
             ("predicted error of synthetic rows", f"{drawn} on average (total variation)"),
@@ -138,7 +138,7 @@ def quality_view(quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
             ("rounds", format_figure(quality["rounds"])),
             ("measured", count_of(quality["measured"], "noisy marginal")),
         ],
-        notes=_notes(quality),
+        notes=_notes(schema, quality),
         series=[Series("answer", 1), Series("synthetic rows", 2)],
         caption="Predicted total variation distance from the true table",
     )
@@ -151,14 +151,14 @@ def _distance_facts(quality: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("distance of the rows from the answers", f"{now} on average, {before} as sampled")]
 
 
-def _notes(quality: Mapping[str, Any]) -> list[str]:
+def _notes(schema: Schema, quality: Mapping[str, Any]) -> list[str]:
     notes = [] if quality["converged"] else ["The model's fit was stopped before it converged."]
     for each in quality["contradicted_zeros"]:
         rows, width = format_figure(max(each["rows"], 0.0)), format_figure(_DEVIATIONS * each["deviation"])
         notes.append(
-            f"What is declared impossible for {' + '.join(each['attributes'])} contradicts the noisy counts, in which "
-            f"about {rows} rows (± {width}) are of this kind. Synthetic rows leave these people out: check the zeros, "
-            "rules and formulas declared."
+            f"What is declared impossible for {schema.title(each['attributes'])} contradicts the noisy counts, in "
+            f"which about {rows} rows (± {width}) are of this kind. Synthetic rows leave these people out: check the "
+            "zeros, rules and formulas declared."
         )
     return notes
 

@@ -18,9 +18,12 @@
     return `10⁻${[...found[1]].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("")}`;
   }
 
-  /** Names with a sign between them, of very many the first few. */
+  const titles = new Map(); // what people read in place of the name of an attribute
+  const called = (attribute) => name(titles.get(attribute) ?? attribute);
+
+  /** Attributes with a sign between them, of very many the first few. */
   function joined(names, sign = " + ", most = 8) {
-    const shown = names.slice(0, most).flatMap((attribute, i) => (i ? [sign, name(attribute)] : [name(attribute)]));
+    const shown = names.slice(0, most).flatMap((attribute, i) => (i ? [sign, called(attribute)] : [called(attribute)]));
     return names.length > most ? [...shown, sign, say("others", { count: names.length - most })] : shown;
   }
 
@@ -84,7 +87,7 @@
     const written = (far) => nabladp.whole.format(far).length && nabladp.number(far);
     const known = [...asked].flatMap(([attribute, far], i) => [
       ...(i ? ["; "] : []),
-      ...pieces("known_range", { name: name(attribute), far: distance.format(Number(far)), unit: units[attribute] ? ` ${units[attribute]}` : "" }),
+      ...pieces("known_range", { name: called(attribute), far: distance.format(Number(far)), unit: units[attribute] ? ` ${units[attribute]}` : "" }),
     ]);
     const figure = [`ε = ${up(found.tight)}`, say("epsilon_paper", { value: up(found.paper) }), `ρ ${up(found.rho)}`];
     if (found.pure !== Infinity) figure.push(say("epsilon_pure", { value: up(found.pure) }));
@@ -167,5 +170,5 @@
     return say("glance", { ...rise, last });
   }
 
-  nabladp.answer = { about, nothing, glance, joined };
+  nabladp.answer = { about, nothing, glance, joined, called, titles };
 })();

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const { make, name, answer, text: say, pieces, cost: up } = nabladp;
-  const { joined } = answer;
+  const { joined, called, titles } = answer;
 
   function button(words, press) {
     const made = make("button", { type: "button", className: "button plain" }, words);
@@ -22,6 +22,7 @@
       this.section = place.closest("section");
       this.guarantee = guarantee;
       this.told = told;
+      for (const [attribute, title] of Object.entries(told.titles)) titles.set(attribute, title);
       this.person = guarantee.protected.length ? guarantee.protected : guarantee.attributes;
       this.open = guarantee.attributes.filter((attribute) => guarantee.public.has(attribute));
       this.names = [...guarantee.attributes, ...guarantee.derived.keys()];
@@ -72,7 +73,8 @@
     choice(attribute, derived = false) {
       const box = make("input", { type: "checkbox" });
       box.addEventListener("change", () => this.changed());
-      const words = make("span", { className: "name" }, name(attribute));
+      const words = make("span", { className: "name" }, called(attribute));
+      if (titles.has(attribute)) words.append(" ", make("span", { className: "code" }, name(attribute)));
       if (derived) {
         const names = joined(this.guarantee.derived.get(attribute));
         words.append(make("small", { className: "quiet" }, " ", ...pieces("counts_as", { names })));
@@ -100,7 +102,7 @@
         const far = make("input", { type: "number", min: "0", step: "any", inputMode: "decimal" });
         far.addEventListener("input", () => this.changed());
         const unit = this.told.units[attribute];
-        const words = pieces("differs", { name: name(attribute), unit: unit ? ` (${unit})` : "" });
+        const words = pieces("differs", { name: called(attribute), unit: unit ? ` (${unit})` : "" });
         this.gradual.set(attribute, make("label", {}, ...words, far));
       }
       const note = make("p", { className: "assume", textContent: say("small_ask") });

@@ -4,7 +4,7 @@
   const nabladp = (window.nabladp ||= {});
   const { charting, text } = nabladp;
   const { svg, reader, telling, shown, textWidth, picture, label, paragraph, grow, stepInList, stepping, scaleBar } = charting;
-  const [WIDEST, TALLEST] = [640, 560];
+  const [WIDEST, TALLEST, PRINTED] = [640, 560, 360]; // the last one on paper, where its table stands below it
 
   /** The shapes of the attribute whose values name the rows of a view. */
   charting.shapesOf = (view) => {
@@ -12,7 +12,7 @@
     return (nabladp.shapes ?? {})[view.columns[view.names[0]].shapes] ?? null;
   };
 
-  charting.map = (view, width) => {
+  charting.map = (view, width, tallest = TALLEST) => {
     const shapes = charting.shapesOf(view);
     const column = view.columns[view.names[0]];
     const [name, read] = [reader(view, view.names[0]), reader(view, view.series[0].value)];
@@ -22,7 +22,7 @@
     const below = view.signed && rows.some((row) => read(row) < 0);
     const { low, high, step } = stepping({ ...view, signed: below }, read);
     const ramp = below ? "signed" : "heat";
-    const scale = Math.min(Math.min(width, WIDEST) / shapes.width, TALLEST / shapes.height);
+    const scale = Math.min(Math.min(width, WIDEST) / shapes.width, tallest / shapes.height);
     const [wide, tall] = [shapes.width * scale, shapes.height * scale];
     const told = text("map_told", { caption: view.caption, name: column.name, count: on.length, low: shown(low, format), high: shown(high, format) });
     const node = picture(view, width, tall + 60, told);
@@ -73,5 +73,6 @@
       step: stepInList(order.length),
     };
   };
-  charting.forms.unshift({ fits: charting.shapesOf, draw: charting.map, beside: true });
+  const pieces = (view, width) => [charting.map(view, width, PRINTED)];
+  charting.forms.unshift({ fits: charting.shapesOf, draw: (view, width) => charting.map(view, width), pieces, beside: true });
 })();

@@ -5,7 +5,7 @@
   const { charting, text } = nabladp;
   const { svg, reader, shown, picture, label, paragraph, grow, scaleBar, stepping } = charting;
   const [MOST, ACROSS, GAP, HEAD] = [12, 3, 16, 20];
-  const HIGHEST = 860; // pixels of a panel on paper
+  const HIGHEST = 740; // pixels of a panel on paper
 
   /** Which axis of a view has a panel for each of its values: one that leaves pyramids, otherwise the shortest. */
   function panelAxis(view) {
@@ -54,7 +54,7 @@
   function laidOut(parts, shared, width, written = false) {
     for (let across = Math.min(ACROSS, parts.length); across > 0; across--) {
       const each = (width - GAP * (across - 1)) / across;
-      const drawn = parts.map((part) => (charting.pyramidOf(part) ? charting.pyramid(part, each, shared) : charting.heat(part, each, null, shared)));
+      const drawn = parts.map((part) => (charting.pyramidOf(part) ? charting.pyramid(part, each, shared, written ? charting.PRINTED_ROWS : undefined) : charting.heat(part, each, null, shared)));
       const fits = each >= 200 && drawn.every(({ node }) => Number(node.getAttribute("width")) <= each + 1);
       if ((fits || across === 1) && !(written && drawn.some((own) => own.written === false))) return { across, each, drawn };
     }

@@ -5,7 +5,8 @@
   const { charting } = nabladp;
   const { svg, reader, telling, shown, textWidth, cut, ticks, picture, label, paragraph, grow, whisker } = charting;
   const [LEAST, MOST] = [5, 150]; // ordered values
-  const [ROW, THIN, HIGH] = [22, 5, 800]; // height of a row, at most and at least, and of all rows
+  const [ROW, HIGH] = [22, 800]; // height of a row and of all rows, at most
+  charting.PRINTED_ROWS = 640; // height of all rows on paper, where their heading stands on the same page
   const [TOP, LINE] = [34, 14];
 
   /** The axes of a view that is a pyramid: which one has the two sides, which one goes up; null for any other view. */
@@ -19,22 +20,22 @@
   };
 
   /** `shared` is the scale of several pyramids beside each other, whose caption stands below all of them. */
-  charting.pyramid = (view, width, shared) => {
+  charting.pyramid = (view, width, shared, high = HIGH) => {
     const { sides, along } = charting.pyramidOf(view);
     const series = view.series[0];
     const format = view.columns[series.value].format;
-    const [value, low, high] = [series.value, series.low, series.high].map((n) => (n === null ? () => null : reader(view, n)));
+    const [value, low, upper] = [series.value, series.low, series.high].map((n) => (n === null ? () => null : reader(view, n)));
     const labels = along.axis;
     const ordered = labels.map((_, i) => i).slice(0, along.ordered).reverse(); // the highest on top
     const lines = [...ordered, ...labels.map((_, i) => i).slice(along.ordered)];
     const rowOf = (line, side) => lines[line] * along.every + side * sides.every;
-    const tall = Math.max(THIN, Math.min(ROW, Math.floor(HIGH / lines.length)));
+    const tall = Math.min(ROW, Math.floor(high / lines.length));
     const every = Math.ceil(LINE / tall);
     const middle = Math.min(Math.max(...labels.map((text) => textWidth(text)), 20) + 16, 0.3 * width);
     const half = (width - middle) / 2;
     let top = shared?.top ?? 0;
     for (let line = 0; line < lines.length; line++) {
-      for (const side of [0, 1]) top = Math.max(top, value(rowOf(line, side)) ?? 0, high(rowOf(line, side)) ?? 0);
+      for (const side of [0, 1]) top = Math.max(top, value(rowOf(line, side)) ?? 0, upper(rowOf(line, side)) ?? 0);
     }
     top = top || 1;
     const starts = [half, half + middle];
@@ -68,7 +69,7 @@
         const bar = { x: from, width: Math.max(to - from, 1), y: y + inset, height: tall - 2 * inset };
         node.append(svg("rect", { class: side ? "chart-bar chart-bar-below" : "chart-bar", ...bar }));
         if (low(row) === null) continue;
-        const ends = [low(row), high(row)].map((end) => x(side, Math.max(0, end))); // below zero there are the names
+        const ends = [low(row), upper(row)].map((end) => x(side, Math.max(0, end))); // below zero there are the names
         whisker(node, ...ends, y + tall / 2, false, Math.min(4, tall / 3));
       }
     });
@@ -97,5 +98,6 @@
       },
     };
   };
-  charting.forms.push({ fits: charting.pyramidOf, draw: charting.pyramid });
+  const pieces = (view, width) => [charting.pyramid(view, width, null, charting.PRINTED_ROWS)];
+  charting.forms.push({ fits: charting.pyramidOf, draw: charting.pyramid, pieces });
 })();

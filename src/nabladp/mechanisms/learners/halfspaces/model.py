@@ -22,6 +22,7 @@ from nabladp.mechanisms.learners.halfspaces.robust_distance import Distances, Ha
 from nabladp.mechanisms.learners.halfspaces.task import share
 from nabladp.mechanisms.learners.learner import LearnedRule
 from nabladp.mechanisms.mechanism import ReleaseContext
+from nabladp.mechanisms.output_tables import column_title
 from nabladp.schema import Schema
 from nabladp.views.view import (
     Series,
@@ -262,7 +263,7 @@ class HalfspaceModel(LearnedRule):
     def explanation(self) -> str:
         return (
             "A weight was learned for every value, with random noise: for rows whose weights add up to 0 or more, "
-            f"{self.label} = {self.label_names()[1]} is predicted."
+            f"{self.label_title} = {self.label_names()[1]} is predicted."
         )
 
     def views(self, context: ReleaseContext) -> list[View]:
@@ -271,17 +272,18 @@ class HalfspaceModel(LearnedRule):
         known, level = self.deviations, format_percent(LEVEL)
         nothing = [None] * len(self.weights)
         bounds = self.interval(LEVEL) or (nothing, nothing)
+        columns = [column_title(self.schema, name) for name in self.names]
         numbers = zip(self.weights, *bounds, strict=True)
-        rule = ("the rule", f"{self.label} = {second} where the weights add up to 0 or more, otherwise {first}")
+        rule = ("the rule", f"{self.label_title} = {second} where the weights add up to 0 or more, otherwise {first}")
         noise = "not known for this method" if known is None else f"deviation {format_range(known.tolist())}"
         weights = View(
-            title=f"{self.label}: weights",
+            title=f"{self.label_title}: weights",
             kind="bars",
             columns=[
                 value_column("column"),
                 *(value_column(word, "number", i) for i, word in enumerate(("weight", "low", "high"), 1)),
             ],
-            rows=[[name, *map(round_digits, own)] for name, own in zip(self.names, numbers, strict=True)],
+            rows=[[name, *map(round_digits, own)] for name, own in zip(columns, numbers, strict=True)],
             summary=f"{count_of(len(self.names), 'weight')}, method {self.method}",
             facts=[rule, ("noise in a weight", noise), self._accuracy_fact(), *self._majority_fact()],
             notes=[] if known is None else ["Intervals hold what the same fit would give without noise."],
@@ -290,7 +292,7 @@ class HalfspaceModel(LearnedRule):
             signed=True,
         )
         margins = None if self.holdout is None else self.holdout.margins
-        probable = [] if margins is None else [margins.view(self.label, (first, second))]
+        probable = [] if margins is None else [margins.view(self.label_title, (first, second))]
         return [weights, self._contributions_view(context.schema, rule), *probable]
 
     def _accuracy_fact(self) -> tuple[str, str]:
@@ -315,7 +317,8 @@ class HalfspaceModel(LearnedRule):
 
     def _contributions_view(self, schema: Schema, rule: tuple[str, str]) -> View:
         table = self.extra_tables(schema)["contributions"]
-        rows = [list(row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+        columns = [column.to_pylist() for column in table.columns]
+        rows = [[schema.titles[name], *rest] for name, *rest in zip(*columns, strict=True)]
         return View(
             title="what each value adds",
             kind="bars",

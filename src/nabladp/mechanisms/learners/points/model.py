@@ -82,7 +82,7 @@ class PointModel(LearnedRule):
     def explanation(self) -> str:
         return (
             "One combination of values was chosen from noisy counts: for rows that have exactly these values, "
-            f"{self.label} = {self.label_names()[1]} is predicted."
+            f"{self.label_title} = {self.label_names()[1]} is predicted."
         )
 
     def views(self, context: ReleaseContext) -> list[View]:
@@ -91,13 +91,13 @@ class PointModel(LearnedRule):
         how = "it was drawn at random, as none was frequent enough" if self.count is None else "it is frequent enough"
         count = "not counted" if self.count is None else f"{self.count:,} of {self.n:,} (noisy)"
         rule = View(
-            title=f"{self.label}: the point",
+            title=f"{self.label_title}: the point",
             kind="table",
             columns=[value_column("feature"), value_column("value", index=1)],
-            rows=[list(pair) for pair in self.values.items()],
-            summary=f"{self.label} = {second} at one point of {count_of(len(self.features), 'feature')}",
+            rows=[[self.schema.titles[name], value] for name, value in self.values.items()],
+            summary=f"{self.label_title} = {second} at one point of {count_of(len(self.features), 'feature')}",
             facts=[
-                ("the rule", f"{self.label} = {second} exactly where all these values meet, otherwise {first}"),
+                ("the rule", f"{self.label_title} = {second} exactly where all these values meet, otherwise {first}"),
                 ("why this point", how),
                 ("rows with this point and label", count),
                 ("a point is accepted", f"from a noisy count of {self.promise.cut:,} on"),

@@ -88,7 +88,7 @@ class ThresholdModel(LearnedRule):
 
     def explanation(self) -> str:
         return (
-            f"A threshold was chosen from noisy counts: for rows from these values on, {self.label} = "
+            f"A threshold was chosen from noisy counts: for rows from these values on, {self.label_title} = "
             f"{self.label_names()[1]} is predicted."
         )
 
@@ -98,21 +98,21 @@ class ThresholdModel(LearnedRule):
         facts = [
             (
                 "the rule",
-                f"{self.label} = {second} from these values on, {first} below; the first feature weighs most",
+                f"{self.label_title} = {second} from these values on, {first} below; the first feature weighs most",
             ),
             promise_fact(self.error, self.failure, "some threshold never errs"),
         ]
         if self.ones is not None:
-            facts.append((f"rows with {self.label} = {second}", f"{self.ones:,} of {self.n:,} (noisy)"))
+            facts.append((f"rows with {self.label_title} = {second}", f"{self.ones:,} of {self.n:,} (noisy)"))
         if self.prefix is not None:
             facts.append(("found by listing", count_of(self.prefix, "feature")))
         codes = zip(self.features, self.codes, strict=True)
         rule = View(
-            title=f"{self.label}: the threshold",
+            title=f"{self.label_title}: the threshold",
             kind="table",
             columns=[value_column("feature"), value_column("from", index=1)],
-            rows=[[name, self.schema[name].label(code)] for name, code in codes],
-            summary=f"{self.label} = {second} from one threshold of {count_of(len(self.features), 'feature')} on",
+            rows=[[self.schema.titles[name], self.schema[name].label(code)] for name, code in codes],
+            summary=f"{self.label_title} = {second} from one threshold of {count_of(len(self.features), 'feature')} on",
             facts=facts,
         )
         return [rule]
