@@ -4,10 +4,12 @@ but its declared dependencies is installed."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from importlib import metadata
@@ -107,6 +109,26 @@ def test_what_the_dockerfile_copies_is_enough_to_build(tmp_path: Path) -> None:
     build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path / "dist", cwd=tmp_path)
     assert len(list(tmp_path.glob("dist/*.whl"))) == 1
+
+
+def test_every_optional_part_is_listed_with_its_packages_and_their_licences() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `((?!nabladp)\w+)` \| (.*)$", page, re.M))
+    assert rows.keys() == extras.keys() - {"all", "dev", "mutants"}
+    for part, row in rows.items():
+        for name in {Requirement(text).name for text in extras[part]}:
+            assert name in row and licence(name) in row, f"{part}: {name} is under {licence(name)}"
+    for name in closure("nabladp"):  # "The packages it always needs are under MIT, BSD or Apache-2.0"
+        assert licence(name) in ("MIT", "BSD", "Apache", "ISC", "PSF"), name
+
+
+def licence(name: str) -> str:
+    """The family of a package's licence: MIT, BSD, Apache, LGPL."""
+    told = metadata.metadata(name)
+    classifiers = [text.rpartition(":: ")[2] for text in told.get_all("Classifier") or [] if "License ::" in text]
+    text = told.get("License-Expression") or (classifiers or [told.get("License", "")])[0]
+    return re.split(r"[ -]", text)[0]
 
 
 @pytest.fixture(scope="module")
