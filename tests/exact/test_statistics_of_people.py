@@ -292,6 +292,7 @@ def test_rows_left_out_cost_every_set_once(budget: Any, monkeypatch: pytest.Monk
     """Whatever the rows of a person are, and m; with the bound forgotten, the claim is broken."""
     mechanism = Statistics(budget, "SELECT ROWS_LEFT_OUT(3) FROM t", id="p")
     sets = [names for size in (1, 2, 3) for names in itertools.combinations(BITS.names, size)]
+    assert mechanism.reads(BITS) == BITS.names  # what is charged is said to be read
     for rows in (1, 2, 5):
         claim = mechanism.guarantee(BITS, 9).for_rows(rows)
         claims = {(claim.epsilon if budget.pure else claim.rho)(names) for names in sets}

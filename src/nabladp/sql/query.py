@@ -42,12 +42,13 @@ class Query:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that its rows are read from."""
+        """The columns that its rows are read from, and those that decide on rows which are not used."""
         used = [key.expression for key in self.keys]
         for aggregate in self.aggregates:
             used += [part for part in (aggregate.value, aggregate.filter) if part is not None]
         used += [] if self.where is None else [self.where]
-        return tuple(sorted({name for expression in used for name in expression.columns}))
+        deciding = {name for aggregate in self.aggregates for name in aggregate.decided_by}
+        return tuple(sorted({name for expression in used for name in expression.columns} | deciding))
 
 
 def parse_query(text: str, schema: Schema, groups: Groups | None = None, person: str = "") -> Query:
