@@ -16,7 +16,7 @@ from nabladp.release import Plan
 from nabladp.schema import Schema
 from nabladp.studio import declaring
 from nabladp.studio.fields import Fields
-from nabladp.studio.pages import release, table
+from nabladp.studio.pages import ledger, limits, release, table
 from nabladp.studio.studio import Studio
 from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import Workspace
@@ -110,3 +110,13 @@ def test_edges_are_labelled_where_there_is_room() -> None:
     )
     even = declaring.picture(declaring.attributes({**facts, "edges": [0, 10, 20, 60]})[0])
     assert even is not None and even["to_scale"] and [round(bin["width"]) for bin in even["bins"]] == [17, 17, 67]
+
+
+def test_a_ledger_of_other_people_is_no_matter_of_limits(studio: Studio) -> None:
+    with studio.plan().create_ledger() as book:
+        book.reserve(studio.plan().cost().guarantee, "first")
+    change(studio, table.PAGE, "people", people="promised", promised="3")
+    shown = limits.PAGE.show(Visit(studio, limits.PAGE))
+    assert isinstance(shown, str) and "The plan cannot be released" in shown and "Put these limits" not in shown
+    shown = ledger.PAGE.show(Visit(studio, ledger.PAGE))
+    assert isinstance(shown, str) and "does not agree with this ledger" in shown

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nabladp.errors import LedgerError, NablaDPError, ReleaseError
 from nabladp.privacy import Ledger
@@ -18,6 +18,7 @@ from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import RECORD, OutsideFolder, Workspace
 
 if TYPE_CHECKING:
+    from nabladp.release import Plan
     from nabladp.report.site import Booked
 
 CERTIFICATE = "certificate.pdf"
@@ -65,7 +66,7 @@ def _show(visit: Visit) -> str:
         open_names=open_names,
         person="not on record" if person is None else str(person),
         can_draw=_can_draw(),
-        other_budget=_other_budget(plan),
+        disagreement=_disagreement(plan),
         **facts,
         **shared,
     )
@@ -103,13 +104,13 @@ def _can_draw() -> bool:
     return True
 
 
-def _other_budget(plan: Any) -> str:
-    """Why the plan's limits are not those in force, if they are not."""
+def _disagreement(plan: Plan | None) -> str:
+    """Why the ledger refuses the plan, if it does: it has other limits, or other people."""
     try:
-        if plan is not None and plan.has_ledger():
-            plan.cost()
+        if plan is not None:
+            plan.standing()
     except LedgerError as error:
-        return str(error.message)
+        return error.message
     except NablaDPError:
         return ""
     return ""
@@ -159,18 +160,9 @@ def _verify(visit: Visit) -> str:
     return visit.render("verified.html.j2", folder_name=folder, result=result)
 
 
-def _budget(visit: Visit) -> None:
-    """Put the plan's limits in force, on record."""
-    reason = visit.form.text("reason")
-    if not reason:
-        raise LedgerError("A reason is needed: it stays on record.", fix="Say why the limits change.")
-    entry = visit.studio.plan().change_budget(reason)
-    visit.notice(f"The plan's limits are in force (entry {entry.seq}).")
-
-
 PAGE = Page(
     "ledger",
     _show,
-    changes={"void": _void, "recover": _recover, "certificate": _draw, "budget": _budget},
+    changes={"void": _void, "recover": _recover, "certificate": _draw},
     parts={"verify": _verify},
 )

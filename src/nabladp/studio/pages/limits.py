@@ -37,6 +37,7 @@ def _show(visit: Visit) -> str:
     filled = {name: given.get(name) or _filled(entry, facts.get(name)) for name, entry in LIMITS.items()}
     adversaries = given.get("adversary") or _filled(ADVERSARIES, document.facts("adversary"))
     plan, fault = _plan(visit)
+    problem = "" if fault is None else f"{fault.message} {fault.fix if plan is None else ''}"
     return visit.render(
         "limits.html.j2",
         limits={name: {"entry": entry.to_json(), "filled": filled[name]} for name, entry in LIMITS.items()},
@@ -47,7 +48,8 @@ def _show(visit: Visit) -> str:
         derived={own.name: list(own.derived_from) for own in schema if own.derived_from},
         alike=_warnings(schema, facts),
         learned=_learned(plan, document),
-        fault=fault,
+        fault=problem,
+        can_force=isinstance(fault, LedgerError) and "limit" in fault.fields,
         delta=DELTA if plan is None else plan.delta,
     )
 
@@ -59,17 +61,17 @@ def _filled(entry: Any, value: Any) -> Any:
         return []
 
 
-def _plan(visit: Visit) -> tuple[Plan | None, str]:
+def _plan(visit: Visit) -> tuple[Plan | None, NablaDPError | None]:
     """The plan without its releases, and why its ledger would refuse it; no plan while a limit is faulty."""
     try:
         plan = plan_without_releases(visit.studio)
     except NablaDPError as error:
-        return None, f"{error.message} {error.fix}"
+        return None, error
     try:
         plan.standing()
     except LedgerError as error:
-        return plan, f"{error.message}"
-    return plan, ""
+        return plan, error
+    return plan, None
 
 
 def _learned(plan: Plan | None, document: PlanDocument) -> list[dict[str, Any]]:
