@@ -5,6 +5,7 @@ It prints nothing: what a library prints, or the text of an error that is not ou
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -175,3 +176,5 @@ _TASKS: Mapping[str, Task] = {
 
 if __name__ == "__main__":
     main(*sys.argv[1:4])
+    atexit._run_exitfuncs()  # temporary files go; taking libraries apart one by one would keep their memory for longer
+    os._exit(0)
