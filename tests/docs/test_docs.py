@@ -27,8 +27,10 @@ from doc_pages import Block, blocks, printed, script, slug
 from schema_texts import AGE, AGE_BAND
 from typer.testing import CliRunner
 
+from nabladp import CDP, Statistics
 from nabladp.cli import answer
 from nabladp.cli.app import app
+from nabladp.privacy.interpretation import posterior
 from nabladp.release.demo import make_people, run_demo
 from nabladp.schema import Schema
 
@@ -198,6 +200,26 @@ def test_first_two_commands_of_the_readme() -> None:
     readme = blocks((ROOT / "README.md").read_text(encoding="utf-8"))
     first = next(block.text for block in readme if "make" in block.text)
     assert re.findall(r"^make \w+", first, flags=re.MULTILINE) == ["make demo", "make test"]
+
+
+def test_the_first_screen_of_the_readme_is_what_the_command_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the noisy numbers; and the belief that its ρ stands for."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    command, *expected = next(block.text for block in blocks(page) if "nabladp sql" in block.text).splitlines()
+    run_demo(tmp_path / "demo", 100_000, quiet=True)
+    monkeypatch.chdir(tmp_path)
+    code, output = run_command("nabladp", shlex.split(command)[2:], tmp_path)
+    assert code == 0
+    noisy = r"\d+,\d+ \(.*"
+    wanted = [re.sub(noisy, "", line) for line in expected if line.strip("─ ")]
+    assert_in_order(wanted, re.sub(noisy, "", output), command)
+    query = shlex.split(command)[4]
+    claim = Statistics(CDP(0.1), query).guarantee(Schema.load("demo/schema.toml"), 100_000)
+    assert round(claim.rho("income"), 9) == round(claim.rho(["income", "disability"]), 9) == 0.005
+    belief = posterior(claim, ["income", "disability"], prior=0.5, delta=1e-6).value
+    assert f"can become {belief:.1%} sure".replace("%", " %") in page
 
 
 # What is generated
