@@ -158,7 +158,10 @@ def as_fraction(value: Any) -> Fraction:
 def as_path(value: Any, what: str) -> Path:
     """An argument as a path; ``what`` begins the sentence of a refusal: "The plan"."""
     if not isinstance(value, (str, Path)):
-        raise WrongType(f"{what} is given by its path, not by {quote(value)}.", fix="Give the path of a file.")
+        raise WrongType(
+            f"{what} is given by its path, not by {quote(value)}.",
+            fix="Give the path of its file, as text or as a Path.",
+        )
     path = Path(value)
     text = str(path)
     if "\0" in text or not _encodes(text):
@@ -173,8 +176,8 @@ def refuse_other_file(path: Path, wanted: str) -> None:
     """Refuse a table, a folder or a ledger where a plan or a schema belongs."""
     name = quote_path(path)
     if path.name.lower().removesuffix(".gz").endswith(_TABLES):
-        fix = "Give a plan.toml that names it as its source." if wanted == "plan" else "Give the path of a schema.toml."
-        raise SourceError(f"{name} is a table, not a {wanted}.", fix=f"{fix} `nabladp init TABLE` drafts a schema.")
+        fix = f"Give the path of a {wanted}.toml. `nabladp init {path.name}` drafts a schema and a plan for this table."
+        raise SourceError(f"{name} is a table, not a {wanted}.", fix=fix)
     if path.suffix.lower() in (".db", ".sqlite"):
         raise SourceError(f"{name} is a database, not a {wanted}.", fix=f"Give the path of a {wanted}.toml.")
 

@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
     "a set twice": Case(
         **plan(SETS, 'sets = [["age", "region"], ["region", "age"]]'),
         message="The marginal age+region is asked for twice.",
-        fix="Ask once. To have less noise in it, raise its weight.",
+        fix="Name it once. For less noise in it, give it a larger number in 'weights'.",
     ),
     "an empty set": Case(
         **plan(SETS, "sets = [[]]"), message="A marginal needs at least one attribute.", fix="Remove the empty set."
@@ -141,7 +141,7 @@ CASES: dict[str, Case] = {
     "sets and k": Case(
         **plan(SETS, SETS + "\nk = 2"),
         message="Both 'sets' and 'k' are given.",
-        fix='Write sets = [["age", "sex"]] for these tables, or k = 2 for a table of each pair.',
+        fix='Keep sets = [["age", "sex"]] for these tables, or k = 2 for a table of each pair.',
     ),
     "k beyond the attributes": Case(
         **plan(SETS, "k = 9"), message="There are no 9-way combinations of 3 attributes.", fix="Give a k from 1 to 3."
@@ -157,7 +157,7 @@ CASES: dict[str, Case] = {
     "too few weights": Case(
         **plan(SETS, SETS + "\nweights = [1]"),
         message="'weights' needs 2 numbers, one for each set, and has 1.",
-        fix="Give one per set.",
+        fix="Write, for instance, weights = [1, 1].",
     ),
     "a mechanism misspelt": Case(
         **plan("NoisyMarginals", "NoisyMarginal"),
@@ -181,8 +181,8 @@ CASES: dict[str, Case] = {
     ),
     "a bare number as a budget": Case(
         **plan(BUDGET, "budget = 0.5"),
-        message="'budget' must say what it measures.",
-        fix="Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, { rho = … } or { epsilon = …, delta = … }.",
+        message="'budget' must say what it measures: it is a bare number.",
+        fix="In a plan write { cdp = 0.2 }, or { rho = … }, { pure = … } or { epsilon = …, delta = … }; in Python CDP(0.2), Rho(…), Pure(…) or Approx(…).",
     ),
     "eps in place of epsilon": Case(
         **plan(BUDGET, "budget = { eps = 1.0 }"),
@@ -195,17 +195,17 @@ CASES: dict[str, Case] = {
     "two measures": Case(
         **plan(BUDGET, "budget = { cdp = 1, rho = 1 }"),
         message="'budget' has several measures: cdp, rho.",
-        fix="Keep one. Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, { rho = … } or { epsilon = …, delta = … }.",
+        fix="Keep one. In a plan write { cdp = 0.2 }, or { rho = … }, { pure = … } or { epsilon = …, delta = … }; in Python CDP(0.2), Rho(…), Pure(…) or Approx(…).",
     ),
     "a negative budget": Case(
         **plan(BUDGET, "budget = { cdp = -1 }"),
-        message="'budget': CDP(eps0) must be above zero.",
-        fix="Give a number above zero. What must not be released at all is left out.",
+        message="'budget': CDP(eps0) must be above zero, and is -1.",
+        fix="Give a number above zero, such as 0.2. To keep an attribute out of a release, do not name it there.",
     ),
     "a budget of zero": Case(
         **plan(BUDGET, "budget = { cdp = 0 }"),
-        message="'budget': CDP(eps0) must be above zero.",
-        fix="Give a number above zero. What must not be released at all is left out.",
+        message="'budget': CDP(eps0) must be above zero, and is 0.",
+        fix="Give a number above zero, such as 0.2. To keep an attribute out of a release, do not name it there.",
     ),
     "a budget as a text": Case(
         **plan(BUDGET, 'budget = { cdp = "0.2" }'),
@@ -222,8 +222,8 @@ CASES: dict[str, Case] = {
     ),
     "a bare limit": Case(
         **plan(PERSON, "person = 4.0"),
-        message="person must say what it measures.",
-        fix="Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, { rho = … } or { epsilon = …, delta = … }.",
+        message="'person' must say what it measures: it is a bare number.",
+        fix="In a plan write { cdp = 0.2 }, or { rho = … }, { pure = … } or { epsilon = …, delta = … }; in Python CDP(0.2), Rho(…), Pure(…) or Approx(…).",
     ),
     "a limit misspelt": Case(
         **plan("per_attribute", "per_atribute"),
@@ -275,7 +275,7 @@ CASES: dict[str, Case] = {
     ),
     "a delta of one": Case(
         **plan("[[release]]", "[report]\ndelta = 1.0\n[[release]]"),
-        message="delta must lie between 0 and 1.",
+        message="delta must lie strictly between 0 and 1, and is 1.0.",
         fix="Try delta = 1e-6.",
     ),
     "TOML with an open quote": Case(
@@ -285,8 +285,8 @@ CASES: dict[str, Case] = {
     ),
     "another number of rows": Case(
         **plan("rows = 4", "rows = 5", ["release", "plan.toml", "--new-ledger"]),
-        message="The table does not have the number of rows it was said to have.",
-        fix="Correct or remove 'rows'; do not change the table while it is read; give a query that always returns the same rows.",
+        message="The table has another number of rows than was stated, or counted before.",
+        fix="Correct or remove 'rows' in [table]. Do not change the table while it is read; a query must return the same rows each time.",
     ),
     "MWEM of too many records": Case(
         **{
@@ -304,7 +304,7 @@ CASES: dict[str, Case] = {
     "cost of a table": Case(
         ["cost", "people.csv"],
         message="'people.csv' is a table, not a plan.",
-        fix="Give a plan.toml that names it as its source. `nabladp init TABLE` drafts a schema.",
+        fix="Give the path of a plan.toml. `nabladp init people.csv` drafts a schema and a plan for this table.",
     ),
     "cost of a schema": Case(
         ["cost", "schema.toml"],
@@ -327,13 +327,15 @@ CASES: dict[str, Case] = {
     "a table as a schema": Case(
         ["check", "people.csv", "--schema", "people.csv"],
         message="'people.csv' is a table, not a schema.",
-        fix="Give the path of a schema.toml. `nabladp init TABLE` drafts a schema.",
+        fix="Give the path of a schema.toml. `nabladp init people.csv` drafts a schema and a plan for this table.",
     ),
     "a table that is not there": Case(
         ["check", "poeple.csv"], message="There is no file 'poeple.csv'.", fix="Did you mean 'people.csv'?"
     ),
     "a draft over a schema": Case(
-        ["init", "people.csv"], message="'schema.toml' exists already.", fix="Move it away or choose another --schema."
+        ["init", "people.csv"],
+        message="'schema.toml' exists already.",
+        fix="Move it away, or name another file: --schema new-schema.toml.",
     ),
     "a release without a ledger": Case(
         ["release", "plan.toml"],
@@ -356,7 +358,9 @@ CASES: dict[str, Case] = {
         fix="Give the path of a ledger; a plan names its own in [budget].",
     ),
     "a report of a plan": Case(
-        ["report", "plan.toml"], message="There is no release beside 'plan.toml'.", fix="Give the folder of a release."
+        ["report", "plan.toml"],
+        message="There is no release beside 'plan.toml'.",
+        fix="Run `nabladp release plan.toml` first, or give the folder of a release.",
     ),
     "a void of nothing": Case(
         lambda: session().ledger.void("poll", "a mistake"),
@@ -395,8 +399,8 @@ CASES: dict[str, Case] = {
     ),
     "an empty file": Case(
         **table(""),
-        message="The file 'people.csv' has no header.",
-        fix="Give a file whose first line names the columns, with quotes that are closed.",
+        message="The file 'people.csv' is empty.",
+        fix="Give a file whose first line names the columns.",
     ),
     "latin-1": Case(
         **table("age,income,region\n3,10,n\xf6rth\n".encode("latin1")),
@@ -406,7 +410,7 @@ CASES: dict[str, Case] = {
     "a Word file": Case(
         **table(b"PK", "people.doc"),
         message="The file 'people.doc' has a file type that is not read.",
-        fix="Its name should end in .csv, .tsv, .json, .ndjson (these also with .gz), .parquet, .feather, .arrow or .xlsx.",
+        fix="Save the table as one of: .csv, .tsv, .json, .ndjson (these also with .gz), .parquet, .feather, .arrow or .xlsx.",
     ),
     "a text as a workbook": Case(
         **table("age\n3\n", "people.xlsx"),
@@ -421,7 +425,7 @@ CASES: dict[str, Case] = {
     "a CSV named Parquet": Case(
         **table("age\n3\n", "people.parquet"),
         message="The file 'people.parquet' cannot be read.",
-        fix="Check that it is complete and of the kind its name says.",
+        fix="Check that it is complete, and that its ending is that of its contents.",
     ),
     "a domain that is left open": Case(
         **schema("low = 0", 'low = "FILL IN: smallest"'),
@@ -434,7 +438,9 @@ CASES: dict[str, Case] = {
         fix="Did you mean 'integer'?",
     ),
     "low above high": Case(
-        **schema("low = 0", "low = 10"), message="Attribute 'age': 'low' lies above 'high'.", fix="Exchange them."
+        **schema("low = 0", "low = 10"),
+        message="Attribute 'age': 'low' = 10 lies above 'high' = 9.",
+        fix="Exchange them.",
     ),
     "edges that fall": Case(
         **schema("[0, 25, 50]", "[0, 50, 25]"),
@@ -503,12 +509,12 @@ CASES: dict[str, Case] = {
             'values = ["north", "south"]\n[[attribute]]\nname = "side"\nderived_from = ["region"]\nprefix = 1\nvalues = ["n", "s", "w"]',
         ),
         message="Attribute 'side': its domain is not what follows from its source 'region'.",
-        fix="Keep name, derived_from, and level or prefix: the rest follows.",
+        fix="Remove what follows from the source: keep name, derived_from, and level or prefix.",
     ),
     "a bare number in Python": Case(
         lambda: session(budget=Budget(person=4.0)),
-        message="person must say what it measures.",
-        fix="Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, { rho = … } or { epsilon = …, delta = … }.",
+        message="'person' must say what it measures: it is a bare number.",
+        fix="In a plan write { cdp = 0.2 }, or { rho = … }, { pure = … } or { epsilon = …, delta = … }; in Python CDP(0.2), Rho(…), Pure(…) or Approx(…).",
     ),
     "a path as a schema": Case(
         lambda: Session("people.csv", "schema.toml", Budget(person=Rho(1)), "ledger.db"),
@@ -521,7 +527,9 @@ CASES: dict[str, Case] = {
         fix="Check the path, and that its disk is mounted. To create one, run `nabladp ledger create plan.toml` or add --new-ledger to `nabladp release`; in Python, use Ledger.create or Session(…, new_ledger=True).",
     ),
     "a delta above one": Case(
-        lambda: Approx(1, 2), message="Approx(…, delta) must lie between 0 and 1.", fix="Try delta = 1e-6."
+        lambda: Approx(1, 2),
+        message="Approx(…, delta) must lie strictly between 0 and 1, and is 2.",
+        fix="Try delta = 1e-6.",
     ),
     "a text as an epsilon": Case(
         lambda: Pure("1"), message="Pure(eps) must be a number, not text.", fix="Write the number without quotes."
@@ -532,16 +540,16 @@ CASES: dict[str, Case] = {
         fix='For one table of all these attributes write [["age", "region"]]; for a table of each write [["age"], ["region"]].',
     ),
     "a marginal that was not released": Case(
-        lambda: released()["age"], message="The marginal age was not released.", fix="Released: region+income."
+        lambda: released()["age"], message="The marginal age was not released.", fix="Released tables: region+income."
     ),
     "a mean of texts": Case(
         lambda: released().mean("region"),
-        message="'region' is not numeric.",
-        fix="Means need integer, real or numeric ordered kinds.",
+        message="'region' is not numeric: it has no sum and no mean.",
+        fix="Ask how often its values occur: count(by='region'), or share.",
     ),
     "a quantile beyond one": Case(
         lambda: released().quantile("income", 50),
-        message="A quantile lies strictly between 0 and 1.",
+        message="q must lie strictly between 0 and 1, and is 50.",
         fix="The median is q = 0.5.",
     ),
     "the epsilon of a misspelt attribute": Case(
@@ -552,12 +560,12 @@ CASES: dict[str, Case] = {
     "a plan loaded as a release": Case(
         lambda: Release.load("plan.toml"),
         message="'plan.toml' is not a release record.",
-        fix="Give a folder written by nabladp.",
+        fix="Give the folder that `nabladp release` wrote, such as plan-release.",
     ),
     "a schema as a plan in Python": Case(
         lambda: Plan.load(Schema.load("schema.toml")),
         message="The plan is given by its path, not by a Schema.",
-        fix="Give the path of a file.",
+        fix="Give the path of its file, as text or as a Path.",
     ),
     "rows that can be read only once": Case(
         lambda: open_table(pa.table({"age": [1]}).to_reader(), AGE),
@@ -572,7 +580,7 @@ CASES: dict[str, Case] = {
     "a lazy table that fails": Case(
         lambda: open_table(pl.LazyFrame({"age": ["x"]}).cast(pl.Int64), AGE).marginals([("age",)]),
         message="The LazyFrame cannot be read: it raises InvalidOperationError.",
-        fix="Run it yourself to see why, where nobody else sees the message: it may show data.",
+        fix="Run it yourself to see why. Its own message may show data: keep it to yourself.",
     ),
 }
 

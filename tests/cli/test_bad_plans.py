@@ -64,8 +64,8 @@ TYPOS: dict[str, tuple[Change, str, str, str]] = {
     "budget of an attribute": (
         ("budget = {", "budgets = { age = { cdp = 0 } }\nbudget = {"),
         "BudgetError",
-        "budget of 'age': CDP(eps0) must be above zero",
-        "is left out",
+        "budget of 'age': CDP(eps0) must be above zero, and is 0",
+        "do not name it",
     ),
     "weights by name": (
         ("budget = {", "weights = { region = 2 }\nbudget = {"),
@@ -84,13 +84,8 @@ TYPOS: dict[str, tuple[Change, str, str, str]] = {
     ),
     "weights of another type": (("budget = {", "weights = ['a', 'b']\nbudget = {"), "BudgetError", "weight", "number"),
     "k too large": (('sets = [["region", "income"], ["health"]]', "k = 5"), "MechanismError", "5-way", "1 to 4"),
-    "sets and k": (("sets = [[", "k = 2\nsets = [["), "MechanismError", "Both 'sets' and 'k'", "or k = 2"),
-    "no sets": (
-        ('sets = [["region", "income"], ["health"]]', ""),
-        "MechanismError",
-        "Neither 'sets' nor 'k'",
-        "or k = 2",
-    ),
+    "sets and k": (("sets = [[", "k = 2\nsets = [["), "MechanismError", "Both", "Keep"),
+    "no sets": (('sets = [["region", "income"], ["health"]]', ""), "MechanismError", "Neither", "Write sets"),
     "empty set": (('["health"]]', "[]]"), "MechanismError", "at least one", "empty"),
     "twice in a set": (('["health"]]', '["age", "age"]]'), "MechanismError", "twice", "once"),
     "set twice": (('["health"]]', '["income", "region"]]'), "MechanismError", "twice", ""),

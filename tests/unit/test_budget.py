@@ -81,7 +81,7 @@ def test_senseless_budgets_are_refused(budget) -> None:  # type: ignore[no-untyp
 
 
 def test_a_bare_number_is_told_what_to_say() -> None:
-    with pytest.raises(BudgetError, match=r"person must say what it measures.*CDP\(eps0\)"):
+    with pytest.raises(BudgetError, match=r"'person' must say what it measures: it is a bare number.*CDP"):
         Budget(person=1.0)  # type: ignore[arg-type]
 
 

@@ -37,7 +37,7 @@ def test_parts_are_found_in_any_order_and_others_are_named() -> None:
     made = tables(exactly("age", "sex", counts=np.arange(8)))
     assert made["sex", "age"].counts.tolist() == np.arange(8).reshape(4, 2).T.tolist()
     assert len(made) == 1 and [t.attributes for t in made] == [("age", "sex")]
-    with pytest.raises(MechanismError, match=r"age\+pay was not released.*Released: age\+sex"):
+    with pytest.raises(MechanismError, match=r"age\+pay was not released.*Released tables: age\+sex"):
         made["age", "pay"]
     with pytest.raises(UnknownAttribute):
         made["agee"]

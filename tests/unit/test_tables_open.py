@@ -59,7 +59,7 @@ BAD_FILES = {
     "open quote": ('age,job\n30,"CANARY\n', SourceError, "does not end"),
     "open quote in header": ('age,"job\n30,CANARY\n', DataError, "names no column of the schema"),
     "mixed line ends": ("age,job\n30,cook\r\n31,CANARY\n", SourceError, "regular CSV"),
-    "empty file": ("", SourceError, "no header"),
+    "empty file": ("", SourceError, "is empty"),
     "header only": ("age,job\n", DataError, "no rows"),
     "no header": ("30,CANARY-cook\n40,CANARY-nurse\n", DataError, "names no column of the schema"),
     "near name": ("agee,job\n30,cook\n", DataError, "Did you mean 'agee'"),

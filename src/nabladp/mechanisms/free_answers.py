@@ -15,7 +15,7 @@ import numpy as np
 
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import is_share
-from nabladp.errors import MechanismError
+from nabladp.errors import MechanismError, quote
 from nabladp.mechanisms.estimate import LEVEL, Estimate, GroupEstimates, single_estimate
 from nabladp.mechanisms.intervals import Interval, quantile_of_noise, ratio_interval
 from nabladp.mechanisms.pooling import overlap
@@ -317,7 +317,9 @@ class FreeAnswers(ABC):
     ) -> Estimate | GroupEstimates:
         """The q-quantile of an ordered attribute over rows where it is known."""
         if not is_share(q):
-            raise MechanismError("A quantile lies strictly between 0 and 1.", fix="The median is q = 0.5.")
+            raise MechanismError(
+                f"q must lie strictly between 0 and 1, and is {quote(q)}.", fix="The median is q = 0.5."
+            )
         counts = self.noisy_counts()
         attribute = counts.schema[name]
         if not attribute.is_ordered:

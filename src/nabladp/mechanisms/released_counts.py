@@ -187,7 +187,8 @@ def bin_numbers(attribute: Attribute) -> tuple[Floats, Floats, Floats]:
     values, bounds = attribute.representatives, attribute.bin_bounds
     if values is None or bounds is None:
         raise MechanismError(
-            f"{attribute.name!r} is not numeric.", fix="Means need integer, real or numeric ordered kinds."
+            f"{attribute.name!r} is not numeric: it has no sum and no mean.",
+            fix=f"Ask how often its values occur: count(by={attribute.name!r}), or share.",
         )
     return values, *bounds
 

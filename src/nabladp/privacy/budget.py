@@ -72,7 +72,7 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("per_attribute", "person"):
             value = getattr(self, name)
-            object.__setattr__(self, name, None if value is None else as_value(value, name))
+            object.__setattr__(self, name, None if value is None else as_value(value, repr(name)))
         object.__setattr__(self, "attributes", _values(self.attributes, "attributes"))
         checks.names(self.attributes, "'attributes' of a budget", "Name each attribute by a text.")
         object.__setattr__(self, "sets", {_set_name(k): v for k, v in _values(self.sets, "sets").items()})

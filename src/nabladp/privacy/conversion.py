@@ -44,7 +44,7 @@ def check_conversion(conversion: str, known: tuple[str, ...] = (*CONVERSIONS, "d
 
 def check_delta(delta: float) -> None:
     if not is_share(delta):
-        raise BudgetError("delta must lie between 0 and 1.", fix="Try delta = 1e-6.")
+        raise BudgetError(f"delta must lie strictly between 0 and 1, and is {quote(delta)}.", fix="Try delta = 1e-6.")
 
 
 def _paper(rho: float, delta: float) -> float:

@@ -26,14 +26,14 @@ def exact(number: Number, what: str = "a number", *, up: bool = False) -> Fracti
     """
     if isinstance(number, bool) or not isinstance(number, (int, float, Rational, Decimal)):
         given = "text" if isinstance(number, str) else type(number).__name__
-        fix = "Write the number without quotes." if isinstance(number, str) else "Give a plain number."
+        fix = "Write the number without quotes." if isinstance(number, str) else "Give a number, such as 0.2."
         raise BudgetError(f"{what} must be a number, not {given}.", fix=fix)
     if (isinstance(number, float) and not math.isfinite(number)) or (
         isinstance(number, Decimal) and not number.is_finite()
     ):
-        raise BudgetError(f"{what} must be finite.", fix="Give a plain finite number.")
+        raise BudgetError(f"{what} must be finite.", fix="Give a finite number, such as 0.2.")
     if isinstance(number, Decimal) and not -_LONGEST <= number.adjusted() <= _LONGEST:
-        raise BudgetError(f"{what} is too small or too large to be exact.", fix="Give a plain number.")
+        raise BudgetError(f"{what} is too small or too large to be exact.", fix="Give a number, such as 0.2.")
     if isinstance(number, Rational):  # NumPy's integers stay of 64 bits inside a fraction, and products wrap around
         return Fraction(int(number.numerator), int(number.denominator))
     if not isinstance(number, float):

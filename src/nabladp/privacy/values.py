@@ -28,7 +28,8 @@ def _positive(number: Number, what: str) -> Fraction:
     value = exact(number, what)
     if value <= 0:
         raise BudgetError(
-            f"{what} must be above zero.", fix="Give a number above zero. What must not be released at all is left out."
+            f"{what} must be above zero, and is {quote(number)}.",
+            fix="Give a number above zero, such as 0.2. To keep an attribute out of a release, do not name it there.",
         )
     if value > MOST:
         raise BudgetError(f"{what} is too large (the limit is {MOST:,}).", fix=f"Give a number up to {MOST:,}.")
@@ -98,7 +99,10 @@ class Approx:
         _positive(self.eps, "Approx(eps, …)")
         delta = exact(self.delta, "Approx(…, delta)")
         if not (0 < delta < 1 and 0 < float(delta) < 1):  # also once it is a double
-            raise BudgetError("Approx(…, delta) must lie between 0 and 1.", fix="Try delta = 1e-6.")
+            raise BudgetError(
+                f"Approx(…, delta) must lie strictly between 0 and 1, and is {quote(self.delta)}.",
+                fix="Try delta = 1e-6.",
+            )
 
     def amount(self, *, up: bool = False) -> Fraction:
         if up:  # the conversion goes from ρ to (ε, δ) only
@@ -139,8 +143,8 @@ def _untyped(value: Any, what: str) -> BudgetError:
     given = list(value) if isinstance(value, Mapping) else []
     unknown = next((key for key in given if key not in _MEASURES), None)
     fix = (
-        "Write Pure(eps), CDP(eps0), Rho(rho) or Approx(eps, delta); in a plan { pure = … }, { cdp = … }, "
-        "{ rho = … } or { epsilon = …, delta = … }."
+        "In a plan write { cdp = 0.2 }, or { rho = … }, { pure = … } or { epsilon = …, delta = … }; in Python "
+        "CDP(0.2), Rho(…), Pure(…) or Approx(…)."
     )
     if unknown is not None:
         known = suggestion(unknown, _MEASURES, f"Known entries: {', '.join(_MEASURES)}.")
@@ -156,7 +160,8 @@ def _untyped(value: Any, what: str) -> BudgetError:
     if given:
         entries = ", ".join(key for key in _MEASURES if key in given)
         return BudgetError(f"{what} has several measures: {entries}.", fix=f"Keep one. {fix}")
-    return BudgetError(f"{what} must say what it measures.", fix=fix)
+    bare = ": it is a bare number" if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+    return BudgetError(f"{what} must say what it measures{bare}.", fix=fix)
 
 
 _LIKELY = {  # how other tools spell them

@@ -121,7 +121,9 @@ def write_new(path: Path, text: str, option: str) -> None:
             file.write(text)
     except FileExistsError:
         error = SchemaError if option == "--schema" else PlanError
-        raise error(f"{path.name!r} exists already.", fix=f"Move it away or choose another {option}.") from None
+        raise error(
+            f"{path.name!r} exists already.", fix=f"Move it away, or name another file: {option} new-{path.name}."
+        ) from None
     except OSError:
         raise SourceError(f"Cannot write {path.name!r}.", fix="Check that its folder exists and is writable.") from None
 

@@ -262,7 +262,8 @@ class Release(Displayed, Exported, FreeAnswers):
             if isinstance(error, NablaDPError):
                 raise
             raise ReleaseError(
-                f"{record.name!r} is not a release record.", fix="Give a folder written by nabladp."
+                f"{record.name!r} is not a release record.",
+                fix="Give the folder that `nabladp release` wrote, such as plan-release.",
             ) from None
 
     @classmethod

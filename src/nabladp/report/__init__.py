@@ -121,7 +121,10 @@ def load(source: Release | Sequence[Release] | str | Path) -> list[Release]:
         raise ReleaseError(f"{quote_path(folder)} cannot be listed.", fix="Check that it is still there.") from None
     if not records:
         where = f"in {str(folder)!r}" if str(folder) == str(source) else f"beside {quote_path(source)}"
-        raise ReleaseError(f"There is no release {where}.", fix=_suggest_folder(folder))
+        fix = _suggest_folder(folder)
+        if str(source).endswith(".toml"):
+            fix = f"Run `nabladp release {Path(source).name}` first, or g{fix[1:]}"
+        raise ReleaseError(f"There is no release {where}.", fix=fix)
     return sorted((Release.read(record) for record in records), key=ledger_order)
 
 

@@ -108,7 +108,9 @@ def level_codes(source: Attribute, level: Attribute) -> NDArray[np.int64]:
     for key, shown in (("values", "domain"), ("null", "'null'"), ("other_code", "'unknown'")):
         if getattr(made, key) != getattr(level, key):
             rule = f"its {shown} is not what follows from its source {quote(source.name)}"
-            raise refusal(level.name, rule, "Keep name, derived_from, and level or prefix: the rest follows.")
+            raise refusal(
+                level.name, rule, "Remove what follows from the source: keep name, derived_from, and level or prefix."
+            )
     if level.kind == "date":
         finer = source.level or "day"
         first = period_number(source.values[0], finer) or 0

@@ -111,6 +111,7 @@ def refuse_unknown_keys(data: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 _FILL_IN = "Replace the mark by the domain you know from public sources; never read it off the data."
+_ALSO_CONFIRM = f"Remove the line '{CONFIRM}' of each attribute once you have compared its domain with one."
 _CONFIRM = f"Compare the domain with a public source, correct it if need be, and remove the line '{CONFIRM}'."
 
 
@@ -125,7 +126,7 @@ def refuse_marks(entries: Sequence[Mapping[str, Any]]) -> None:
         said.append(f"{_attributes(marked)} still marked {MARKER}: {_listed(marked)}.")
     if waiting:
         said.append(f"{_attributes(waiting)} to be confirmed: {_listed(waiting)}.")
-    fix = _FILL_IN if marked else _CONFIRM
+    fix = f"{_FILL_IN} {_ALSO_CONFIRM}" if marked and waiting else _FILL_IN if marked else _CONFIRM
     raise SchemaError(" ".join(said), fix=fix, attributes=[*marked, *waiting])
 
 
@@ -301,7 +302,7 @@ def _range(name: str, low: Any, high: Any) -> tuple[int, int]:
     if any(isinstance(end, bool) or not isinstance(end, Integral) for end in (low, high)):
         raise refusal(name, "'low' and 'high' must be integers", _EXAMPLES["low"])
     if low > high:
-        raise refusal(name, "'low' lies above 'high'", "Exchange them.")
+        raise refusal(name, f"'low' = {quote(low)} lies above 'high' = {quote(high)}", "Exchange them.")
     if low < -WIDEST or high > WIDEST or high - low >= MOST_CODES:
         raise refusal(name, "the range is too wide", "Use kind 'real' with bin edges; integers may span 2^32 values.")
     return int(low), int(high)

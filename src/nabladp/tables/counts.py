@@ -97,10 +97,10 @@ def no_rows() -> DataError:
 
 def wrong_number_of_rows() -> DataError:
     return DataError(
-        "The table does not have the number of rows it was said to have.",
-        fix="Correct or remove 'rows'; do not change the table while it is read; give a query that always "
-        "returns the same rows.",
-        rule="does not have the number of rows it was said to have",
+        "The table has another number of rows than was stated, or counted before.",
+        fix="Correct or remove 'rows' in [table]. Do not change the table while it is read; a query must return the "
+        "same rows each time.",
+        rule="has another number of rows than was stated, or counted before",
     )
 
 

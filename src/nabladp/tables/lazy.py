@@ -76,7 +76,7 @@ class Lazy(ABC):
         except Exception as error:
             raise SourceError(
                 f"{self.what} cannot be read: it raises {type(error).__name__}.",
-                fix="Run it yourself to see why, where nobody else sees the message: it may show data.",
+                fix="Run it yourself to see why. Its own message may show data: keep it to yourself.",
                 rule="cannot be read",
             ) from None
 

@@ -129,7 +129,7 @@ def _check_columns(what: str, columns: Sequence[str], is_text: bool, names: Sequ
         raise DataError(f"{what} names no column of the schema in its first line.", fix=fix, columns=missing)
     near = difflib.get_close_matches(missing[0], times, n=1)
     where = "in the schema, or remove it there" if missing[0] in schema else "where a person is declared"
-    fix = f"Did you mean {near[0]!r}?" if near else f"Correct its name {where}."
+    fix = f"Did you mean {near[0]!r}? Correct one of the two names." if near else f"Correct its name {where}."
     more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
     raise DataError(f"{what} has no column {missing[0]!r}{more}.", fix=fix, column=missing[0], columns=missing)
 

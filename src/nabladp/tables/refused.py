@@ -17,7 +17,7 @@ _ELSEWHERE = {
 
 def other_file(ending: str) -> str:
     """What to do with a file of a type that is not read."""
-    return next((fix for known, fix in _ELSEWHERE.items() if ending in known), f"Its name should end in {_TYPES}.")
+    return next((fix for known, fix in _ELSEWHERE.items() if ending in known), f"Save the table as one of: {_TYPES}.")
 
 
 def other_object(source: Any) -> str:

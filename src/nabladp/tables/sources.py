@@ -78,7 +78,7 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
     except UnicodeDecodeError:
         raise SourceError(f"{what} is not UTF-8 text.", fix=_convert(path), path=str(path)) from None
     except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException):
-        fix = "Check that it is complete and of the kind its name says."
+        fix = "Check that it is complete, and that its ending is that of its contents."
         raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
     except SourceError:
         raise
@@ -120,8 +120,11 @@ def _csv(path: Path, what: str, expected: frozenset[str]) -> Scan:
     tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
     delimiter, columns = _header(lines, ("\t",) if tabs else _DELIMITERS, expected)
     if not columns:
-        fix = "Give a file whose first line names the columns, with quotes that are closed."
-        raise SourceError(f"{what} has no header.", fix=fix, path=str(path))
+        fault, which = (
+            ("has no header", ", with quotes that are closed") if any(map(str.strip, lines)) else ("is empty", "")
+        )
+        fix = f"Give a file whose first line names the columns{which}."
+        raise SourceError(f"{what} {fault}.", fix=fix, path=str(path))
     options = f"header=true, delim={literal(delimiter)}, quote='\"', escape='\"', strict_mode=true, encoding='utf-8'"
     options += _compression(path)
     names = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(columns)))

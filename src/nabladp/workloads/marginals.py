@@ -24,9 +24,11 @@ Sets = tuple[tuple[str, ...], ...]
 def refuse_sets_and_k(sets: object, k: object) -> None:
     """Refuse marginals that are asked for in two ways, or in none."""
     if (sets is None) == (k is None):
-        what = "Neither 'sets' nor 'k' is given." if k is None else "Both 'sets' and 'k' are given."
+        what, do = (
+            ("Neither 'sets' nor 'k' is given", "Write") if k is None else ("Both 'sets' and 'k' are given", "Keep")
+        )
         raise MechanismError(
-            what, fix='Write sets = [["age", "sex"]] for these tables, or k = 2 for a table of each pair.'
+            f"{what}.", fix=f'{do} sets = [["age", "sex"]] for these tables, or k = 2 for a table of each pair.'
         )
 
 
@@ -60,7 +62,8 @@ def _check_sets(schema: Schema, sets: Iterable[Sequence[str]]) -> Sets:
     name, times = Counter("+".join(sorted(chosen)) for chosen in marginals).most_common(1)[0]
     if times > 1:
         raise MechanismError(
-            f"The marginal {name} is asked for twice.", fix="Ask once. To have less noise in it, raise its weight."
+            f"The marginal {name} is asked for twice.",
+            fix="Name it once. For less noise in it, give it a larger number in 'weights'.",
         )
     return marginals
 

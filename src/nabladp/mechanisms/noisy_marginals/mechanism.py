@@ -94,7 +94,7 @@ class NoisyMarginals(Mechanism):
         if len(weights) != len(sets):
             raise MechanismError(
                 f"'weights' needs {len(sets)} numbers, one for each set, and has {len(weights)}.",
-                fix="Give one per set.",
+                fix=f"Write, for instance, weights = {[1] * min(len(sets), 3)}{' …' if len(sets) > 3 else ''}.",
             )
         budgets = source_units(universe, self.budget, self.budgets)
         amounts = allocate(touched, weights, budgets)  # [allocation]

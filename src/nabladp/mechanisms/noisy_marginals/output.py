@@ -235,7 +235,7 @@ class MarginalTables(Output, FreeAnswers):
         if found is None or len(wanted) != len(self.tables[found].attributes):
             raise MechanismError(
                 f"The marginal {'+'.join(wanted)} was not released.",
-                fix="Released: " + ", ".join("+".join(t.attributes) for t in self.tables[:8]) + ".",
+                fix="Released tables: " + ", ".join("+".join(t.attributes) for t in self.tables[:8]) + ".",
             )
         return self._table(found).in_order(wanted)
 
