@@ -14,7 +14,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import (
@@ -49,6 +49,7 @@ from nabladp import (
 from nabladp.errors import BudgetError, BudgetExceeded, DataError, LedgerError, MechanismError
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.noise import NoiseSource
+from nabladp.release.learn import released_accuracy
 
 TWO_FITS = "fits twice and compares: every fit draws its own noise"
 CHECKS_WITHOUT_ROWS = {
@@ -287,6 +288,21 @@ def test_a_search_of_scikit_learn_pays_for_each_fit(session: Session) -> None:
     search = GridSearchCV(learner(session), grid, cv=2).fit(frame.drop(columns="ill"), frame["ill"])
     assert search.best_score_ > 0.7 and search.best_params_.keys() == grid.keys()
     assert len([entry for entry in session.ledger.entries() if entry.kind == "reserve"]) == 4 * 2 + 1
+
+
+def test_a_search_of_scikit_learn_can_choose_by_what_was_released(session: Session) -> None:
+    """No row is scored: labels of the rows given for scoring may be anything."""
+    grid = {"vote__budget": [CDP(0.2), CDP(1.0)]}
+    vote = Pipeline([("vote", learner(session, method="gram", holdout=0.25))])
+    search = GridSearchCV(vote, grid, cv=KFold(2), scoring=released_accuracy, error_score="raise")
+    frame = patients()
+    search.fit(frame.drop(columns="ill"), frame["ill"])
+    stated = search.best_estimator_[-1].model_.released_accuracy()
+    assert stated is not None and released_accuracy(search.best_estimator_, "no rows") == stated[0]
+    assert search.best_score_ == max(search.cv_results_["mean_test_score"]) > 0.6
+    assert len([entry for entry in session.ledger.entries() if entry.kind == "reserve"]) == 2 * 2 + 1
+    with pytest.raises(MechanismError, match="No accuracy was released"):
+        released_accuracy(learner(session).fit())
 
 
 def test_a_private_search_is_one_reservation_or_none(session: Session) -> None:
