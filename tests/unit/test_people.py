@@ -362,6 +362,18 @@ def test_one_row_of_a_person_for_each_key(frame: pd.DataFrame, tmp_path: Path) -
         assert abs(row["n"] - n) < 60
 
 
+def test_an_id_of_any_name_is_counted(frame: pd.DataFrame, tmp_path: Path) -> None:
+    made = session(
+        tmp_path, frame.rename(columns={"patient": "Patient's no"}), person=Person("Patient's no", 4, "visit")
+    )
+    for query in (
+        {"count_distinct": "Patient's no", "by": "b"},
+        {"sql": """SELECT b, COUNT(DISTINCT "patient's no") FROM t GROUP BY b"""},
+    ):
+        answers = made.release(Statistics(CDP(0.2), **query)).output.answers
+        assert [row["b"] for row in answers[0].rows] == ["x", "y"]
+
+
 @pytest.mark.parametrize(
     ("query", "options", "what"),
     [

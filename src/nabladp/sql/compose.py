@@ -33,6 +33,7 @@ class WrittenQuery:
     aggregates: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by key of FUNCTIONS
     quantile: Mapping[str, Sequence[float]] = field(default_factory=dict)  # levels by expression
     sum_per_person: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # bounds by expression
+    person: str = ""  # the column that names people
 
     def text(self, schema: Schema) -> str:
         """The query in SQL."""
@@ -52,7 +53,7 @@ class WrittenQuery:
                 if key == "count" and part == "*":
                     yield key, part, "COUNT(*)", "count"
                     continue
-                text, name = _read(key, part, schema)
+                text, name = _read(key, part, schema, self.person)
                 yield key, part, FUNCTIONS[key](text), name or f"{key}_{_short(text)}"
         for part, levels in self.quantile.items():
             text, name = _read("quantile", part, schema)
@@ -66,7 +67,7 @@ class WrittenQuery:
             total = f"{TOTAL_NAME}({text}, {low!r}, {high!r})"
             yield "sum_per_person", part, total, name or f"sum_per_person_{_short(text)}"
 
-    def explain(self, error: QueryError, schema: Schema, person: str = "") -> QueryError:
+    def explain(self, error: QueryError, schema: Schema) -> QueryError:
         """Why the query was refused, by the key of the first part that cannot be answered by itself."""
         rows = self._from(schema)
         alone = [("where", self.where, f"SELECT COUNT(*){rows}")] if self.where is not None else []
@@ -74,15 +75,15 @@ class WrittenQuery:
         alone += [(key, part, f"SELECT {text}{rows}") for key, part, text, _ in self._aggregates(schema)]
         for key, part, text in alone:
             try:
-                parse_query(text, schema, person=person)
+                parse_query(text, schema, person=self.person)
             except QueryError as refusal:
                 return _without_position(refusal, f"{key} = {quote(part)}: ", key=key)
         return _without_position(error, "")
 
 
-def _read(key: str, part: str | None, schema: Schema) -> tuple[str, str]:
+def _read(key: str, part: str | None, schema: Schema, person: str = "") -> tuple[str, str]:
     """An expression as SQL, and the name that it is given with AS. The name of a column may hold any character."""
-    if part in schema:
+    if part in schema or (person and part == person):
         return _column(str(part)), ""
     try:
         tree = syntax_tree(f"SELECT {part}\nFROM {_TABLE}")  # on a line of its own, so that no comment hides it

@@ -172,7 +172,8 @@ class Statistics(Mechanism):
             "stddev": self.stddev,
             "count_distinct": self.count_distinct,
         }
-        return WrittenQuery(self.by, self.where, aggregates, self.quantile, self.sum_per_person)  # type: ignore[arg-type]  # as checked
+        own = (self.quantile, self.sum_per_person, self.id or "")
+        return WrittenQuery(self.by, self.where, aggregates, *own)  # type: ignore[arg-type]  # as checked
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         written, groups = self._written, tuple(self.groups.items())
@@ -180,7 +181,7 @@ class Statistics(Mechanism):
         try:
             found = tuple(_parsed(text, schema, groups, self.id or "") for text in texts)
         except QueryError as error:
-            raise error if self.sql else written.explain(error, schema, self.id or "") from None
+            raise error if self.sql else written.explain(error, schema) from None
         keys = [key for query in found for key in query.keys]
         for name in self.groups:
             if not any(key.is_named(name) for key in keys):
