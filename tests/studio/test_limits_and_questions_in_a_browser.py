@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from studio_folder import PLAN, SCHEMA
 
+from nabladp.mechanisms import MECHANISMS
 from nabladp.studio.app import make_app
 from nabladp.studio.guard import START
 from nabladp.studio.serving import configured
@@ -148,6 +149,19 @@ def test_limits_say_what_they_mean_and_a_set_is_limited_by_keyboard(open_page: O
     page.wait_for_load_state("networkidle")
     budget = plan_of(folder)["budget"]
     assert budget["sets"] == {"column_1+column_19": {"cdp": 0.3}} and budget["per_attribute"]["cdp"] < 0.5
+
+
+def test_the_form_of_every_mechanism_is_whole(open_page: Open) -> None:
+    """Rows within rows once broke a form apart, and its end was no part of it."""
+    page = open_page("/questions")
+    base = page.url.rpartition("/")[0]
+    for name in MECHANISMS:
+        page.goto(f"{base}/questions?new={name}")
+        form = page.locator("form.asking")
+        for add in form.locator("[data-add]:visible").all():
+            add.click()
+        assert form.locator("> .outcome, > .helpers, > .actions").count() == 3, name
+        assert form.locator("> [data-field]").count() >= 1, name
 
 
 @pytest.mark.parametrize("address", ["/limits", "/questions", "/questions?edit=1", "/questions?new=Projection"])

@@ -124,7 +124,7 @@ def _(kind: of.WorkloadKind) -> Entry:
     return form.Rows(
         (
             Part("queries", "what is asked", families),
-            Part("k", "of every so many columns together", form.Digits(1, whole=True), optional=True),
+            Part("k", "of every k columns together: k", form.Digits(1, whole=True), optional=True),
             Part("over", "among these columns (none ticked: all)", form.Columns(), optional=True),
             Part("sets", "or of these columns", sets, optional=True),
             Part("signed", "with exclusions (“not …”)", form.YES_NO, optional=True),
