@@ -207,12 +207,23 @@ def test_what_cannot_name_or_order_people_is_refused(tmp_path: Path) -> None:
             Person(**wrong)
 
 
+def test_what_is_no_text_names_nobody() -> None:
+    good, rest = pa.array([1, 2]), {"a": [0, 1], "b": ["x"] * 2}
+    for wrong in (pa.array([[1], [2]]), pa.array([{"n": 1}, {"n": 2}]), good.cast(pa.duration("s"))):
+        for columns, name in (
+            ({"patient": wrong, "visit": good}, "patient"),
+            ({"patient": good, "visit": wrong}, "visit"),
+        ):
+            with pytest.raises(DataError, match=f"'{name}' holds lists"):
+                open_table(pa.table(columns | rest), SCHEMA, person=Person("patient", 2, "visit")).n  # noqa: B018
+
+
 def test_a_declared_number_of_rows_is_that_of_the_rows_used(tmp_path: Path) -> None:
     frame, person = visits(), Person("patient", 2)
     used = len(wanted(frame, person))
     table = open_table(frame, SCHEMA, used, person=person)
     assert table.known_rows == used and counts(table) == counted(frame.loc[wanted(frame, person)])
-    with pytest.raises(DataError, match="does not have the number of rows"):
+    with pytest.raises(DataError, match="another number of rows than"):
         open_table(frame, SCHEMA, ROWS, person=person).marginals(SETS)
 
 
@@ -224,7 +235,7 @@ def test_a_file_that_changes_between_passes_is_refused(tmp_path: Path, monkeypat
         table = open_table(path, SCHEMA, person=Person("patient", 2))
         table.n  # noqa: B018
         visits(61).iloc[:rows].to_csv(path, index=False)
-        with pytest.raises(DataError, match="does not have the number of rows"):
+        with pytest.raises(DataError, match="another number of rows than"):
             table.marginals(SETS)
 
 

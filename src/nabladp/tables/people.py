@@ -232,6 +232,9 @@ class StoredQuery:
 
 
 def _keys(batch: pa.RecordBatch, first: int, person: Person) -> pa.Table:
+    for name, kind in zip(person.columns, batch.schema.types, strict=False):
+        if pa.types.is_nested(kind) or pa.types.is_duration(kind):
+            raise no_text(name)
     columns = {"id": _hashes(batch.column(0), person), "index": np.arange(first, first + batch.num_rows)}
     if person.row_id is not None:
         number, text = _row_ids(batch.column(1), person)
@@ -302,6 +305,15 @@ def _buffers(texts: pa.Array) -> tuple[Integers, NDArray[np.uint8]]:
     _, offsets, data = texts.buffers()
     starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return starts, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def no_text(name: str) -> DataError:
+    return DataError(
+        f"The column {name!r} holds lists, structs or durations, which name and order nothing.",
+        fix="Make text or numbers of it, for example with CAST(… AS VARCHAR) in a query.",
+        column=name,
+        rule="holds lists, structs or durations",
+    )
 
 
 def no_id(person: Person) -> DataError:
