@@ -6,9 +6,11 @@ import itertools
 import json
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nabladp.errors import BudgetError, DataError, DomainTooLarge, MechanismError, NablaDPError, UnknownAttribute
@@ -19,7 +21,7 @@ from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Pure, Rho
 from nabladp.privacy.values import limit_units
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import CodedTable
+from nabladp.tables import CodedTable, open_table
 
 SCHEMA = Schema(
     (
@@ -371,3 +373,30 @@ def test_the_former_name_of_on_still_works_and_warns() -> None:
     assert fitted.names == gram.regress("y", on=["x"]).names
     with pytest.raises(TypeError, match="twice"):
         gram.regress("y", on=["x"], features=["x"])  # type: ignore[call-arg]
+
+
+def test_what_is_made_of_a_release_shows_itself_in_words() -> None:
+    schema = Schema(
+        (
+            Attribute("old", "boolean"),
+            Attribute("level", "categorical", values=("x", "y", "z")),
+            Attribute("income", "real", low=0, high=100),
+        )
+    )
+    table = open_table(
+        pa.table({"old": [True, False] * 500, "level": ["x"] * 1000, "income": [80.0, 20] * 500}), schema
+    )
+    gram = GramMatrix(CDP(5), encode={"income": "number"}).run(table, NoiseSource.seeded(1))
+    first, second, *rest = repr(gram.regress("income", on=["old"])).splitlines()
+    assert re.fullmatch(r"Regression of income: 1,000 rows, ridge [\d.]+", first)
+    assert re.fullmatch(r"R² 0\.9\d+ \(0\.9\d+ to (1|0\.9\d+)\)", second)
+    assert [line.split("  ")[0] for line in rest] == ["(intercept)", "old = true"]
+    assert repr(gram.classify("level")) == "Classification of level (x, y, z) by 2 columns"
+    assert re.fullmatch(r"PrincipalComponents\(\d of 5 stand out .*", repr(gram.principal_components()))
+    bins = GramMatrix(CDP(5)).run(table, NoiseSource.seeded(1))
+    with pytest.raises(MechanismError) as refused:
+        bins.regress("income")
+    assert "encode={'income': 'number'}" in refused.value.fix and "'income = [0, 10)'" in refused.value.fix
+    with pytest.raises(MechanismError) as refused:
+        bins.regress("level")
+    assert "classify('level')" in refused.value.fix

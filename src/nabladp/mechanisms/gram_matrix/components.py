@@ -12,7 +12,7 @@ from nabladp.mechanisms.gram_matrix.regression import noise_norm, steps_of
 from nabladp.mechanisms.gram_matrix.signed_columns import SignedColumns
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PrincipalComponents:
     """Directions of the largest variance of columns between −1 and 1, from a noisy Gram matrix.
 
@@ -27,6 +27,11 @@ class PrincipalComponents:
     variances: Floats
     directions: Floats  # one row each
     error: float
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{100 * share:.3g} %" for share in self.shares[: self.resolved])
+        told = f" ({shares} of the variance)" if shares else ""
+        return f"PrincipalComponents({self.resolved} of {len(self.variances)} stand out from the noise{told})"
 
     @property
     def names(self) -> tuple[str, ...]:

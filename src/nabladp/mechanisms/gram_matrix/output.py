@@ -195,8 +195,19 @@ class NoisyGram(Output):
     def _one(self, name: str) -> int:
         indices = self.columns.find(name)
         if len(indices) != 1:
-            raise MechanismError(f"{name!r} has {len(indices)} columns.", fix="Name one of them.", attribute=name)
+            raise MechanismError(
+                f"{name!r} has {len(indices)} columns.", fix=self._way_out(name, indices), attribute=name
+            )
         return indices[0]
+
+    def _way_out(self, name: str, indices: Sequence[int]) -> str:
+        one = f"Name one of them, e.g. {self.names[indices[0]]!r}" if indices else "Name a column of this release"
+        schema = self.columns.schema
+        if schema is None or name not in schema.names:
+            return f"{one}."
+        if schema[name].kind in ("integer", "real"):
+            return f"{one}, or release the number itself with encode={{{name!r}: 'number'}}."
+        return f"{one}, or predict its values with classify({name!r})."
 
     def interval(self, level: float = LEVEL) -> tuple[Integers | Floats, Integers | Floats]:
         """Bounds on each true Gram entry by itself, right with probability at least ``level``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -19,9 +19,10 @@ from nabladp.noise.parameters import confidence
 from nabladp.tables.encode import source_column
 
 LEVEL = 0.95
+_SHOWN = 20  # columns or values in a text
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Regression:
     """Coefficients of ``features`` (column indices, the intercept among them) for the column ``target``.
 
@@ -37,10 +38,20 @@ class Regression:
     coefficients: Floats
     ridge: float
     scales: Floats  # of the noise on the products of the features, and in the last column on those with the target
-    factor: tuple[Floats, bool] = field(repr=False)  # Cholesky's, of the products and the ridge
-    products: Floats = field(repr=False)  # noisy, of the features and last the target
-    noise: Floats = field(repr=False)  # their scales
+    factor: tuple[Floats, bool]  # Cholesky's, of the products and the ridge
+    products: Floats  # noisy, of the features and last the target
+    noise: Floats  # their scales
     n: int
+
+    def __repr__(self) -> str:
+        told = self.to_json()
+        named = told.get("effects", told["coefficients"])
+        width = max(map(len, named))
+        lines = [f"Regression of {told['target']}: {self.n:,} rows, ridge {self.ridge:.4g}"]
+        lines += [f"R² {_with_interval(told['r2'])}"] if "r2" in told else []
+        lines += [f"{name:{width}}  {_with_interval(own)}" for name, own in list(named.items())[:_SHOWN]]
+        more = len(named) - _SHOWN
+        return "\n".join([*lines, f"… and {more} more"] if more > 0 else lines)
 
     @cached_property
     def covariance(self) -> Floats:
@@ -149,7 +160,7 @@ class Regression:
         return told
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Classification:
     """One regression for every value of an attribute, against the rest; the largest fitted value decides. With two
     values it is one regression, and its sign."""
@@ -157,6 +168,10 @@ class Classification:
     attribute: str
     values: tuple[Any, ...]  # as the schema declares them, in the order of the regressions
     regressions: tuple[Regression, ...]
+
+    def __repr__(self) -> str:
+        values = ", ".join(map(str, self.values[:_SHOWN])) + (", …" if len(self.values) > _SHOWN else "")
+        return f"Classification of {self.attribute} ({values}) by {len(self.regressions[0].features) - 1} columns"
 
     def decision(self, data: Any) -> Floats:
         """The fitted values, one column for every regression, for every row of raw values."""
@@ -167,6 +182,11 @@ class Classification:
         fitted = self.decision(data)
         best = (fitted[:, 0] > 0).astype(int) if fitted.shape[1] == 1 else fitted.argmax(axis=1)
         return [self.values[code] for code in best.tolist()]
+
+
+def _with_interval(numbers: Iterable[float]) -> str:
+    value, low, high = numbers
+    return f"{value:.4g} ({low:.4g} to {high:.4g})"
 
 
 def _normal(level: float) -> float:

@@ -25,7 +25,7 @@ def features(schema: Schema, label: str, over: Sequence[str] | None) -> tuple[st
     if schema[label].size != 2:
         raise MechanismError(
             f"The label {label!r} has {schema[label].size:,} values.",
-            fix="Give an attribute with two values.",
+            fix="Give an attribute with two values; for others take GramMatrix, with classify() or regress().",
             attribute=label,
         )
     result = tuple(name for name in schema.roots if name != label) if over is None else tuple(over)
