@@ -72,6 +72,10 @@ def main() -> None:
         wards = len(people.to_pandas())
         print(f"{wards} wards have a number of patients, and of days per patient; ρ: {', '.join(costs)}")
 
+        left_out = session.sql("SELECT ROWS_LEFT_OUT(20) AS visits FROM visits", CDP(0.5), name="left-out").rows[0]
+        width = (left_out["visits_high"] - left_out["visits_low"]) / 2
+        print(f"how many visits are not in use is known within ±{width:.0f}, at a cost of its own")
+
         report = (folder / "published" / "report.html").read_text(encoding="utf-8")
         print(f"the report says so: {'at most 5 rows of each person are used' in report}")
         patients = set(table["patient"].to_pylist())
