@@ -129,9 +129,11 @@ class Standing:
                 "failed and counts towards the budget until a grantor voids it."
             )
         if self.reserved:
+            one = len(self.reserved) == 1
+            it = "it" if one else "them"
             sentences.append(
-                f"{_listing(self.reserved)} stays reserved and counts towards the budget. If nobody has seen any "
-                "output of it, the ledger's owner can void it."
+                f"{_listing(self.reserved)} {'stays' if one else 'stay'} reserved and {'counts' if one else 'count'} "
+                f"towards the budget. If nobody has seen any output of {it}, the ledger's owner can void {it}."
             )
         return " ".join(sentences)
 

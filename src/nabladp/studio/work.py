@@ -120,7 +120,8 @@ def _release(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict
         if not told.get("note"):
             nothing = "Nothing was reserved, so nothing was spent."
             some = "What it had reserved stays reserved, and counts towards the budget: see the ledger page."
-            attach_facts(error, {"note": nothing if _head(plan) == before else some})
+            spent = _head(plan) != before
+            attach_facts(error, {"note": some if spent else nothing, "spent": spent})
         raise
     listed = [{"name": own.name, "entry": own.ledger["entry"]} for own in done.releases]
     problem = None if done.problem is None else done.problem.to_json()

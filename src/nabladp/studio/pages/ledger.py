@@ -117,10 +117,12 @@ def _disagreement(plan: Plan | None) -> str:
 
 
 def _void(visit: Visit) -> None:
-    """Take away the cost of a reservation that never became a release."""
+    """Take away the cost of reservations that never became a release."""
     from nabladp.release.curator_tasks import open_existing
 
-    name, reason = visit.form.text("name"), visit.form.text("reason")
+    names, reason = visit.form.all("name"), visit.form.text("reason")
+    if not names:
+        raise LedgerError("Nothing is chosen.", fix="Tick what should be voided.")
     if not reason:
         raise LedgerError("A reason is needed: it stays on record.", fix="Say why nobody has seen any output.")
     if visit.form.text("confirm") != "yes":
@@ -129,8 +131,9 @@ def _void(visit: Visit) -> None:
     if release is not None and release.runs:
         raise LedgerError("A release is running.", fix="Wait for it, or stop it.")
     with open_existing(_where(visit)) as book:
-        book.void(name, reason)
-    visit.notice(f"Voided {name}.")
+        for name in names:
+            book.void(name, reason)
+    visit.notice(f"Voided {', '.join(names)}.")
 
 
 def _recover(visit: Visit) -> None:

@@ -38,6 +38,7 @@ def _show(visit: Visit) -> str:
     if not plan.releases:
         raise PlanError("The plan asks no question yet.", fix="Add one first, on the page Questions.")
     cost = plan.cost()
+    summary = _summary(plan, cost)
     return visit.render(
         "release.html.j2",
         **shared
@@ -53,7 +54,8 @@ def _show(visit: Visit) -> str:
             "ledger_exists": plan.has_ledger(),
             "ledger": _ledger_name(visit, plan),
             "proposed": visit.form.text("folder") or _free_name(visit, plan),
-            **_summary(plan, cost),
+            **summary,
+            "named": _named(summary),
         },
     )
 
@@ -92,6 +94,13 @@ def _imprint(visit: Visit) -> Fields:
         return visit.form
     known = next(iter(plan_document(visit.studio).facts("report")), {})
     return Fields((name, f"{known[name]}") for name in (*TEXTS, "language", "logo", "delta") if name in known)
+
+
+def _named(summary: dict[str, Any]) -> str:
+    """The amounts that somebody confirms."""
+    most = summary["costliest"]
+    also = f", and ρ {most['rho']} of {most['name']}" if most else ""
+    return f"ρ {summary['person']['rho']} of all protected attributes together{also}"
 
 
 def _rest(line: dict[str, Any]) -> float | None:
@@ -143,7 +152,9 @@ def _start(visit: Visit) -> None:
     goal = workspace.path(name)
     if goal == workspace.folder or name.startswith(".") or os.path.lexists(goal):
         raise ReleaseError("The folder of a release must be a new one.", fix="Choose another name.")
-    Jobs(workspace).start("release", folder=name, stamp=visit.stamp)
+    Jobs(workspace).start(
+        "release", folder=name, stamp=visit.stamp, amounts=_named(_summary(visit.studio.plan(), cost))
+    )
 
 
 def _say(visit: Visit) -> None:
