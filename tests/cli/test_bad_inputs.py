@@ -397,6 +397,11 @@ CASES: dict[str, Case] = {
         message="The file 'people.csv' names no column of the schema in its first line.",
         fix="Put the column names into the first line, as the schema writes them.",
     ),
+    "an unknown delimiter": Case(
+        **table("age^income^region\n3^10^north\n"),
+        message="The file 'people.csv' names no column of the schema in its first line.",
+        fix="Separate the columns by a comma, a semicolon, a tab or a bar: the first line names them all in one.",
+    ),
     "an empty file": Case(
         **table(""),
         message="The file 'people.csv' is empty.",

@@ -19,7 +19,7 @@ import pytest
 
 from nabladp.errors import DataError, NablaDPError, SourceError
 from nabladp.schema import Attribute, Schema
-from nabladp.tables import check_table, column_types, open_table, values_outside
+from nabladp.tables import check_table, column_types, open_table, values_at_fault
 
 SCHEMA = Schema(
     (Attribute("age", "integer", low=0, high=99), Attribute("job", "categorical", values=("cook", "nurse")))
@@ -296,7 +296,9 @@ def test_check_looks_at_derived_columns(monkeypatch):
     frame = banded(ages)
     frame.loc[4999, "band"] = "young"
     (finding,) = check_table(open_table(frame, BANDED))
-    assert finding.column == "band" and "not a function of 'age'" in finding.rule
+    assert finding.column == "band" and "not a function of 'age'" in finding.rule and finding.rows == 1
+    values = values_at_fault(open_table(frame, BANDED), [finding])
+    assert values == {"band": ["age = 99, band = 'old'", "age = 99, band = 'young'"]}
     monkeypatch.setattr("nabladp.tables.opening.KEPT_ROWS", 10)
     monkeypatch.setattr("nabladp.tables.duck.BATCH_VALUES", 0)
     assert check_table(open_table(banded(ages), BANDED)) == []
@@ -326,6 +328,26 @@ def test_a_derived_column_follows_from_values_not_from_bins(texts, tmp_path):
     assert finding.column == "adult" and "not a function of 'age'" in finding.rule
 
 
+def test_values_at_fault_are_shown_as_they_stand():
+    """For the owner's own screen: with the spaces around them, and all columns of a rule between some."""
+    declared = (
+        Attribute("age", "integer", low=0, high=99),
+        Attribute("job", "categorical", values=("cook", "pilot")),
+        Attribute("years", "integer", low=0, high=99),
+        Attribute("grown", "boolean", formula="age >= 18"),
+    )
+    schema = Schema(declared, rules=("years <= age - 14",))
+    frame = pd.DataFrame(
+        {"age": [30, 40, 10], "job": ["cook", "cook ", "pilot"], "years": [3, 39, 0], "grown": [True, True, True]}
+    )
+    table = open_table(frame, schema)
+    assert values_at_fault(table, check_table(table)) == {
+        "job": ["'cook '"],
+        "years": ["years = 39, age = 40", "years = 0, age = 10"],
+        "grown": ["age = 10, grown = true"],
+    }
+
+
 def test_hints_where_values_are_nearly_right(tmp_path):
     job = Attribute("job", "categorical", values=("cook", "pilot"))
     age = Attribute("age", "integer", low=0, high=99)
@@ -335,7 +357,8 @@ def test_hints_where_values_are_nearly_right(tmp_path):
     assert by_column["job"].fix.startswith("Some have spaces around them: remove these.") and by_column["job"].rows == 3
     assert by_column["age"].fix.startswith("Some have a decimal comma: write a point.") and by_column["age"].rows == 1
     assert "CANARY" not in str([finding.to_json() for finding in by_column.values()])
-    assert values_outside(table, ["age", "job"]) == {"age": ["2,0"], "job": ["cook", "pilot", "CANARY"]}
+    shown = {"age": ["'2,0'"], "job": ["' cook'", "'pilot '", "'CANARY'"]}
+    assert values_at_fault(table, check_table(table)) == shown
     plain = open_table(csv(tmp_path, "age,job\n1,CANARY\n"), Schema((age, job)))
     assert check_table(plain)[0].fix.startswith("Widen the domain")
 

@@ -230,7 +230,9 @@ def check(
             say_tables(show.findings_table(findings))
             for name, some in values.items():
                 if some:
-                    say(f"{printable(name)}: {', '.join(printable(value) for value in some)}")
+                    say(f"{printable(name)}: {'; '.join(printable(value) for value in some)}")
+            if not show_values and out.is_terminal:
+                say("Add --show-values to see, on this terminal only, which values these are.")
         else:
             say("The table matches its schema.")
         if findings:

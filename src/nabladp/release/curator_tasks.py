@@ -12,7 +12,8 @@ from nabladp.privacy.budget import members
 from nabladp.privacy.ledger import Entry
 from nabladp.privacy.values import BudgetValue
 from nabladp.schema import Schema
-from nabladp.tables import Finding, Table, check_table, open_table, values_outside
+from nabladp.tables import Finding, Table, check_table, open_table
+from nabladp.tables import values_at_fault as values_at_fault  # for the command line
 
 # ---- before the first release ----------------------------------------------------------------------------------------
 
@@ -33,12 +34,6 @@ def check_opened(table: Table) -> list[Finding]:
     if not findings:
         table.n  # noqa: B018  (refuses a table without rows)
     return findings
-
-
-def values_at_fault(table: Table, findings: Sequence[Finding]) -> dict[str, list[str]]:
-    """Some values outside the domain of each column that breaks a rule. They are data: for the owner's own screen."""
-    columns = list(dict.fromkeys(finding.column for finding in findings))
-    return values_outside(table, columns) if columns else {}
 
 
 # ---- with a ledger that exists ---------------------------------------------------------------------------------------

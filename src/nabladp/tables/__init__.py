@@ -15,7 +15,7 @@ from nabladp.tables.declarations import coded_numbers, formula_codes
 from nabladp.tables.decode import alike, decode, decode_labels, recode
 from nabladp.tables.encode import Encoder, Finding
 from nabladp.tables.kernels import Kernel, Marginals
-from nabladp.tables.opening import check_person_columns, check_table, open_table, values_outside
+from nabladp.tables.opening import check_person_columns, check_table, open_table, values_at_fault
 from nabladp.tables.population import check_population, check_sentence, query_files
 from nabladp.tables.spark import check_spark
 from nabladp.tables.table import Table
@@ -49,5 +49,5 @@ __all__ = [
     "open_table",
     "query_files",
     "recode",
-    "values_outside",
+    "values_at_fault",
 ]

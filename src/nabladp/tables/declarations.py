@@ -47,6 +47,13 @@ def formula_codes(schema: Schema, name: str, numbers: Mapping[str, Floats], code
 
 def declaration_faults(schema: Schema, batch: pa.RecordBatch, codes: Codes, sound: frozenset[str]) -> Iterator[Finding]:
     """Rules and formulas that rows of the table contradict, by how many; of columns that break no rule of their own."""
+    return (finding for finding, _, _ in contradictions(schema, batch, codes, sound))
+
+
+def contradictions(
+    schema: Schema, batch: pa.RecordBatch, codes: Codes, sound: frozenset[str]
+) -> Iterator[tuple[Finding, tuple[str, ...], NDArray[np.bool_]]]:
+    """The same with the columns that each is about, and which rows contradict it."""
     known = {name: level[codes[column]] for name, (column, level) in schema.levels.items() if column in sound}
     codes, sound = {**codes, **known}, sound | known.keys()
     read = {name for rule in schema.inequalities for name in rule.names}
@@ -60,16 +67,17 @@ def declaration_faults(schema: Schema, batch: pa.RecordBatch, codes: Codes, soun
     }
     for rule in schema.inequalities:
         if sound.issuperset(rule.names):
-            rows = int(rule.broken(numbers).sum())
-            if rows:
-                yield broken_rule(rule.names[0], rule.text, rows)
+            broken = np.asarray(rule.broken(numbers), bool)
+            if broken.any():
+                yield broken_rule(rule.names[0], rule.text, int(broken.sum())), tuple(rule.names), broken
     for name, formula in schema.formulas.items():
         if sound.issuperset((name, *formula.sources)):
             computed = formula_codes(schema, name, numbers, {own: codes[own] for own in formula.sources})
-            rows = int(((computed != UNKNOWN) & (computed != codes[name])).sum())
-            if rows:
+            broken = (computed != UNKNOWN) & (computed != codes[name])
+            if broken.any():
                 fix = "Correct the formula, or the column; synthetic rows follow the formula."
-                yield Finding(name, "differs from its formula", fix, rows, between=True)
+                finding = Finding(name, "differs from its formula", fix, int(broken.sum()), between=True)
+                yield finding, (*formula.sources, name), broken
 
 
 def broken_rule(column: str, text: str, rows: int) -> Finding:

@@ -152,8 +152,16 @@ def outside_hint(attribute: Attribute, column: pa.Array) -> str:
 
 def outside_values(attribute: Attribute, column: pa.Array, most: int) -> list[str]:
     """Some values outside the domain, for the eyes of the table's owner alone."""
-    texts = value_texts(column).filter(pa.array(raw_codes(attribute, plain_column(column)) < NULL)).unique()
+    texts = shown_texts(column).filter(pa.array(raw_codes(attribute, plain_column(column)) < NULL)).unique()
     return [text for text in texts.to_pylist() if text is not None][:most]
+
+
+def shown_texts(column: pa.Array) -> pa.Array:
+    """The values of a column as texts to show: text as it stands, in quotes, so that spaces around it are seen."""
+    column = plain_column(column)
+    if not pa.types.is_string(column.type):
+        return value_texts(column)
+    return pc.binary_join_element_wise("'", column, "'", "")
 
 
 _NAMED = {"integer": "integers", "date": "dates"}

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nabladp.checks import expect, is_whole
 from nabladp.errors import DataError
 from nabladp.person import Person
 from nabladp.schema import Schema
-from nabladp.tables.declarations import declaration_faults
-from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values
+from nabladp.tables.declarations import contradictions, declaration_faults
+from nabladp.tables.encode import Finding, encode_column, outside_hint, outside_values, shown_texts
 from nabladp.tables.lazy import DuckRelation, Files
 from nabladp.tables.people import StoredQuery, UsedRows
 from nabladp.tables.population import Origin
@@ -126,6 +129,8 @@ def _check_columns(what: str, columns: Sequence[str], is_text: bool, names: Sequ
         return
     if is_text and len(missing) == len(names):  # perhaps no header at all: then its first line is a person
         fix = "Put the column names into the first line, as the schema writes them."
+        if len(columns) == 1 and len(names) > 1 and all(name in columns[0] for name in names):
+            fix = "Separate the columns by a comma, a semicolon, a tab or a bar: the first line names them all in one."
         raise DataError(f"{what} names no column of the schema in its first line.", fix=fix, columns=missing)
     near = difflib.get_close_matches(missing[0], times, n=1)
     where = "in the schema, or remove it there" if missing[0] in schema else "where a person is declared"
@@ -151,7 +156,7 @@ def check_table(table: Table) -> list[Finding]:
         return _on_cluster(table)
     schema = table.schema
     findings: dict[str, dict[str, Finding]] = {name: {} for name in schema.names}
-    derivations = [Derivation(a.name, a.derived_from) for a in schema if a.derived_from and not a.is_computed]
+    derivations = [Derivation(a.name, a.derived_from) for a in schema if _is_derivation(schema, a.name)]
     with closing(table.raw_batches()) as batches:
         for batch in batches:
             codes: dict[str, Any] = {}
@@ -187,18 +192,49 @@ def _added(known: Finding | None, fault: Finding, hint: str) -> Finding:
     return replace(known, rows=known.rows + fault.rows, fix=fix)
 
 
-def values_outside(table: Table, columns: Sequence[str], most: int = 10) -> dict[str, list[str]]:
-    """Some values outside the domain of each of these columns. They are data: for the owner's own screen."""
+def values_at_fault(table: Table, findings: Sequence[Finding], most: int = 10) -> dict[str, list[str]]:
+    """Some values by which each of these columns breaks a rule; where the rule is about several columns, the values of
+    all of them. They are data: for the owner's own screen."""
     if isinstance(table, SparkTable):
         raise DataError("Values are not fetched from Spark.", fix="Look for them there, by the rule that they break.")
+    schema = table.schema
+    columns = list(dict.fromkeys(own.column for own in findings))
     values: dict[str, list[str]] = {name: [] for name in columns}
+    sound = frozenset(schema.columns) - {own.column for own in findings if not own.between}
+    derivations = [Derivation(name, schema[name].derived_from) for name in columns if _is_derivation(schema, name)]
     with closing(table.raw_batches()) as batches:
         for batch in batches:
             for name in columns:
-                if len(values[name]) < most:
-                    more = outside_values(table.schema[name], batch.column(name), most)
-                    values[name] = list(dict.fromkeys((*values[name], *more)))[:most]
+                if name not in sound:
+                    _keep(values[name], outside_values(schema[name], batch.column(name), most), most)
+            codes = {name: encode_column(schema[name], batch.column(name))[0] for name in sound}
+            for finding, about, broken in contradictions(schema, batch, codes, sound):
+                rows = batch.filter(pa.array(broken))
+                _keep(values[finding.column], _together({name: shown_texts(rows.column(name)) for name in about}), most)
+            for derivation in derivations:
+                if sound.issuperset(derivation.columns):
+                    texts = {name: shown_texts(batch.column(name)) for name in derivation.columns}
+                    derivation.see(pa.table(texts))
+    for derivation in derivations:
+        if not sound.issuperset(derivation.columns):
+            continue
+        found = derivation.against(most)
+        _keep(values[derivation.column], _together({name: found[name] for name in derivation.columns}), most)
     return values
+
+
+def _is_derivation(schema: Schema, name: str) -> bool:
+    return bool(schema[name].derived_from) and not schema[name].is_computed
+
+
+def _keep(known: list[str], more: Sequence[str], most: int) -> None:
+    known[:] = list(dict.fromkeys((*known, *more)))[:most]
+
+
+def _together(texts: Mapping[str, Any]) -> list[str]:
+    """Each row as one text, such as "age = '30', band = 'child'"."""
+    rows = zip(*(own.to_pylist() for own in texts.values()), strict=True)
+    return [", ".join(f"{name} = {own}" for name, own in zip(texts, row, strict=True)) for row in rows]
 
 
 def _not_functions(table: Table, derivations: Sequence[Derivation]) -> list[Derivation]:
@@ -249,7 +285,8 @@ class Derivation:
     def see(self, codes: pa.Table) -> None:
         if self._broken:
             return
-        self._seen.append(_distinct(codes, self.columns))
+        ones = pa.array(np.ones(codes.num_rows, np.int64))
+        self._seen.append(_distinct(codes.select(self.columns).append_column(_ROWS, ones), self.columns))
         if sum(part.num_rows for part in self._seen) > self._limit:
             self._broken = not self.holds()
             self._limit = max(KEPT_ROWS, 2 * self._seen[0].num_rows)
@@ -263,8 +300,30 @@ class Derivation:
     def finding(self) -> Finding:
         names = ", ".join(repr(name) for name in self.sources)
         fix = "Name all its sources in 'derived_from'; without it, nothing is charged to them for this column."
-        return Finding(self.column, f"is not a function of {names}, from which it is said to be derived", fix)
+        rule = f"is not a function of {names}, from which it is said to be derived"
+        return Finding(self.column, rule, fix, self.exceptions(), between=True)
+
+    def exceptions(self) -> int:
+        """The fewest rows that would have to change for it to be a function; 0 where not all rows were looked at."""
+        if self._broken or not self._seen:
+            return 0
+        largest = self._seen[0].group_by(self.sources).aggregate([(_ROWS, "max"), (_ROWS, "sum")])
+        return int(pc.sum(largest[f"{_ROWS}_sum"]).as_py() - pc.sum(largest[f"{_ROWS}_max"]).as_py())
+
+    def against(self, most: int) -> pa.Table:
+        """Some combinations that contradict each other: of the same sources, with different values."""
+        self.holds()
+        listed, same = self._seen[0], defaultdict(list)
+        for index, row in enumerate(zip(*(listed[name].to_pylist() for name in self.sources), strict=True)):
+            same[row].append(index)
+        several = chain.from_iterable(own for own in same.values() if len(own) > 1)
+        return listed.take(pa.array(list(several)[:most], pa.int64()))
+
+
+_ROWS = "\0rows"  # how often a combination is met; no column has this name
 
 
 def _distinct(table: pa.Table, columns: list[str]) -> pa.Table:
-    return table.select(columns).group_by(columns).aggregate([])
+    """The distinct combinations of a table that counts its rows, with their number."""
+    counted = table.group_by(columns).aggregate([(_ROWS, "sum")])
+    return counted.select([*columns, f"{_ROWS}_sum"]).rename_columns([*columns, _ROWS])
