@@ -165,9 +165,24 @@ def test_a_limit_holds_over_all_fits_on_a_column_whatever_their_ranges_and_other
     )  # new columns: label, age
     spent = {line.limit.name: line.spent for path in tmp_path.glob("*.db") for line in Ledger.read(path).spent()}
     assert spent["height"] == pytest.approx(first.release_.guarantee.rho("height")) and spent["label"] > 0.4
+    named = pd.Series(y, name="height")  # the target now, a feature before
+    with pytest.raises(BudgetExceeded, match="'height'"):
+        regressor(tmp_path, **once).fit(third.rename(columns={"age": "weeks"}), named)
     (tmp_path / "broken.db").write_bytes(b"no ledger")
     with pytest.raises(LedgerError, match="is not a ledger"):
         classifier(tmp_path, **once).fit(third, labels)
+
+
+def test_a_persons_limit_holds_over_all_columns_of_the_folder(tmp_path: Path) -> None:
+    X, y = points(200)
+    once: dict[str, Any] = {"budget": CDP(1), "limits": Budget(person=Rho(1.0))}
+    first = regressor(tmp_path, **once).fit(X[["height"]], pd.Series(y, name="income"))
+    spent = first.release_.guarantee.per_person().rho
+    assert 0.5 < spent < 1.0 and first.release_.guarantee.rho("income") > 0.4
+    others = X[["weight"]].rename(columns={"weight": "age"})
+    with pytest.raises(BudgetExceeded, match=r"with those on other columns, would break the limit 'person'"):
+        regressor(tmp_path, **once).fit(others, pd.Series(y, name="rent"))
+    regressor(tmp_path, **{**once, "budget": CDP(0.1)}).fit(others, pd.Series(y, name="rent"))
 
 
 SCHEMA = Schema(

@@ -35,7 +35,7 @@ from nabladp.privacy.values import BudgetValue
 from nabladp.release.session import Session
 from nabladp.schema import Attribute, Schema
 
-PUBLIC = "public"
+PUBLIC, PERSON = "public", "person"
 _PATIENCE = 600.0  # seconds to wait for other fits: each reads its whole table
 
 
@@ -84,9 +84,10 @@ class LinearRegressor(RegressorMixin, Linear):  # type: ignore[misc]
     ``budget`` (CDP, Rho or Approx) is that of every column. ``bounds`` are the range of the features, (low, high) for
     all or a list of each; ``target_bounds`` that of the target. They are public knowledge: numbers outside count as the
     nearest end. ``ledger`` is a folder for one population, with a ledger for every set of columns; ``limits`` is the
-    :class:`Budget` with which a new one is created. What fits on other columns spent on a column of the same name
-    counts. The ridge follows from the noise unless given. Assumed: the number of rows is public, and one row is one
-    person. After fitting: ``coef_``, ``intercept_``, ``release_`` (with its guarantee), ``r2_`` with an interval.
+    :class:`Budget` with which a new one is created. What fits on other columns spent counts: on a column of the same
+    name, and on the person. The target's name is that of the series, or "y". The ridge follows from the noise unless
+    given. Assumed: the number of rows is public, and one row is one person. After fitting: ``coef_``, ``intercept_``,
+    ``release_`` (with its guarantee), ``r2_`` with an interval.
     """
 
     def __init__(
@@ -107,9 +108,10 @@ class LinearRegressor(RegressorMixin, Linear):  # type: ignore[misc]
         self.ridge = ridge
 
     def fit(self, X: Any, y: Any) -> Self:
+        told = name_of(y, "y")
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
         (low,), (high,) = ranges(self.target_bounds, 1, "target_bounds")
-        name = free_name(self._names(), "y")
+        name = free_name(self._names(), told)
         gram = self._release(X, Attribute(name, "real", low=low, high=high, unknown="clamp"), np.asarray(y, np.float64))
         self.intercept_, self.coef_ = self._effects(gram, name)
         self.r2_ = gram.regress(name, on=self._names(), ridge=self.ridge).r2()
@@ -151,10 +153,11 @@ class LinearClassifier(ClassifierMixin, Linear):  # type: ignore[misc]
         self.ridge = ridge
 
     def fit(self, X: Any, y: Any) -> Self:
+        told = name_of(y, "label")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, codes = self._coded(np.asarray(y))
-        name, texts = free_name(self._names(), "label"), [str(value) for value in self.classes_.tolist()]
+        name, texts = free_name(self._names(), told), [str(value) for value in self.classes_.tolist()]
         label = Attribute(name, "categorical", values=tuple(texts))
         gram = self._release(X, label, np.array(texts, dtype=object)[codes])
         targets = [gram.names[i] for i in gram.columns.find(name)]  # two classes give one column
@@ -219,6 +222,12 @@ def ranges(bounds: Any, columns: int, name: str = "bounds") -> tuple[Floats, Flo
     return low, high
 
 
+def name_of(y: Any, otherwise: str) -> str:
+    """The target's own name, where it is a named series: a column is limited by its name, whatever part it plays."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) and name else otherwise
+
+
 def free_name(names: Sequence[str], wanted: str) -> str:
     while wanted in names:
         wanted += "_"
@@ -271,15 +280,18 @@ def _total(path: Path) -> Guarantee:
 
 def check_elsewhere(ledger: Ledger, elsewhere: Sequence[Guarantee], cost: Guarantee) -> None:
     """Refuse a cost that breaks a limit of the ledger once what other ledgers spent on the same columns counts too."""
-    standing = []
+    standing, everything = [], frozenset(ledger.guarantee().universe.protected)
     for line in ledger.spent():
-        spent = [line.spent_units, *(_spent(other, line.limit) for other in elsewhere)]
+        person = line.limit.name == PERSON and line.limit.attributes == everything
+        spent = [line.spent_units, *(_spent(other, line.limit, person) for other in elsewhere)]
         standing.append(replace(line, spent_units=None if None in spent else sum(filter(None, spent))))
     check_limits(limit_requests(standing, cost), "This fit, with those on other columns,")
 
 
-def _spent(guarantee: Guarantee, limit: Limit) -> int | None:
-    shared = limit.attributes & frozenset(guarantee.universe.protected)
+def _spent(guarantee: Guarantee, limit: Limit, person: bool) -> int | None:
+    """What another ledger spent on a limit's attributes; on a person whatever its columns: ρ, or pure ε, adds up."""
+    own = frozenset(guarantee.universe.protected)
+    shared = own if person else limit.attributes & own
     return guarantee.pure_units(shared) if limit.pure else guarantee.rho_units(shared)
 
 
