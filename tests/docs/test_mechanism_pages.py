@@ -13,6 +13,7 @@ import pytest
 from doc_pages import blocks, printed, script, slug
 
 from nabladp.mechanisms import MECHANISMS, mechanism_class
+from nabladp.noise import NoiseSource
 from nabladp.release import plan
 from nabladp.schema import Attribute
 
@@ -124,3 +125,9 @@ def test_hand_written_pages_tell_every_key_of_plan_and_schema() -> None:
     keys = [key for section, known in plan._KEYS.items() if section for key in known]
     assert [key for key in keys if f"`{key}`" not in told["plan"]] == []
     assert [field.name for field in fields(Attribute) if f"`{field.name}`" not in told["schema"]] == []
+
+
+def test_the_page_of_noise_lists_every_draw() -> None:
+    told = (ROOT / "docs" / "noise.md").read_text(encoding="utf-8")
+    draws = [name for name in vars(NoiseSource) if not name.startswith("_") and callable(getattr(NoiseSource, name))]
+    assert not [name for name in draws if name not in ("seeded", "reseeded") and f"`{name}(" not in told]
