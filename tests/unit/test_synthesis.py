@@ -151,10 +151,12 @@ def test_the_model_is_told_of_what_is_more_than_noise() -> None:
     assert error(output, rows) < 0.7 * noise / (2 * rows.n)
 
 
-@pytest.mark.parametrize("strategy", ["packed", "all"])
-def test_predicted_errors_are_near_the_true_ones(strategy: str) -> None:
+@pytest.mark.parametrize(("strategy", "epsilon"), [("packed", 0.2), ("all", 0.2), ("single", 0.2), ("single", 0.5)])
+def test_predicted_errors_are_near_the_true_ones(strategy: str, epsilon: float) -> None:
+    """Where few pairs are measured, too: so many rows have some relation by chance."""
     rows = one_relation()
-    outputs = [Synthesis(CDP(0.2), strategy=strategy, rows=1).run(rows, NoiseSource.seeded(seed)) for seed in range(3)]
+    mechanism = Synthesis(CDP(epsilon), strategy=strategy, rows=1)
+    outputs = [mechanism.run(rows, NoiseSource.seeded(seed)) for seed in range(3)]
     ratio = sum(output.quality["predicted_error"] for output in outputs) / sum(error(own, rows) for own in outputs)
     assert 1 / 1.5 < ratio < 1.5
 
@@ -181,6 +183,26 @@ def test_single_columns_get_more_where_little_is_known_of_pairs() -> None:
     low, middle, high = shares(person=Rho(0.005))
     assert low == 0.3 and 0.02 < middle < 0.3 and high == 0.02
     assert shares(budget=Rho(0.005)) == [0.02] * 3
+
+
+def test_rounds_leave_more_for_pairs_before_triples() -> None:
+    once, triples = (
+        Synthesis(workload=k, strategy="single", person=Rho(0.03)).design(BITS, 5000).choice.one_way for k in (2, 3)
+    )
+    assert float(triples) == 0.06 < float(once)
+
+
+def test_pairs_are_measured_at_once_where_most_are_drowned_in_noise() -> None:
+    """Rounds are for triples, for little more than noise, and for a person's limit."""
+    choices = [
+        mechanism.design(BITS, 1000).choice
+        for mechanism in (
+            *(Synthesis(Rho(rho), workload=k) for k, rho in ((2, 1e-5), (2, 1e-7), (3, 1e-5))),
+            Synthesis(person=Rho(1e-5)),
+        )
+    ]
+    assert [choice.strategy for choice in choices] == ["all", "packed", "packed", "single"]
+    assert "pairs are best measured at once" in choices[0].why
 
 
 def test_blocks_of_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,8 @@ from nabladp.mechanisms.synthesis.inference import (
 )
 from nabladp.mechanisms.synthesis.inference import model as marginals_module
 from nabladp.mechanisms.synthesis.inference.measurement import spread, sum_to
-from nabladp.mechanisms.synthesis.inference.pooling import residuals
+from nabladp.mechanisms.synthesis.inference.misses import centred
+from nabladp.mechanisms.synthesis.inference.pooling import _inherited, residuals
 from nabladp.noise import NoiseSource
 
 Names = tuple[str, ...]
@@ -408,6 +409,33 @@ def test_a_set_never_measured_is_answered_with_a_larger_error() -> None:
     told, never = pool(model, noisy, [("a", "b"), ("a", "e")])
     assert never.direct == 0
     assert never.error > 3 * told.error
+
+
+def test_columns_that_have_nothing_to_do_with_each_other_have_some_relation_by_chance() -> None:
+    draw, rows, sizes = np.random.default_rng(4), 2000, {f"c{i}": 2 + i % 4 for i in range(12)}
+    columns = {name: draw.integers(0, size, rows) for name, size in sizes.items()}
+    alone = [Measurement((name,), np.bincount(columns[name], minlength=sizes[name]) + 0.0, 1e-3) for name in sizes]
+    pairs = list(itertools.combinations(sizes, 2))
+    answers = pool(fit(sizes, float(rows), alone), alone, pairs)
+    true = [
+        np.histogram2d(columns[a], columns[b], [np.arange(sizes[a] + 1), np.arange(sizes[b] + 1)])[0] for a, b in pairs
+    ]
+    found = [np.abs(answer.values - counts).sum() / (2 * rows) for answer, counts in zip(answers, true, strict=True)]
+    assert 1 / 1.2 < np.mean([answer.error for answer in answers]) / np.mean(found) < 1.2
+
+
+def test_an_error_in_one_column_is_inherited_by_its_pairs() -> None:
+    """The mean square of the error of a product, over noise in both factors."""
+    draw, total = np.random.default_rng(1), 500.0
+    shares = [draw.dirichlet(np.full(size, 0.5)) * total for size in (3, 4)]
+    noise = [np.stack([centred(own) for own in draw.normal(0, 40, (20_000, len(each)))]) for each in shares]
+    true = np.multiply.outer(*(centred(each) for each in shares)) / total
+    wrong = np.einsum("ra,rb->rab", *(centred(each) + own for each, own in zip(shares, noise, strict=True))) / total
+    known = {
+        (name,): (float((centred(each) ** 2).mean()), float((own**2).mean()))
+        for name, each, own in zip("ab", shares, noise, strict=True)
+    }
+    assert math.isclose(_inherited(("a", "b"), known, total), float(((wrong - true) ** 2).mean()), rel_tol=0.05)
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=20), st.floats(0.1, 100))

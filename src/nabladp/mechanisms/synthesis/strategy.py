@@ -121,6 +121,7 @@ CLOSE = 0.3  # how near a fit between rounds comes to its optimum, in deviations
 ROOM = 0.35  # what a set must teach to enter the model grows with its cells to this power
 SURE = 0.5  # of a measurement's distance from the model: the part that must not be noise for the model to be told
 ONE_WAY_BY_SIGNAL = 2.0  # the share for single columns times the signal, with a person's limit alone
+ONE_WAY_BEFORE_TRIPLES = 0.4  # the same where rounds can choose pairs before triples
 LEAST_ONE_WAY = Fraction(2, 100)
 MOST_ONE_WAY = Fraction(30, 100)
 PROTECTED = 0.5  # with a person's limit alone, a marginal's share grows with its cells to this power
@@ -167,20 +168,22 @@ def _named(facts: Facts, strategy: str, why: str) -> Choice:
     if strategy == "all":
         return Choice("all", why, one_way=_one_way(facts), balance=0.0 if facts.person is None else PROTECTED)
     if facts.person is not None:
-        return Choice(strategy, why, 16 * facts.sources, max(_one_way(facts), Fraction(6, 100)), Fraction(10, 100))
+        by_signal = ONE_WAY_BY_SIGNAL if facts.width <= 2 else ONE_WAY_BEFORE_TRIPLES
+        one_way = max(_one_way(facts, by_signal), Fraction(6, 100))
+        return Choice(strategy, why, 16 * facts.sources, one_way, Fraction(10, 100))
     rounds = 16 if facts.width <= 2 else 32
     if facts.each > 0.4:  # ε0 ≈ 0.9
         rounds *= 2
     return Choice(strategy, why, _single_rounds(facts) if strategy == "single" else rounds)
 
 
-def _one_way(facts: Facts) -> Fraction:
+def _one_way(facts: Facts, by_signal: float = ONE_WAY_BY_SIGNAL) -> Fraction:
     """The share of the budget for single columns: the less a larger marginal holds beside its noise, the more of what
     can be known is known from these alone. With budgets for attributes a larger share would cost a person more; larger
     sets tell about single columns, too."""
     if facts.person is None:
         return LEAST_ONE_WAY
-    share = ONE_WAY_BY_SIGNAL / max(_signal(facts), 1e-9)
+    share = by_signal / max(_signal(facts), 1e-9)
     return min(max(Fraction(round(1000 * min(share, 1.0)), 1000), LEAST_ONE_WAY), MOST_ONE_WAY)
 
 
@@ -188,18 +191,21 @@ def _single_rounds(facts: Facts) -> int:
     return max(16, math.ceil(16 * facts.sources / max(1, min(facts.width, 2))))
 
 
-# Measured on ten tables, and reported on others (python -m bench synthesis). For pairs all marginals at once are as
-# good as rounds, or better, even where most are drowned in noise: the model is told of the others only. For triples
-# rounds are better for longer, by 30 to 50 % at 2.
-_CLEAR = {"pairs": 1.0, "triples": 9.0, "triples, person": 14.0}
+# Measured on ten tables, and reported on others (python -m bench synthesis). For pairs all marginals at once are better
+# than rounds even where most are drowned in noise (by 6 to 35 % at signals of 0.15 to 0.5): the model is told of the
+# others only. Where only a person's limit is given, rounds are as good up to about 1. For triples it depends on the
+# table between 6 and 11.
+_CLEAR = {"pairs": 0.15, "pairs, person": 1.0, "triples": 9.0, "triples, person": 14.0}
 
 
 def _auto(facts: Facts) -> Choice:
     clear = _signal(facts)
-    kind = "pairs" if facts.width <= 2 else "triples" if facts.person is None else "triples, person"
+    kind = ("pairs" if facts.width <= 2 else "triples") + ("" if facts.person is None else ", person")
     if clear >= _CLEAR[kind]:
-        why = f"every marginal can be measured at once (a cell holds {_short(clear)} times its noise on average)"
-        return _named(facts, "all", why)
+        once = (
+            "every marginal can be measured at once" if clear >= 1 else "pairs are best measured at once, noisy or not"
+        )
+        return _named(facts, "all", f"{once} (a cell holds {_short(clear)} times its noise on average)")
     why = (
         f"noise would drown most marginals (a cell holds {_short(clear)} times its noise on average), so rounds choose"
     )

@@ -76,9 +76,9 @@ def likelihoods(misses: Sequence[Miss]) -> Floats:
     return np.asarray(np.exp(logs - logs.max(axis=1, keepdims=True)))
 
 
-def shares_of(misses: Sequence[Miss]) -> Floats:
+def shares_of(misses: Sequence[Miss], doubt: float = 1.0) -> Floats:
     """How common each squared correlation is, as likely as can be; all are thought equally common where there is
-    nothing to learn from."""
+    nothing to learn from, and as if so many more misses (``doubt``) were of this kind."""
     shares = np.full(len(SQUARES), 1 / len(SQUARES))
     if not misses:
         return shares
@@ -86,7 +86,7 @@ def shares_of(misses: Sequence[Miss]) -> Floats:
     for _ in range(_STEPS):
         held = likely * shares
         held /= held.sum(axis=1, keepdims=True)
-        shares = (held.sum(axis=0) + 1 / len(shares)) / (len(held) + 1)
+        shares = (held.sum(axis=0) + doubt / len(shares)) / (len(held) + doubt)
     return shares
 
 

@@ -213,6 +213,9 @@ _RANKS = 64
 POWERS = (0.0, 0.5, 1.0, 1.5)  # of a cell's expected count, for its share in the model's error
 _EVIDENCE = 1.0  # in log-likelihood, that a power other than 0 must gain
 _UNTOLD = 1.5  # the same power for a model that was not told
+_DOUBT = 0.1
+_FEW = 8  # surprises say as much of what is left as is usual
+_USUAL = 4.0  # squared correlations of what rounds leave, over those of chance
 _GUESSED = 0.5  # of what attributes have to do with each other, the model misses where nothing was measured
 _LEAST = 1e-3  # of an average cell: no cell is expected to hold less, here
 
@@ -254,10 +257,14 @@ def pool(model: Model, measurements: Sequence[Measurement], sets: Iterable[Seque
             if part not in expected:
                 expected[part] = sum_to(guess, names, part)
     typical = Typical(model, measurements, known, {len(part) for part in expected})
-    parts = {
-        part: _shrink(table, known[part], *typical.of(part)) if part in known else typical.unmeasured(table)
-        for part, table in expected.items()
-    }
+    parts: dict[Names, _Part] = {}
+    squares: dict[Names, tuple[float, float]] = {}  # the means of what is expected, and of what remains unknown
+    for part, table in expected.items():  # comes after its subsets
+        if part in known:
+            parts[part] = _shrink(table, known[part], *typical.of(part))
+        else:
+            parts[part] = typical.unmeasured(table, _inherited(part, squares, model.total))
+        squares[part] = float((centred(table) ** 2).mean()), float(parts[part].variance.mean())
     return [_one(model, names, guess, parts) for names, guess in zip(wanted, guesses, strict=True)]
 
 
@@ -285,7 +292,10 @@ class Typical:
             if own[1]:
                 self._dependence.setdefault(own[0], []).append(float((centred(table) ** 2).mean()) / unit(table))
         self._shares = {own: shares_of(each) for own, each in misses.items()}
-        self._found = {width: self._rate(width, measurements, self._left(width, known)) for width in widths}
+        self._chance = 1 / model.total  # of attributes that have nothing to do with each other, in so many rows
+        self._found = {
+            width: max(self._chance, self._rate(width, measurements, self._left(width, known))) for width in widths
+        }
 
     def _left(self, width: int, known: Mapping[Names, Residual]) -> int:
         return math.comb(len(self._tree.sizes), width) - sum(len(part) == width for part in known)
@@ -306,15 +316,27 @@ class Typical:
         came = [m.surprise[width - 1] for m in measurements if len(m.surprise) >= width]
         new = [miss for miss in came if miss.freedom]
         if new:
-            return _carried_on(new, left)
+            trust = len(new) / (len(new) + _FEW)
+            return float(_carried_on(new, left) ** trust * (_USUAL * self._chance) ** (1 - trust))
         if (width, False) in self._shares:
             return mean_square(self._shares[width, False])
         return _GUESSED * float(np.median(self._dependence.get(width, [0.0])))
 
-    def unmeasured(self, expected: Floats) -> _Part:
+    def unmeasured(self, expected: Floats, inherited: float) -> _Part:
         shares = np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD
-        variance = self._found.get(expected.ndim, 0.0) * unit(expected) * shares / shares.mean()
+        variance = (self._found[expected.ndim] * unit(expected) + inherited) * shares / shares.mean()
         return _Part(np.zeros(expected.shape), variance, 0.0)
+
+
+def _inherited(part: Names, known: Mapping[Names, tuple[float, float]], total: float) -> float:
+    """The mean square by which an unmeasured residual is wrong because the model multiplies what it expects of some of
+    its attributes with what it expects of the others, and either is wrong; known are both mean squares."""
+    result = 0.0
+    for some in subsets(part[:-1]):  # every split in two comes once
+        others = tuple(name for name in part if name not in some)
+        (square, wrong), (other_square, other_wrong) = known[some], known[others]
+        result += square * other_wrong + wrong * other_square + wrong * other_wrong
+    return result / total**2
 
 
 def _carried_on(surprises: Sequence[Miss], left: int) -> float:
@@ -322,14 +344,17 @@ def _carried_on(surprises: Sequence[Miss], left: int) -> float:
     rank, read from the second and the last quarter. What was never picked follows in the same way."""
     count = len(surprises)
     half, quarter = surprises[count // 2 :], max(1, count // 4)
-    early, late = (
-        math.sqrt(mean_square(shares_of(own))) for own in (surprises[quarter:][:quarter], surprises[-quarter:])
-    )
+    early, late = (math.sqrt(_typical(own)) for own in (surprises[quarter:][:quarter], surprises[-quarter:]))
     if not early or not left:
-        return mean_square(shares_of(half))
+        return _typical(half)
     slope = float(np.clip(math.log(max(late, 1e-9) / early) / math.log(7 / 3), *_SLOPES))
     ranks = np.linspace(count + 0.5, count + left + 0.5, _RANKS) / (0.75 * count)
-    return mean_square(shares_of(half)) * float((ranks**slope).mean()) ** 2
+    return _typical(half) * float((ranks**slope).mean()) ** 2
+
+
+def _typical(surprises: Sequence[Miss]) -> float:
+    """Little doubt: strong relations, of which it holds some, would make up most of few surprises."""
+    return mean_square(shares_of(surprises, _DOUBT))
 
 
 def _shrink(expected: Floats, residual: Residual, told: bool, shares: Floats) -> _Part:
