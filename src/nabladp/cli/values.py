@@ -88,7 +88,7 @@ def _show_answer(found: Answered, csv: bool, excel: Path | None, json: bool) -> 
         say_tables(_drawn(getattr(found, "what", ""), table))
         say(f"From {', '.join(map(printable, found.sources))}; costs nothing.")
         if found.note:
-            say(f"{printable(found.note)}.")
+            say(printable(f"{found.note[0].upper()}{found.note[1:]}."))
 
 
 def _file(excel: Path | None) -> dict[str, str]:

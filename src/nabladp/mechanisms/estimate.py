@@ -111,7 +111,7 @@ class GroupEstimates(Displayed, Exported):
 
     def __repr__(self) -> str:
         head = f"{self.what} by {' and '.join(self.by)}, {format_percent(self.level)} intervals; costs nothing"
-        notes = [f"{self.note}."] if self.note else []
+        notes = [f"{self.note[0].upper()}{self.note[1:]}."] if self.note else []
         return "\n".join([head, text_table(self.to_arrow()), f"From {', '.join(self.sources)}.", *notes])
 
     def __getitem__(self, group: Any) -> Estimate:

@@ -323,7 +323,7 @@ class FreeAnswers(ABC):
         counts = self.noisy_counts()
         attribute = counts.schema[name]
         if not attribute.is_ordered:
-            raise MechanismError(f"{name!r} has no order.", fix="Declare it 'ordered', 'integer' or 'real'.")
+            raise MechanismError(f"{name!r} has no order.", fix=f"Ask how often its values occur: count(by={name!r}).")
         asked = Question(counts, f"{q:g}-quantile", by, where, level, (name,))
         found = Ranks(asked, name, q)
         if attribute.is_numeric:
