@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from english import SHOWN, english_in
 from report_pages import MARGINALS, PURE, SCHEMA, session
 
 from nabladp.cli import main
@@ -69,6 +71,9 @@ def test_it_is_accessible_and_fits_a_phone(desk: Path, open_page: Any, scheme: s
     assert watched.width() <= 360
     assert [v["id"] for v in Axe().run(watched.page).response["violations"]] == []
     assert ("Was übrig ist" in watched.page.inner_text("main")) == (scheme == "dark")
+    if scheme == "dark":
+        said = [re.sub(r"plan-release-\w+/\w+", "", text) for text in watched.ask(SHOWN)]
+        assert [found for found in map(english_in, said) if found] == []
 
 
 def test_points_of_the_timeline_never_hide_each_other() -> None:
@@ -105,8 +110,9 @@ def test_several_ledgers_are_listed_and_not_added_up(
     assert (
         names == [f"Ledger {desk.name}/ledger.db", "Ledger other/ledger.db"] and watched.page.title() == "All of ours"
     )
-    watched.page.emulate_media(color_scheme="dark")
-    assert [v["id"] for v in Axe().run(watched.page).response["violations"]] == []
+    for scheme in ("light", "dark"):
+        watched.page.emulate_media(color_scheme=scheme)
+        assert [v["id"] for v in Axe().run(watched.page).response["violations"]] == []
     reports = [sorted(row["report"] for row in own["releases"] if row["report"]) for own in _told(tmp_path)]
     assert [len(own) for own in reports] == [2, 1] and not set(reports[0]) & set(reports[1])
     watched.page.locator("tbody a").nth(1).click()
