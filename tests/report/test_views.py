@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -407,3 +408,5 @@ def test_labels_stand_alone(released: dict[str, list[Release]]) -> None:
         facts = [text for view in views(release) for fact in view["facts"] for text in fact]
         for text in (*summary, *map(str, summary.values()), *facts):
             assert not text.startswith("…") and "2^" not in text and "whole person" not in text, text
+        for text in summary:
+            assert not re.search(r"^(its|these|that|the same)\b|\b(then|all this|on them|share it)\b", text), text

@@ -133,7 +133,7 @@ def test_needed_rows_is_the_least_that_keeps_the_promise(notion: str) -> None:
 def test_what_is_expected_is_told() -> None:
     body = LEARNER.expected_error(SCHEMA, 2000).to_json()
     assert body["error"] == LEARNER.promise(SCHEMA, 2000).error
-    assert body["summary"]["probability that this holds, at least"] == 0.9
+    assert body["summary"]["probability that this bound holds, at least"] == 0.9
     assert json.dumps(body)
     (told,) = [value for label, value in body["summary"].items() if "budget per person" in label]
     rules = SCHEMA.cells(LEARNER.features(SCHEMA))

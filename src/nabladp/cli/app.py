@@ -265,7 +265,9 @@ def cost(
             from nabladp.report.owner_pages import write_cost_page
 
             with working("computing the cost at other budgets") as tell:
-                answer["page"] = str(write_cost_page(Plan.load(plan), page, plan.stem, tell, spoken=language))
+                answer["page"] = str(
+                    write_cost_page(loaded, page, loaded.imprint.title or plan.stem, tell, spoken=language)
+                )
         if json:
             print_json(answer)
         else:

@@ -70,7 +70,7 @@ class GramError(ExpectedError):
             told["noise scale of an entry"] = self.largest_scale
         told["spectral norm of the noise, about at most"] = self.noise_norm
         if self.share is not None:
-            told["that norm as a share of the number of rows"] = self.share
+            told["spectral norm of the noise, as a share of the rows"] = self.share
         if self.person_scale is not None:
             told["noise scale of an entry at the same budget per person"] = self.person_scale
         return asdict(self) | {"summary": told}

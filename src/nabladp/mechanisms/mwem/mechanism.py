@@ -111,8 +111,8 @@ class DistributionError(ExpectedError):
             told["noise scale of a measured count"] = self.scale
         if self.bound is not None:
             told["mean error of the worst disjoint queries: the paper's bound"] = self.bound
-            told["the same bound at its best number of rounds"] = self.bound_best_rounds
-            told["the same bound at the same budget per person"] = self.bound_one_query
+            told["the paper's bound at its best number of rounds"] = self.bound_best_rounds
+            told["the paper's bound at the same budget per person"] = self.bound_one_query
         return told
 
 

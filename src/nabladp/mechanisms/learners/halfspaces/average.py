@@ -93,7 +93,7 @@ class Average:
         if self.task.n or not self.response:
             told["deviation of the noise in a weight, in rows"] = self.noise()
         if self.task.n:
-            told["the same deviation as a share of the rows"] = self.noise() / self.task.n
+            told["deviation of the noise in a weight, as a share of the rows"] = self.noise() / self.task.n
         return told
 
     # ---- on data --------------------------------------------------------------------------------------------------

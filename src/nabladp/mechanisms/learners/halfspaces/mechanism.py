@@ -97,7 +97,7 @@ class HalfspaceError(ExpectedError):
             return {}
         return {
             "rows held out": self.held_out,
-            "noise in the accuracy on them": self.held_out_scale / self.held_out,
+            "noise in the accuracy on rows held out": self.held_out_scale / self.held_out,
             "noise in the share of the more frequent label": (self.label_scale or 0.0) / self.n,
         }
 

@@ -140,7 +140,7 @@ class PointError(ExpectedError):
         return {
             "features": self.features,
             "errs on at most this share of people, if one point carries the label": self.promise.error,
-            "probability that this holds, at least": 1 - self.failure,
+            "probability that this bound holds, at least": 1 - self.failure,
             PERSON_LABEL: self.person,
             "a point is accepted from this noisy count on": self.promise.cut,
         }

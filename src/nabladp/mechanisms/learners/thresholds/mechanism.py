@@ -313,10 +313,10 @@ class ThresholdError(ExpectedError):
         return {
             "features": self.features,
             "errs on at most this share of people, if some threshold never errs": self.error,
-            "probability that this holds, at least": 1 - self.failure,
-            "errs then on at most so many rows of the table": self.design.errors,
+            "probability that this bound holds, at least": 1 - self.failure,
+            "rows of the table that the threshold errs on, if some threshold never errs, at most": self.design.errors,
             PERSON_LABEL: self.person,
-            "prefixes are looked for at so many lengths": len(self.design.cuts),
+            "lengths at which prefixes are looked for": len(self.design.cuts),
         }
 
 
