@@ -18,6 +18,7 @@ from nabladp.studio import declaring
 from nabladp.studio.fields import Fields
 from nabladp.studio.pages import ledger, limits, release, table
 from nabladp.studio.studio import Studio
+from nabladp.studio.tables import look
 from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import Workspace
 
@@ -120,3 +121,22 @@ def test_a_ledger_of_other_people_is_no_matter_of_limits(studio: Studio) -> None
     assert isinstance(shown, str) and "The plan cannot be released" in shown and "Put these limits" not in shown
     shown = ledger.PAGE.show(Visit(studio, ledger.PAGE))
     assert isinstance(shown, str) and "does not agree with this ledger" in shown
+
+
+def test_rows_that_a_query_selects_are_not_counted_unless_they_are_public(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(studio.workspace.folder)
+    order = {"source": "SELECT region, age FROM 'people.csv' WHERE age > 30", "draft": True, "header": None}
+    before, said = studio.plan_text(), []
+    with pytest.raises(NablaDPError, match="decides which rows"):
+        look(studio.workspace, order, lambda what, done, total: said.append(what))
+    assert studio.plan_text() == before and not said
+    sentence = "people above 30 are on a public list"
+    found = look(studio.workspace, order | {"population": sentence}, lambda what, done, total: None)
+    assert plan_of(studio)["table"] == {
+        "source": order["source"],
+        "schema": "schema.toml",
+        "rows": found["rows"],
+        "population": sentence,
+    }

@@ -14,6 +14,7 @@ from nabladp.errors import PlanError, SchemaError, SourceError
 from nabladp.schema import CodeBook, Column, draft
 from nabladp.schema.files import entries, parse, toml_text
 from nabladp.schema.rules import CONFIRM, block_name, marked_blocks
+from nabladp.tables import check_population as check_population
 from nabladp.tables import count_rows as count_rows
 from nabladp.tables import declared_categories, look_at_columns
 from nabladp.tables import doubtful_header as doubtful_header

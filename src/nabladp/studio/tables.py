@@ -8,7 +8,7 @@ from typing import Any
 
 from nabladp.errors import SourceError
 from nabladp.schema import Column
-from nabladp.studio.workspace import PLAN, SCHEMA, Workspace, write_whole
+from nabladp.studio.workspace import PLAN, QUERY, SCHEMA, Workspace, write_whole
 
 FACTS = "table.json"
 _HEADER = "The first line of the file may be a row: a column has a number or a date for its name."
@@ -30,6 +30,8 @@ def look(workspace: Workspace, order: Mapping[str, Any], tell: Callable[[str, in
 
     source, header = order["source"], order.get("header")
     workspace.check_source(source)
+    if isinstance(source, str) and QUERY.match(source):
+        _check_population(source, str(order.get("population", "")))
     tell("looking at the columns", 0, 0)
     if header is None and isinstance(source, str) and drafts.doubtful_header(source):
         raise SourceError(_HEADER, fix="Say whether the first line names the columns.")
@@ -42,6 +44,16 @@ def look(workspace: Workspace, order: Mapping[str, Any], tell: Callable[[str, in
     kept = {"source": query, "rows": rows, "columns": columns}
     write_whole(workspace.private(FACTS), json.dumps(kept, ensure_ascii=False))
     return {"rows": rows, "columns": len(columns)}
+
+
+def _check_population(query: str, sentence: str) -> None:
+    """Refuse to count the rows of a query that selects some, where nobody says why it is public which ones."""
+    from nabladp.release.drafts import check_population
+
+    try:
+        check_population(query, sentence)
+    except SourceError as error:
+        raise SourceError(error.message, fix="Say beside the query why that is public, or take all rows.") from None
 
 
 def _drafted(workspace: Workspace, order: Mapping[str, Any], rows: int) -> dict[str, str]:

@@ -32,7 +32,7 @@ TABLES = (".csv", ".tsv", ".parquet", ".pq", ".ndjson", ".jsonl", ".json", ".arr
 BOOKS = (".json", ".csv", ".xml", ".dta", ".sav")
 MOST_EDITS = 500
 MOST_FILES = 2_000
-_QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
+QUERY = re.compile(r"\s*(select|from|with)\s", re.IGNORECASE)
 
 
 class OutsideFolder(NablaDPError, PermissionError):
@@ -115,7 +115,7 @@ class Workspace:
             return
         if not isinstance(source, str):
             return
-        if not _QUERY.match(source) or os.path.exists(self.folder / source):
+        if not QUERY.match(source) or os.path.exists(self.folder / source):
             return self._check_files(source)
         from nabladp.release.drafts import query_files
 
