@@ -237,6 +237,17 @@ def test_a_fitted_halfspace_has_what_linear_models_have_and_pickles(session: Ses
         learner(session).fit(frame[["a", "c"]], frame["ill"])
 
 
+def test_a_label_that_follows_from_a_column_is_learnt_without_it_and_charged_to_it(tmp_path: Path) -> None:
+    level = [Attribute("c", "boolean"), Attribute("schooling", "integer", low=1, high=12)]
+    schema = Schema((*level, Attribute("degree", "boolean", derived_from=("schooling",))))
+    rows = pd.DataFrame({"c": [True, False] * 300, "schooling": [11, 3] * 300, "degree": [True, False] * 300})
+    budget = Budget(per_attribute=CDP(4))
+    session = Session(rows, schema, budget, tmp_path / "ledger.db", new_ledger=True)
+    fitted = HalfspaceLearner(CDP(2), "degree", over=("c",)).estimator(session).fit(rows[["c"]], rows["degree"])
+    assert list(fitted.feature_names_in_) == ["c"] and fitted.score(rows[["c"]], rows["degree"]) == 1
+    assert fitted.release_.guarantee.rho("schooling") == fitted.release_.guarantee.rho("degree") > 0
+
+
 def test_probabilities_are_part_of_the_release_or_refused(session: Session) -> None:
     frame = patients()
     fitted = learner(session, holdout=0.5, probabilities=True).fit()
