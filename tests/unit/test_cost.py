@@ -18,7 +18,7 @@ from nabladp.privacy.ledger.limits import LimitRequest, limit_requests
 from nabladp.privacy.units import UNIT
 from nabladp.release.cost import Cost, default_delta, figure, figures, finite, format_cost
 from nabladp.release.other_budgets import request_cost
-from nabladp.release.verdict import delta_warnings, left_in_every_measure, noise_verdicts, typed_budgets
+from nabladp.release.verdict import budget_lines, delta_warnings, left_in_every_measure, noise_verdicts, typed_budgets
 from nabladp.schema import Attribute, Schema
 
 NAMES = ("a", "b", "c")
@@ -179,3 +179,12 @@ def test_what_is_left_is_shown_in_every_measure() -> None:
     assert pure == {"name": "b", "epsilon": 0.5, "rho": 0.125, "cdp": 0.5, "pure": 0.5}
     empty = left_in_every_measure([{"limit": "a", "measure": "ρ", "left": 0.0}], 1e-6)
     assert empty == [{"name": "a", "epsilon": 0.0, "rho": 0.0, "cdp": 0.0, "pure": None}]
+
+
+def test_a_stored_budget_is_written_in_every_measure() -> None:
+    options = {"k": 1, "budget": {"cdp": 0.3}, "budgets": {"age": {"pure": 0.2}}}
+    assert budget_lines(options, 1e-6) == [
+        "budget: ε = 1.391 (δ = 1e-06), ρ = 0.045, cdp = 0.3",
+        "age: ε = 0.2, ρ = 0.02, cdp = 0.2",
+    ]
+    assert budget_lines({"k": 1}, 1e-6) == []

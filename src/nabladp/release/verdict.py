@@ -12,7 +12,7 @@ from nabladp.privacy import Budget, Guarantee, Pure
 from nabladp.privacy.conversion import epsilon_from_rho
 from nabladp.privacy.interpretation import posterior
 from nabladp.privacy.values import BudgetValue, as_value
-from nabladp.release.cost import as_python, budgets_of, default_delta, scale_budgets
+from nabladp.release.cost import as_python, budgets_of, default_delta, format_cost, scale_budgets
 
 WEAK_EPSILON = 5.0  # at which a belief of 50% can rise to more than 99%
 
@@ -147,6 +147,16 @@ def typed_budgets(budget: Budget, named: Sequence[tuple[str, Mechanism]], delta:
     return [{"name": name, **in_every_measure(value, delta)} for name, value in stated]
 
 
+def budget_lines(options: Mapping[str, Any], delta: float) -> list[str]:
+    """Every budget among a mechanism's options in all measures, a line for each."""
+    lines = []
+    for name, value in _flat("", budgets_of(options)):
+        own = in_every_measure(value, delta)
+        epsilon = f"ε = {format_cost(own['epsilon'])}" + ("" if own["pure"] is not None else f" (δ = {delta:g})")
+        lines.append(f"{name}: {epsilon}, ρ = {format_cost(own['rho'])}, cdp = {format_cost(own['cdp'])}")
+    return lines
+
+
 def _flat(owner: str, budgets: Mapping[str, Any]) -> list[tuple[str, BudgetValue]]:
     """Budgets with their names; those of a table, such as ``budgets``, one by one."""
     flat = []
@@ -154,7 +164,7 @@ def _flat(owner: str, budgets: Mapping[str, Any]) -> list[tuple[str, BudgetValue
         if not isinstance(value, Mapping):
             continue
         if any(isinstance(each, Mapping) for each in value.values()):
-            flat += [(f"{owner}: {key}", as_value(each)) for key, each in value.items()]
+            flat += [(f"{owner}: {key}" if owner else key, as_value(each)) for key, each in value.items()]
         else:
-            flat.append((f"{owner}: {name}", as_value(value)))
+            flat.append((f"{owner}: {name}" if owner else name, as_value(value)))
     return flat

@@ -12,6 +12,7 @@ from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
 from nabladp.release.cost import figure
 from nabladp.release.record import Release
+from nabladp.release.verdict import budget_lines
 from nabladp.report.certificate import certificate, release_code
 from nabladp.report.chapter import Limits, blocks_of, chapter, format_costs, of_schema, set_rows
 from nabladp.report.claims import Certificate
@@ -171,10 +172,11 @@ def _part(number: int, release: Release, embedded: bool, t: Language) -> dict[st
 
 
 def _plan(release: Release, t: Language) -> str:
-    """A release's parameters on the page, one entry per line; of very long ones the beginning."""
+    """A release's parameters on the page, one entry per line, and its budgets in every measure; of very long ones the
+    beginning."""
     given = {"mechanism": release.mechanism, **release.parameters}
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
-    text = "\n".join(lines)
+    text = "\n".join([*lines, *(f"# {line}" for line in budget_lines(release.parameters, release.delta))])
     return text if len(text) <= MOST_PLAN else f"{text[:MOST_PLAN]} … ({t('page.plan_cut')})"
 
 
