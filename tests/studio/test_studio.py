@@ -139,7 +139,8 @@ def test_from_a_bare_table_to_a_release_and_no_value_is_ever_said(studio: Target
     assert all(studio.post("/columns/save", **own).status == 303 for own in (region, income))
     assert studio.post("/columns/check").status == 303
     assert [own["column"] for own in studio.wait("check")["answer"]["findings"]] == ["region"]
-    assert "holds values outside its declared domain" in studio.page("/columns").text
+    page = studio.page("/columns").text
+    assert "holds values outside its declared domain" in page and "make other values a category of their own" in page
     studio.post("/release/start", **amounts(studio), folder="first")
     failed = studio.wait("release")
     assert failed["state"] == "failed" and "Nothing was spent" in failed["error"]["note"]

@@ -14,6 +14,14 @@ from nabladp.studio.jobs import Jobs
 from nabladp.studio.visit import Page, Visit
 from nabladp.studio.workspace import BOOKS
 
+_IN_THE_FORM = {  # what a fix asks for in a schema, in the words of a column's form
+    'write null = "category" for it in the schema': "make empty fields a category of their own",
+    'write unknown = "other" or "clamp" for it in the schema': (
+        "make other values a category of their own, or count them as the nearest end"
+    ),
+    'write unknown = "other" for it in the schema': "make other values a category of their own",
+}
+
 
 def _document(visit: Visit) -> SchemaDocument:
     document = visit.studio.schema_document()
@@ -46,10 +54,20 @@ def _list(visit: Visit, columns: Sequence[Declared]) -> str:
         unused=[name for name in words if name not in known],
         books=[(name, name) for name in visit.studio.workspace.files(BOOKS)],
         check=check,
+        findings=[{**own, "fix": _in_the_form(own["fix"])} for own in check.answer.get("findings", ())]
+        if check
+        else [],
         stopping=check is not None and jobs.is_stopping(check.id),
         is_of_now=check is not None
         and visit.studio.workspace.stamp() in (check.order.get("stamp"), check.answer.get("stamp")),
     )
+
+
+def _in_the_form(fix: str) -> str:
+    fix = fix[:1].lower() + fix[1:]
+    for asked, words in _IN_THE_FORM.items():
+        fix = fix.replace(asked, words)
+    return fix[:1].upper() + fix[1:]
 
 
 def _listed(visit: Visit) -> list[Column]:
