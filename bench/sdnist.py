@@ -2,7 +2,8 @@
 demographic features, means over seeds.
 
 ``person``: a person's limit of (ε, δ) = (1, 1e-9); ``attribute``: ε0 = 1 for each attribute. The schema is that of
-NIST's data dictionary: single years of age, no bins, no zeros, no rules. SDNist runs in an environment of its own
+NIST's data dictionary: single years of age, no bins, no zeros, no rules. The rule by which Synthesis counts ages in
+groups was chosen on other excerpts (national 2018, Massachusetts 2019). SDNist runs in an environment of its own
 (``make peers``).
 """
 

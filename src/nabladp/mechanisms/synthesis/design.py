@@ -18,9 +18,10 @@ from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.mechanism import ErrorMeasure, ExpectedError
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse
 from nabladp.mechanisms.synthesis.accounts import Accounts, Block, Limits, blocks_of_rounds
+from nabladp.mechanisms.synthesis.groups import Groups
 from nabladp.mechanisms.synthesis.repair import passes_of, work
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE, Selector, prices
-from nabladp.mechanisms.synthesis.strategy import Choice
+from nabladp.mechanisms.synthesis.strategy import GROUPED_ALONE, Choice
 from nabladp.mechanisms.synthesis.workload import Names, Wanted
 from nabladp.noise import variance
 from nabladp.privacy.guarantee import Guarantee
@@ -67,16 +68,21 @@ class Design:
     rounds: tuple[tuple[Block, ...], ...] = ()
     price: dict[str, int] = field(default_factory=dict)
     accounts: Accounts | None = None
+    groups: Groups = field(default_factory=Groups)  # of values that marginals of several columns are measured in
 
     @classmethod
-    def of(cls, wanted: Wanted, limits: Limits, choice: Choice, n: int, seed: int) -> Design:
-        planned = _planned(limits, wanted.first, [Fraction(1)] * len(wanted.first), choice.one_way)
+    def of(
+        cls, wanted: Wanted, limits: Limits, choice: Choice, n: int, seed: int, groups: Groups | None = None
+    ) -> Design:
+        groups = groups or Groups()
+        alone = [Fraction(GROUPED_ALONE if names[0] in groups.starts else 1) for names in wanted.first]
+        planned = _planned(limits, wanted.first, alone, choice.one_way)
         if choice.strategy == "all":
             rest = Accounts.after(limits, _cost(limits, planned)).left()
             planned = _merge_planned(
-                planned + _planned(rest, wanted.sets, _shares(wanted, choice.balance), Fraction(1))
+                planned + _planned(rest, wanted.sets, _shares(wanted, groups, choice.balance), Fraction(1))
             )
-            return cls(wanted, limits, choice, n, planned, _cost(limits, planned))
+            return cls(wanted, limits, choice, n, planned, _cost(limits, planned), groups=groups)
         sources = [limits.universe.sources(names) for names in wanted.candidates]
         read = frozenset().union(*sources)
         scope = tuple(name for name in limits.universe.roots if name in read)
@@ -90,7 +96,7 @@ class Design:
                     f"The budget of {name!r} is too small for {choice.rounds:,} rounds.",
                     fix="Raise it or ask for fewer.",
                 )
-        return cls(wanted, limits, choice, n, planned, fixed, rounds, price, accounts)
+        return cls(wanted, limits, choice, n, planned, fixed, rounds, price, accounts, groups)
 
     def guarantee(self) -> Guarantee:
         return (
@@ -104,9 +110,9 @@ class Design:
             NoiseUse.exactly(
                 f"the marginal {'+'.join(p.attributes)}",
                 "discrete_gaussian",
-                self.wanted.cells(p.attributes),
+                self.measured_cells(p.attributes),
                 Charge.of_each(_cost(self.limits, (p,)), p.attributes, 2),
-                marginal=p.attributes,
+                marginal=None if self.groups.of(p.attributes) else p.attributes,
             )
             for p in self.planned
         ]
@@ -149,7 +155,11 @@ class Design:
 
     @cached_property
     def cells(self) -> NDArray[np.int64]:
-        return np.array([self.wanted.cells(names) for names in self.wanted.candidates], np.int64)
+        return np.array([self.measured_cells(names) for names in self.wanted.candidates], np.int64)
+
+    def measured_cells(self, names: Names) -> int:
+        """The counts that a measurement of a marginal has."""
+        return self.groups.cells(names, self.wanted.sizes)
 
     @cached_property
     def one_block(self) -> bool:
@@ -206,11 +216,11 @@ def _cost(limits: Limits, planned: tuple[Planned, ...]) -> Guarantee:
     return limits.touched([p.attributes for p in planned], [p.units for p in planned], [p.scale for p in planned])
 
 
-def _shares(wanted: Wanted, balance: float) -> list[Fraction]:
+def _shares(wanted: Wanted, groups: Groups, balance: float) -> list[Fraction]:
     """Weights for measuring all marginals at once: those of the workload times a power of the cells, which protects
     larger tables."""
     return [
-        Fraction(weight).limit_denominator(1 << 20) * max(1, round(1000 * wanted.cells(names) ** balance))
+        Fraction(weight).limit_denominator(1 << 20) * max(1, round(1000 * groups.cells(names, wanted.sizes) ** balance))
         for names, weight in zip(wanted.sets, wanted.weights, strict=True)
     ]
 
@@ -284,11 +294,13 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
         grown = design.accounts.grow(Fraction(1, design.choice.rounds))
         units = [grown.affordable(design.limits.charged(names), design.sharing) for names in wanted.sets]
         scales = np.array([scale_for(max(amount, 1)) for amount in units])
-    cells = np.array([wanted.cells(names) for names in wanted.sets])
+    cells, counted = np.array(
+        [(wanted.cells(names), design.measured_cells(names)) for names in wanted.sets], np.int64
+    ).T
     noise = None
     if n:
         deviations = np.array([np.sqrt(variance_of(float(scale))) for scale in scales])
-        noise = float(np.average(np.minimum(1.0, ABSOLUTE * deviations * cells / (2 * n)), weights=wanted.weights))
+        noise = float(np.average(np.minimum(1.0, ABSOLUTE * deviations * counted / (2 * n)), weights=wanted.weights))
     return SynthesisError(
         columns=len(wanted.columns),
         marginals=len(wanted.sets),

@@ -15,6 +15,7 @@ from nabladp.mechanisms.noise_uses import NoiseUse
 from nabladp.mechanisms.parameters import parameter
 from nabladp.mechanisms.synthesis.accounts import Limits
 from nabladp.mechanisms.synthesis.design import Design, SynthesisError, expect
+from nabladp.mechanisms.synthesis.groups import Groups, fixed_columns, starts_of
 from nabladp.mechanisms.synthesis.inference import Zeros, model_bytes
 from nabladp.mechanisms.synthesis.output import MOST_ROWS as MOST_TABLE_ROWS
 from nabladp.mechanisms.synthesis.output import SyntheticModel
@@ -30,6 +31,7 @@ from nabladp.mechanisms.synthesis.strategy import (
     WantedWeights,
     check_back_end,
     choose,
+    grouped_columns,
 )
 from nabladp.mechanisms.synthesis.strategy import Choice as Chosen
 from nabladp.mechanisms.synthesis.workload import Wanted, forbidden, wanted, with_rules
@@ -218,11 +220,21 @@ class Synthesis(Mechanism):
         budget = Budget(self.budget, self.budgets, self.sets, self.person)
         return Limits.of(Universe.of(schema), asked.columns, budget)
 
-    def _choice(self, asked: Wanted, limits: Limits, n: int) -> Chosen:
+    def _facts(self, asked: Wanted, limits: Limits, n: int) -> Facts:
         own = sorted(limits.units[: len(limits.attributes)])
         each = own[len(own) // 2] / UNIT if own else 1.0
         only_person = self.budget is None and not self.budgets and not self.sets
-        result = choose(Facts(n, asked, each, each if only_person else None), self.strategy, self.rounds)
+        return Facts(n, asked, each, each if only_person else None)
+
+    def _groups(self, schema: Schema, facts: Facts) -> Groups:
+        """The groups of values that are measured together, by public facts only."""
+        fixed = fixed_columns(schema, self.zeros)
+        ordered = {n: schema[n].ordered_size for n in facts.wanted.columns if n not in fixed and schema[n].is_ordered}
+        chosen = grouped_columns(facts, ordered)
+        return Groups({name: starts_of(schema[name], groups) for name, groups in chosen.items()})
+
+    def _choice(self, facts: Facts) -> Chosen:
+        result = choose(facts, self.strategy, self.rounds)
         one_way = result.one_way if self.one_way is None else exact(self.one_way)
         selection = result.selection if self.selection is None else exact(self.selection)
         why = result.why + self._unused(result.strategy)
@@ -243,7 +255,10 @@ class Synthesis(Mechanism):
         asked = self.wanted(schema)
         limits = self._limits(schema, asked)
         self._check_model(asked, self._zeros(schema, asked))
-        design = Design.of(asked, limits, self._choice(asked, limits, n), n, self.seed)
+        facts = self._facts(asked, limits, n)
+        choice = self._choice(facts)
+        groups = self._groups(schema, facts) if choice.one_way else Groups()  # columns say how groups are spread
+        design = Design.of(asked, limits, choice, n, self.seed, groups)
         if len(asked.sets) > _MANY_SETS:  # takes seconds, and is asked for several times
             vars(self)["_designed"] = schema, n, design
         return design

@@ -24,10 +24,11 @@ from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
 from nabladp.mechanisms.synthesis.declared import Declared, declared_zeros, merge_zeros
 from nabladp.mechanisms.synthesis.derived_columns import Codes, Function, expected, functions, recompute_derived
+from nabladp.mechanisms.synthesis.groups import checked_starts
 from nabladp.mechanisms.synthesis.inference import Measurement, Miss, Model, Pooled, pool
 from nabladp.mechanisms.synthesis.repair import Tables, Target
 from nabladp.mechanisms.synthesis.repair import repair as repair_rows
-from nabladp.mechanisms.synthesis.rounds import Noisy
+from nabladp.mechanisms.synthesis.rounds import Noisy, measurements
 from nabladp.mechanisms.synthesis.view import (
     Answer,
     answer_view,
@@ -141,7 +142,7 @@ class SyntheticModel(Output):
 
     @property
     def _noisy(self) -> list[Measurement]:
-        return [m.measurement for m in self.measured]
+        return measurements(self.measured)
 
     @cached_property
     def _distances(self) -> dict[frozenset[str], float]:
@@ -343,6 +344,7 @@ class SyntheticModel(Output):
                     "scale": m.scale,
                     "counts": m.counts.ravel().tolist(),
                     "surprise": [miss.to_json() for miss in m.surprise if m.round],
+                    **({"groups": [list(own) for own in m.starts]} if m.starts else {}),
                 }
                 for m in self.measured
             ],
@@ -354,17 +356,22 @@ class SyntheticModel(Output):
         measured = []
         for body in data["measured"]:
             names = tuple(body["attributes"])
-            counts = np.array(body["counts"], dtype=np.int64).reshape(schema.sizes(names))
+            sizes, starts = schema.sizes(names), checked_starts(body.get("groups", ()), schema.sizes(names))
+            shape = [len(own) or size for own, size in zip(starts or ((),) * len(sizes), sizes, strict=True)]
+            counts = np.array(body["counts"], dtype=np.int64).reshape(shape)
             surprise = tuple(Miss.from_json(miss) for miss in body.get("surprise", ()))
-            measured.append(Noisy(names, counts, float(body["scale"]), int(body["round"]), surprise))
+            measured.append(Noisy(names, counts, float(body["scale"]), int(body["round"]), surprise, starts))
+        alone = {m.attributes[0] for m in measured if len(m.attributes) == 1}
+        if any(own and name not in alone for m in measured for name, own in zip(m.attributes, m.starts, strict=False)):
+            raise damaged("groups")
         quality, sets = data["quality"], tuple(tuple(names) for names in data["workload"])
         weights = tuple(float(weight) for weight in data["weights"])
-        sizes = [schema.cells(names) for names in sets]  # refuses unknown names
+        cells = [schema.cells(names) for names in sets]  # refuses unknown names
         if not is_whole(data["n"], 1) or not is_whole(data["rows"], 0):
             raise MechanismError("The numbers of rows make no sense.", fix="Read them from a release.")
         if not all(sets):
             raise damaged("workload")
-        if not sizes or len(weights) != len(sets) or not all(0 < weight < math.inf for weight in weights):
+        if not cells or len(weights) != len(sets) or not all(0 < weight < math.inf for weight in weights):
             raise MechanismError("The weights are not those of the workload.", fix="Read them from a release.")
         output = cls(
             schema=schema,

@@ -68,7 +68,7 @@ class OutputDistribution:
     def _cells(self, sets: Sequence[Names], scales: Sequence[float]) -> list[Floats]:
         """The law of every noisy cell count of the measured marginals, each independent of the others."""
         results = []
-        for table, scale in zip(self.truth.tables(sets), scales, strict=True):
+        for table, scale in zip(self.course.tables(self.truth, sets), scales, strict=True):
             low, high = self._window(scale)
             results += [gaussian_log_pmf(scale, low - true, high - true) for true in table.ravel().tolist()]
         return results
@@ -87,7 +87,8 @@ class OutputDistribution:
         it."""
         if not sets:
             return follow([])
-        shapes = [self.course.design.wanted.schema.sizes(names) for names in sets]
+        design = self.course.design
+        shapes = [design.groups.shape(names, design.wanted.sizes) for names in sets]
         cells = iter(self._cells(sets, scales))
         heard = [
             _heard(next(cells), learned_counts(np.arange(low, high + 1), self.n))
@@ -103,7 +104,7 @@ class OutputDistribution:
             self.truth.counts.working("law, outcome", len(then), total)
             parts = np.split(np.array([one.value for one in outcome], dtype=np.int64), ends)
             noisy = [
-                Noisy(names, part.reshape(shape), scale, number)
+                Noisy(names, part.reshape(shape), scale, number, starts=design.groups.of(names))
                 for names, part, shape, scale in zip(sets, parts, shapes, scales, strict=True)
             ]
             chances.append(math.fsum(one.chance for one in outcome))
@@ -166,9 +167,9 @@ def published_scenarios(course: Course, law: Law) -> Iterator[Scenario]:
 
 def _cell_laws(course: Course, measured: Sequence[Measured], law: Law) -> dict[Hashable, ValueLaw]:
     """The laws of noisy cell counts, by the names of :func:`cell_names`, from parts in the same order."""
-    wanted, n = course.design.wanted, course.design.n
-    names = cell_names([(number, own, wanted.cells(own)) for number, own, _ in measured])
-    lows = [window(scale, n)[0] for _, own, scale in measured for _ in range(wanted.cells(own))]
+    design, n = course.design, course.design.n
+    names = cell_names([(number, own, design.measured_cells(own)) for number, own, _ in measured])
+    lows = [window(scale, n)[0] for _, own, scale in measured for _ in range(design.measured_cells(own))]
     laws = zip(names, lows, law.arrays(), strict=True)
     return {name: ValueLaw(low, part) for name, low, part in laws}
 

@@ -20,6 +20,7 @@ from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.synthesis import strategy
 from nabladp.mechanisms.synthesis.accounts import Accounts
 from nabladp.mechanisms.synthesis.design import AT_ONCE, LEAST_UNITS, MOST_BYTES, Design, scale_for, variance_of
+from nabladp.mechanisms.synthesis.groups import Starts, spread_out, summed
 from nabladp.mechanisms.synthesis.inference.fitting import fit
 from nabladp.mechanisms.synthesis.inference.junction_tree import admit
 from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros
@@ -90,10 +91,7 @@ class Noisy:
     scale: float
     round: int
     surprise: tuple[Miss, ...] = ()  # how far the model was from it when it came
-
-    @property
-    def measurement(self) -> Measurement:
-        return Measurement(self.attributes, self.counts.astype(np.float64), variance_of(self.scale), self.surprise)
+    starts: Starts = ()  # of the groups whose rows were counted, by axis
 
     @property
     def expected(self) -> float:
@@ -101,16 +99,35 @@ class Noisy:
         return ABSOLUTE * math.sqrt(variance_of(self.scale)) * self.counts.size
 
 
+def measurements(noisy: Sequence[Noisy]) -> list[Measurement]:
+    """What models are fitted to: noisy counts, those of groups spread over the values as in the columns by
+    themselves."""
+    alone = {m.attributes[0]: m.counts for m in reversed(noisy) if len(m.attributes) == 1}
+    return [_measurement(m, alone) for m in noisy]
+
+
+def _measurement(m: Noisy, alone: Mapping[str, Integers]) -> Measurement:
+    counts, deviation = m.counts.astype(np.float64), math.sqrt(variance_of(m.scale))
+    if m.starts:
+        counts = spread_out(
+            counts, m.starts, [alone[n] if own else None for n, own in zip(m.attributes, m.starts, strict=True)]
+        )
+        deviation *= m.counts.size / counts.size  # a group's noise is spread over its values as well
+    axes = zip(m.attributes, counts.shape, m.starts or ((),) * counts.ndim, strict=True)
+    lengths = {name: size / len(own) for name, size, own in axes if own}
+    return Measurement(m.attributes, counts, deviation**2, m.surprise, lengths)
+
+
 def answers(model: Model, noisy: Sequence[Noisy], sets: Sequence[Names]) -> list[Floats]:
     """Answers between rounds, from the model and direct counts together: what the model cannot hold would look unknown
     for ever."""
-    return [pooled.values for pooled in pool(model, [m.measurement for m in noisy], sets)]
+    return [pooled.values for pooled in pool(model, measurements(noisy), sets)]
 
 
 def with_surprise(model: Model, before: Sequence[Noisy], noisy: Sequence[Noisy]) -> list[Noisy]:
     """New measurements with the distance of the model before them, which shows what it knows of the others."""
     known = {part for m in before for part in subsets(sorted(m.attributes))}
-    each = surprises(model, known, [m.measurement for m in noisy])
+    each = surprises(model, known, measurements([*before, *noisy])[len(before) :])
     return [replace(m, surprise=own) for m, own in zip(noisy, each, strict=True)]
 
 
@@ -177,11 +194,21 @@ class Course:
     ) -> list[Noisy]:
         """Measure marginals: fresh noise on every cell of every table, each of its own scale; a set may be measured
         twice."""
-        tables = ((n, t) for chunk in truth.chunks(sets) for n, t in zip(chunk, truth.tables(chunk), strict=True))
+        tables = (table for chunk in truth.chunks(sets) for table in self.tables(truth, chunk))
+        noisy = (
+            t + noise.discrete_gaussian(scale, t.shape) for t, scale in zip(tables, scales, strict=True)
+        )  # [noise]
         return [
-            Noisy(names, table + noise.discrete_gaussian(scale, table.shape), scale, number)  # [noise]
-            for (names, table), scale in zip(tables, scales, strict=True)
+            Noisy(names, counts, scale, number, starts=self._starts(names))
+            for names, counts, scale in zip(sets, noisy, scales, strict=True)
         ]
+
+    def tables(self, truth: Truth, sets: Sequence[Names]) -> list[Integers]:
+        """The exact counts that measurements of these marginals get noise on."""
+        return [summed(t, self._starts(names)) for names, t in zip(sets, truth.tables(sets), strict=True)]
+
+    def _starts(self, names: Names) -> Starts:
+        return self.design.groups.of(names)
 
     # ---- before a choice ------------------------------------------------------------------------------------------
 
@@ -222,8 +249,9 @@ class Course:
         number_of = {design.wanted.candidates[c]: c for c in sorted(explained)}
         for chunk in truth.chunks(list(number_of)):
             guesses = answers(state.model, state.measured, chunk)
-            for names, table, guess in zip(chunk, truth.tables(chunk), guesses, strict=True):
-                result[number_of[names]] = distance(table, guess) - explained[number_of[names]]
+            for names, table, guess in zip(chunk, self.tables(truth, chunk), guesses, strict=True):
+                own = distance(table, summed(guess, self._starts(names)))
+                result[number_of[names]] = own - explained[number_of[names]]
         return result
 
     def explained(self, grown: Accounts, selectors: Sequence[Selector]) -> dict[int, int]:
@@ -256,7 +284,7 @@ class Course:
         sets = [m.attributes for m in noisy]
         model = self._fit(measured, worth, state.model) if noisy else state.model
         before, now = answers(state.model, state.measured, sets), answers(model, measured, sets)
-        moved = sum(float(np.abs(a - b).sum()) for a, b in zip(before, now, strict=True))
+        moved = sum(float(np.abs(summed(a - b, m.starts)).sum()) for a, b, m in zip(before, now, noisy, strict=True))
         taught = moved > sum(m.expected for m in noisy)
         return State(
             model,
@@ -286,7 +314,7 @@ class Course:
     def _surprise(self, known: Mapping[Names, float], model: Model, noisy: Sequence[Noisy]) -> dict[Names, float]:
         results = dict(known)
         for m, guess in zip(noisy, model.marginals([m.attributes for m in noisy]), strict=True):
-            gain = float(np.abs(m.counts - guess).sum()) - m.expected
+            gain = float(np.abs(m.counts - summed(guess, m.starts)).sum()) - m.expected
             results[m.attributes] = max(gain, results.get(m.attributes, -math.inf))
         return results
 
@@ -310,7 +338,7 @@ class Course:
         return fit(  # [post-processing]
             sizes,
             float(self.design.n),
-            [m.measurement for m in noisy],
+            measurements(noisy),
             cliques=held,
             limit_bytes=self.limit_bytes,
             warm=warm,

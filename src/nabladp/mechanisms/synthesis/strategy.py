@@ -125,6 +125,9 @@ ONE_WAY_BEFORE_TRIPLES = 0.4  # the same where rounds can choose pairs before tr
 LEAST_ONE_WAY = Fraction(2, 100)
 MOST_ONE_WAY = Fraction(30, 100)
 PROTECTED = 0.5  # with a person's limit alone, a marginal's share grows with its cells to this power
+GROUPED = 2.0  # rows in a cell over its noise, below which values are measured in groups
+LEAST_GROUPS = 16  # and so many there are at least; a column of fewer than twice as many values has none
+GROUPED_ALONE = 4  # how much more such a column counts by itself: inside groups, nothing else says anything of it
 GRID = 16  # model counts are rounded to this part of a row before they are compared with true ones
 
 
@@ -217,15 +220,36 @@ def _auto(facts: Facts) -> Choice:
 def _signal(facts: Facts) -> float:
     """The mean count of a cell over its noise if all marginals were measured at once, for the marginal in the
     middle."""
+    ratios = sorted(_ratios(facts).values())
+    return ratios[len(ratios) // 2]
+
+
+def _ratios(facts: Facts) -> dict[tuple[str, ...], float]:
+    """For each marginal, the mean count of a cell over its noise if all were measured at once."""
     often: Mapping[str, int] = _times_used(facts.wanted)
     sharing = {  # how many marginals have to share one budget
         names: len(facts.wanted.sets) if facts.person is not None else max(often[name] for name in names)
         for names in facts.wanted.sets
     }
-    ratios = sorted(
-        facts.n / facts.wanted.cells(names) * math.sqrt(facts.each / sharing[names]) for names in facts.wanted.sets
-    )
-    return ratios[len(ratios) // 2]
+    return {
+        names: facts.n / facts.wanted.cells(names) * math.sqrt(facts.each / sharing[names])
+        for names in facts.wanted.sets
+    }
+
+
+def grouped_columns(facts: Facts, sizes: Mapping[str, int]) -> dict[str, int]:
+    """In how many groups Synthesis measures the values of columns in order (with their sizes): so many that the cells
+    of the marginal in the middle are not drowned in noise. Only where a person's limit alone binds: with budgets for
+    attributes, rounds pick few marginals and can afford single values."""
+    if facts.person is None:
+        return {}
+    long = [(name, size) for name, size in sizes.items() if size >= 2 * LEAST_GROUPS]
+    ratios, results = _ratios(facts) if long else {}, {}
+    for name, size in long:
+        own = sorted(ratio for names, ratio in ratios.items() if name in names and len(names) > 1)
+        if own and own[len(own) // 2] < GROUPED:
+            results[name] = max(LEAST_GROUPS, math.ceil(size * own[len(own) // 2] / GROUPED))
+    return results
 
 
 def _times_used(wanted: Wanted) -> dict[str, int]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.checks import damaged
 from nabladp.mechanisms.output_tables import schema_axes
+from nabladp.mechanisms.synthesis.groups import Starts, group_labels, summed
 from nabladp.mechanisms.synthesis.rounds import Noisy
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.mechanisms.tidy import cell_names, tidy_table, unused_name
@@ -27,8 +28,10 @@ from nabladp.views.view import (
     LEVEL,
     ONE_SERIES,
     Cells,
+    Column,
     Series,
     View,
+    cell_axes,
     count_of,
     format_figure,
     format_percent,
@@ -187,11 +190,12 @@ def measured_view(schema: Schema, measured: Noisy, answer: Answer | None, codes:
     """The view of a measured marginal, beside the answer where it is part of the workload, and the synthetic rows where
     they are at hand."""
     names, scale = measured.attributes, format_figure(measured.scale)
+    starts = measured.starts
     counts, width = measured.counts.astype(np.float64), math.ceil(_DEVIATIONS * measured.scale)
     columns = {"noisy": counts, "low": counts - width, "high": counts + width}
     if answer is not None:
-        columns["answer"] = answer.counts
-    columns |= _synthetic_rows(schema, codes, names, n)
+        columns["answer"] = summed(answer.counts, starts)
+    columns |= {word: summed(rows, starts) for word, rows in _synthetic_rows(schema, codes, names, n).items()}
     return _cells_view(
         schema,
         names,
@@ -202,9 +206,31 @@ def measured_view(schema: Schema, measured: Noisy, answer: Answer | None, codes:
             ("noise of a count", f"discrete Gaussian, scale {scale}"),
             ("interval of each count", f"± {width:,} with probability of about {_CHANCE}"),
             ("measured in", f"round {measured.round}"),
+            *_group_facts(schema, names, starts),
         ],
         caption="Noisy counts" + (", and the answer" if answer is not None else "") + _AND_ROWS[codes is not None],
+        starts=starts,
     )
+
+
+def _group_axes(schema: Schema, names: Sequence[str], starts: Starts) -> list[Column]:
+    """The view columns of groups of values; others as they are."""
+    chosen = [schema[name] for name in names]
+    labels = [group_labels(a, own or tuple(range(a.size))) for a, own in zip(chosen, starts, strict=True)]
+    ordered = [
+        sum(first < a.ordered_size for first in own or range(a.ordered_size)) if a.is_ordered else 0
+        for a, own in zip(chosen, starts, strict=True)
+    ]
+    return cell_axes([a.heading for a in chosen], labels, ordered)
+
+
+def _group_facts(schema: Schema, names: Names, starts: Starts) -> list[tuple[str, str]]:
+    grouped = [
+        f"{schema[name].size:,} values of {schema[name].heading} in {len(own):,} groups"
+        for name, own in zip(names, starts, strict=False)
+        if own
+    ]
+    return [("counted by group", ", ".join(grouped))] if grouped else []
 
 
 def _synthetic_rows(schema: Schema, codes: Codes | None, names: Sequence[str], n: int) -> dict[str, Floats]:
@@ -213,7 +239,7 @@ def _synthetic_rows(schema: Schema, codes: Codes | None, names: Sequence[str], n
         return {}
     cells = np.ravel_multi_index([np.asarray(codes[name], dtype=np.int64) for name in names], schema.sizes(names))
     counts: Floats = np.bincount(cells, minlength=schema.cells(names)).astype(np.float64)
-    return {"synthetic rows": counts * (n / max(len(cells), 1))}
+    return {"synthetic rows": counts.reshape(schema.sizes(names)) * (n / max(len(cells), 1))}
 
 
 def _cells_view(
@@ -225,10 +251,12 @@ def _cells_view(
     summary: str,
     facts: list[tuple[str, str]],
     caption: str,
+    starts: Starts = (),
 ) -> View:
     """The view of all cells of some attributes: the first column with its interval, and those after "low" and "high"
     beside it."""
-    kind = marginal_kind(schema.sizes(names), dots=True)
+    axes = _group_axes(schema, names, starts) if starts else schema_axes(schema, names)
+    kind = marginal_kind([len(axis.source["axis"]) for axis in axes], dots=True)
     first, *others = (word for word in columns if word not in ("low", "high"))
     at = {word: len(names) + i for i, word in enumerate(columns)}
     beside = [] if kind in ONE_SERIES else [Series(word, at[word]) for word in others]
@@ -236,7 +264,7 @@ def _cells_view(
         title=title,
         kind=kind,
         columns=[
-            *schema_axes(schema, names),
+            *axes,
             *(value_column(word, "count", i) for i, word in enumerate(columns)),
         ],
         rows=Cells(*(np.asarray(column, dtype=np.float64) for column in columns.values())),

@@ -331,7 +331,7 @@ def _possible(m: Measurement, zeros: Sequence[Zeros]) -> Measurement:
     for z in zeros:
         if set(z.attributes) <= set(m.attributes):
             values = np.where(spread(z.forbidden, z.attributes, m.attributes), 0.0, values)
-    return m if values is m.values else Measurement(m.attributes, values, m.variance)
+    return m if values is m.values else Measurement(m.attributes, values, m.variance, grouped=m.grouped)
 
 
 def fit_seconds(sizes: Mapping[str, int], cliques: Sequence[Sequence[str]], steps: int = 60) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,15 @@ Names = tuple[str, ...]
 class Measurement:
     """Noisy counts of one marginal, one axis for each attribute, and the variance of each cell.
 
-    ``surprise``: how far the model was from it when it came, for one attribute, two, …, where that is known."""
+    ``surprise``: how far the model was from it when it came, for one attribute, two, …, where that is known.
+    ``grouped``: attributes whose values were counted in groups, of so many values each: inside a group, by the
+    attribute itself, it only says again what another measurement told."""
 
     attributes: Names
     values: Floats
     variance: float
     surprise: tuple[Miss, ...] = ()
+    grouped: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,7 @@ class Residual:
     names: Names  # sorted
     values: Floats
     variance: float  # of each sum before centring
+    grouped: bool = False  # whether it was measured in groups of values only
 
 
 def subsets(names: Sequence[str]) -> Iterable[Names]:
@@ -61,14 +62,21 @@ def residuals(measurements: Iterable[Measurement]) -> dict[Names, Residual]:
     left out."""
     precision: dict[Names, float] = {}
     sums: dict[Names, Floats] = {}
+    single: set[Names] = set()  # measured value by value
     for m in measurements:
         names = tuple(sorted(m.attributes))
         table = sum_to(m.values, m.attributes, names)
         for part, values in _residuals_of(table, names).items():
             weight = values.size / (m.variance * table.size)  # its sums have |S∖A| cells each
+            if len(part) == 1:
+                weight /= m.grouped.get(part[0], 1.0)  # what it says of whole groups, and no more
+            if len(part) == 1 or not m.grouped.keys() & set(part):
+                single.add(part)
             precision[part] = precision.get(part, 0.0) + weight
             sums[part] = sums.get(part, 0.0) + weight * values
-    return {part: Residual(part, sums[part] / precision[part], 1 / precision[part]) for part in sums}
+    return {
+        part: Residual(part, sums[part] / precision[part], 1 / precision[part], part not in single) for part in sums
+    }
 
 
 def _residuals_of(table: Floats, names: Names) -> dict[Names, Floats]:
@@ -217,6 +225,7 @@ _DOUBT = 0.1
 _FEW = 8  # surprises say as much of what is left as is usual
 _USUAL = 4.0  # squared correlations of what rounds leave, over those of chance
 _GUESSED = 0.5  # of what attributes have to do with each other, the model misses where nothing was measured
+_INSIDE = 0.2  # of what attributes have to do with each other, the part inside groups of values measured together
 _LEAST = 1e-3  # of an average cell: no cell is expected to hold less, here
 
 
@@ -323,9 +332,14 @@ class Typical:
         return _GUESSED * float(np.median(self._dependence.get(width, [0.0])))
 
     def unmeasured(self, expected: Floats, inherited: float) -> _Part:
-        shares = np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD
-        variance = (self._found[expected.ndim] * unit(expected) + inherited) * shares / shares.mean()
-        return _Part(np.zeros(expected.shape), variance, 0.0)
+        square = self._found[expected.ndim] * unit(expected) + inherited
+        return _Part(np.zeros(expected.shape), _untold(expected, square), 0.0)
+
+
+def _untold(expected: Floats, square: float) -> Floats:
+    """The variance of each cell where nothing was measured, if this is their mean."""
+    shares = np.maximum(expected, _LEAST * expected.mean()) ** _UNTOLD
+    return np.asarray(square * shares / shares.mean())
 
 
 def _inherited(part: Names, known: Mapping[Names, tuple[float, float]], total: float) -> float:
@@ -371,6 +385,8 @@ def _shrink(expected: Floats, residual: Residual, told: bool, shares: Floats) ->
         variance = weight * noise + (1 - weight) * _inherited_error(expected, noise)
     else:
         variance = weight * noise + float(held @ (weights - typical) ** 2) * miss**2
+    if residual.grouped:
+        variance = variance + _untold(expected, _INSIDE * float((centred(expected + weight * miss) ** 2).mean()))
     return _Part(weight * miss, variance, float(weight.mean()))
 
 
