@@ -349,3 +349,21 @@ def test_other_releases_carry_no_banner(report_file: Path, folder: Path) -> None
     assert "TEST — NOT PRIVATE" not in report_file.read_text(encoding="utf-8")
     assert json.loads((folder / "pairs" / "release.json").read_bytes())["stamp"] is None
     assert Release.load(folder / "pairs").stamp is None
+
+
+def test_every_page_says_for_whom_a_bound_holds_and_what_is_public(open_page: Any, report_file: Path) -> None:
+    """Words, explorer and certificate: who knows less may learn more; public attributes stand apart from the person."""
+    page = open_page(report_file, "#explore?a=income").page
+    for place in ("#words", ".result", ".certificate"):
+        said = " ".join(page.locator(place).text_content().split())
+        assert "already knows every other row and all other attributes" in said, place
+        assert re.search("(one|someone) who knows less may also learn", said, re.IGNORECASE), place
+        assert ("anyone … even" not in said and "Nothing is promised about it" in said) or place == ".result", place
+    for place in (".top .facts", ".pair .whole", ".figures .whole >> nth=0", ".certificate .whole"):
+        said = " ".join(page.locator(place).text_content().split()).lower()
+        assert "all protected attributes" in said and "without" in said and "county" in said, place
+    docs = Path(__file__).parents[2] / "docs"
+    for name in ("privacy-promise.md", "faq.md", "guarantee.md"):
+        said = " ".join((docs / name).read_text(encoding="utf-8").split())
+        assert re.search(r"knows (\*\*)?less", said) and "every other row" in said, name
+        assert re.search("othing is promised about membership|only if no attribute is public", said), name

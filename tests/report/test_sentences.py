@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from report_pages import MARGINALS, PURE, SCHEMA, session
 
 from nabladp.errors import ReleaseError
 from nabladp.mechanisms.noisy_marginals import NoisyMarginals
+from nabladp.noise import NoiseSource
 from nabladp.privacy import CDP, Budget, Guarantee, Pure, Rho, Universe
 from nabladp.privacy.interpretation import posterior
 from nabladp.privacy.ledger import Spending
@@ -26,6 +28,7 @@ from nabladp.report.page import VIEWS, fit
 from nabladp.report.sentences import Belief, Sentences
 from nabladp.report.sentences import belief as belief_in
 from nabladp.schema import Attribute, Schema
+from nabladp.tables import CodedTable
 from nabladp.views.view import count_of
 
 UNIVERSE = Universe(("a", "b", "c"), {"d": ("a", "b")}, frozenset({"c"}))
@@ -113,6 +116,25 @@ def test_beliefs_are_for_someone_who_knows_the_rest() -> None:
     said = words(GAUSSIAN)
     for sentence in (said.against(), said.assumes()):
         assert "already knows every other row" in sentence and "knows less may also learn" in sentence
+
+
+def test_someone_who_knows_less_may_learn_more() -> None:
+    """Twenty people share one bit, and its counts are released: who knows that they share it becomes nearly certain,
+    far beyond the bound that is stated; so the sentences say for whom it holds."""
+    schema = Schema((Attribute("bit", "boolean"),))
+    mechanism = NoisyMarginals(CDP(0.2), sets=(("bit",),))
+    said = words(mechanism.guarantee(schema, 20))
+    assert said.person().percent == "74.5%"
+    table, noise = CodedTable(schema, {"bit": np.ones(20, dtype=np.int64)}), NoiseSource.seeded(3)
+    sure = []
+    for _ in range(100):
+        found = mechanism.run(table, noise).tables[0].raw
+        no, yes = found.counts.tolist()
+        gain = (no**2 + (yes - 20) ** 2 - (no - 20) ** 2 - yes**2) / (2 * found.scale**2)
+        sure.append(1 / (1 + math.exp(gain)))
+    assert 0.999 < np.median(sure) < 0.9999 and np.mean(np.array(sure) > said.person().after) > 0.85
+    assert "someone who knows less may also learn from rows" in said.against()
+    assert "may also learn from other attributes, and from other people's rows" in said.assumes()
 
 
 def test_without_a_bound_and_with_a_useless_one() -> None:
