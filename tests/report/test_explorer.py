@@ -303,6 +303,6 @@ def test_titles_are_read_in_place_of_names(open_page: Any, tmp_path: Path) -> No
         said = " ".join(page.locator(section).text_content().split())
         assert "“County”" in said and "Income" in said, section
         assert not re.findall("“(region|income|age|county)”", said), section
-    assert "band is derived" in page.inner_text("#attributes") and "Age integer" in " ".join(
+    assert "band is derived" in page.inner_text("#attributes") and "Age whole number" in " ".join(
         page.inner_text("#attributes").replace("age\n", "").split()
     )
