@@ -337,6 +337,32 @@ CASES: dict[str, Case] = {
         message="'schema.toml' exists already.",
         fix="Move it away, or name another file: --schema new-schema.toml.",
     ),
+    "a code book of another table": Case(
+        ["init", "people.csv", "--schema", "new.toml", "--codebook", "codes.json"],
+        message="The code book describes no column of the table: its variables are 'SEX', 'AGEP'.",
+        fix="Give the code book of this table, or name its variables as the table names its columns.",
+        edits={"codes.json": '{"SEX": {"values": {"1": "Male"}}, "AGEP": {"values": {"min": 0, "max": 99}}}'},
+    ),
+    "a code book that is not there": Case(
+        ["init", "people.csv", "--schema", "new.toml", "--codebook", "codes.json"],
+        message="There is no code book 'codes.json'.",
+        fix="Check the path.",
+    ),
+    "a release that is not there": Case(
+        ["show", "plan-releas"],
+        message="There is no readable release at 'plan-releas'.",
+        fix="Give the folder that `nabladp release` wrote, such as plan-release.",
+    ),
+    "a range with a hyphen": Case(
+        lambda: released().count(where={"income": "0-25"}),
+        message="'0-25' is neither a value of 'income' nor a range.",
+        fix='Write one value, or both ends of a range: "18..65".',
+    ),
+    "a quantile of values without order": Case(
+        lambda: released().quantile("region", 0.5),
+        message="'region' has no order.",
+        fix="Ask how often its values occur: count(by='region').",
+    ),
     "a release without a ledger": Case(
         ["release", "plan.toml"],
         message="There is no ledger 'ledger.db'.",

@@ -223,6 +223,11 @@ def read_values(attribute: Attribute, wanted: Any) -> Floats:
         if isinstance(own, str) and ".." in own and attribute.is_numeric and attribute.code(own) is None:
             mask[_range(attribute, own)] = 1.0
         else:
+            if isinstance(own, str) and attribute.is_numeric and attribute.code(own) is None:
+                raise MechanismError(
+                    f"{quote(own)} is neither a value of {attribute.name!r} nor a range.",
+                    fix='Write one value, or both ends of a range: "18..65".',
+                )
             mask[code_of(attribute, own)] = 1.0
     if not mask.any():
         raise MechanismError(f"No value of {attribute.name!r} is kept.", fix=_WHERE)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nabladp.errors import PlanError, SchemaError, SourceError
+from nabladp.errors import PlanError, SchemaError, SourceError, quote
 from nabladp.schema import CodeBook, Column, draft
 from nabladp.schema.files import entries, parse, toml_text
 from nabladp.schema.rules import CONFIRM, block_name, marked_blocks
@@ -89,11 +89,12 @@ def draft_schema(source: Any, codebook: Any = None, *, header: bool | None = Non
     types (categories, enums) say is marked for a person to fill in. ``header=False`` is for a CSV file without a
     header, ``header=True`` for one whose names look like values.
     """
-    book, declared = _book(codebook), [] if isinstance(source, str | Path) else declared_categories(source)
+    columns = columns_of(source, header)
+    book, declared = _book(codebook, columns), [] if isinstance(source, str | Path) else declared_categories(source)
     if declared:
         known = () if book is None else tuple(book.variables.values())
         book = CodeBook([*(own for own in declared if book is None or book.get(own.name) is None), *known])
-    return draft(columns_of(source, header), book)
+    return draft(columns, book)
 
 
 def draft_plan(source: Any, schema: str = "schema.toml", *, header: bool | None = None) -> str:
@@ -106,7 +107,7 @@ def draft_files(
 ) -> Drafted:
     """Draft both files for a source, as they will stand at these paths."""
     columns = columns_of(source, header)
-    text = draft(columns, _book(codebook))
+    text = draft(columns, _book(codebook, columns))
     blocks = entries(parse(text))
     marked = marked_blocks(blocks)
     waiting = [block_name(own) for own in blocks if CONFIRM in own and block_name(own) not in marked]
@@ -137,14 +138,24 @@ def columns_of(source: Any, header: bool | None = None) -> list[Column]:
     return columns
 
 
-def _book(codebook: Any) -> CodeBook | None:
-    if codebook is None or isinstance(codebook, CodeBook):
-        return codebook
+def _book(codebook: Any, columns: Sequence[Column]) -> CodeBook | None:
+    """The code book of a table; one that describes none of its columns is refused."""
+    if codebook is None:
+        return None
     if isinstance(codebook, str | Path):
-        return CodeBook.load(codebook)
-    if isinstance(codebook, Mapping | list):
-        return CodeBook.from_json(codebook)
-    raise SchemaError("A code book is given by its path or as a dictionary.", fix='Write codebook="codes.json".')
+        codebook = CodeBook.load(codebook)
+    elif isinstance(codebook, Mapping | list):
+        codebook = CodeBook.from_json(codebook)
+    if not isinstance(codebook, CodeBook):
+        raise SchemaError("A code book is given by its path or as a dictionary.", fix='Write codebook="codes.json".')
+    if not any(codebook.get(column.name) for column in columns):
+        listed = ", ".join(quote(name) for name in list(codebook.variables)[:4])
+        raise SchemaError(
+            f"The code book describes no column of the table: its variables are {listed}"
+            f"{', …' if len(codebook) > 4 else ''}.",
+            fix="Give the code book of this table, or name its variables as the table names its columns.",
+        )
+    return codebook
 
 
 def _address(source: Any, folder: Path | None, header: bool | None) -> str | Mapping[str, Any]:

@@ -63,7 +63,7 @@ class Pending:
     def __init__(self, where: Path, run: str, subfolders: Sequence[str]) -> None:
         goal = self.goal = Path(os.path.abspath(where))
         self.folder = goal.parent / f".{goal.name}.pending-{run}"
-        _refuse_taken(goal, "Choose another folder or move it away.")
+        _refuse_taken(goal, "Move it away, or choose another folder (--to FOLDER).")
         _refuse_forgotten(goal)
         self._lock: int | None = None  # held as long as this process may write into the folder
         self._created = [folder for folder in (goal.parent, *goal.parent.parents) if not os.path.exists(folder)]

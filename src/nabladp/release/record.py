@@ -16,7 +16,7 @@ from platform import python_version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nabladp import __version__
-from nabladp.checks import as_path, read_file
+from nabladp.checks import as_path, near_file, read_file
 from nabladp.displayed import Displayed
 from nabladp.errors import NablaDPError, ReleaseError, SourceError, quote, quote_path
 from nabladp.mechanisms import Output, mechanism_class
@@ -256,7 +256,8 @@ class Release(Displayed, Exported, FreeAnswers):
             raise
         except OSError:
             raise ReleaseError(
-                f"There is no readable release at {quote_path(where)}.", fix="Give its folder."
+                f"There is no readable release at {quote_path(where)}.",
+                fix=near_file(path, "Give the folder that `nabladp release` wrote, such as plan-release."),
             ) from None
         except _UNREADABLE as error:
             if isinstance(error, NablaDPError):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nabladp.checks import as_path, read_file
+from nabladp.checks import as_path, near_file, read_file
 from nabladp.errors import MissingPart, SchemaError, SourceError, quote_path
 from nabladp.schema.codebook_json import variables_of
 from nabladp.schema.codebook_variable import Variable, code_text, number_of, only_range
@@ -43,7 +43,9 @@ def read_codebook(path: str | Path) -> list[Variable]:
     except SourceError:
         raise
     except FileNotFoundError:
-        raise SourceError(f"There is no code book {named}.", fix="Check the path.", path=str(where)) from None
+        raise SourceError(
+            f"There is no code book {named}.", fix=near_file(where, "Check the path."), path=str(where)
+        ) from None
     except OSError as error:
         reason = error.strerror or "unreadable"
         fix = "Give the path of a readable file."

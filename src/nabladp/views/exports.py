@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from nabladp.errors import MissingPart, SourceError
+from nabladp.errors import MissingPart, SourceError, quote_path
 from nabladp.views.tables import arrow_format, plain_value
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def write_file(path: str | Path, content: bytes) -> None:
     try:
         Path(path).write_bytes(content)
     except (OSError, TypeError, ValueError):
-        raise SourceError("The file cannot be written.", fix="Check that its folder exists and is writable.") from None
+        raise SourceError(
+            f"The file {quote_path(path)} cannot be written.", fix="Check that its folder exists and is writable."
+        ) from None
 
 
 # ---- as text ---------------------------------------------------------------------------------------------------------
