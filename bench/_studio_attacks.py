@@ -408,6 +408,12 @@ def release_into_another_folder(target: Target) -> str:
 
 
 @attack
+def logo_outside(target: Target) -> str:
+    names = ("../outside.json", "/etc/passwd", "link.json", "a\0b")
+    return _let_in(*(target.post("/release/say", issuer="x", logo=name) for name in names))
+
+
+@attack
 def plan_that_leads_outside(target: Target) -> str:
     """A plan from elsewhere that names files outside: its table is not read, its ledger not opened."""
     plan = target.folder / "plan.toml"

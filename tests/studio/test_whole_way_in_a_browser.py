@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 PATIENCE = 30_000  # milliseconds; the machine may be busy
-PAGES = ("", "table", "columns", "columns?name=PINCP", "limits", "questions", "release", "ledger")
+PAGES = (
+    "",
+    "table",
+    "columns",
+    "columns?name=PINCP",
+    "limits",
+    "questions",
+    "release",
+    "ledger",
+    "ledger/verify?folder=plan-release",
+)
 BY_HAND = """
 # asked for by the planners, in June
 [[release]]
