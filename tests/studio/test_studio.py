@@ -127,6 +127,10 @@ def test_from_a_bare_table_to_a_release_and_no_value_is_ever_said(studio: Target
     for name in ("schema.toml", "plan.toml"):
         (folder / name).unlink()
     assert studio.page("/table").status == 200 and studio.page("/columns").status == 409
+    # the error of a query may hold a value
+    query = "SELECT CAST(region AS INTEGER) AS a, error(region) AS b FROM 'people.csv'"
+    assert studio.post("/table/open", **{"from": "query", "query": query}).status == 303
+    assert studio.wait("look")["state"] == "failed"
     assert studio.post("/table/open", **{"from": "file", "file": "people.csv"}).status == 303
     assert studio.wait("look")["state"] == "done"
     page = studio.page("/table").text
