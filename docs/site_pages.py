@@ -131,7 +131,7 @@ def live_report() -> str:
     )
     return (
         f'<div class="demo"><p>The report of the demo, released when this page was built: '
-        f'<a href="{REPORT}">open it alone</a>, or ask its explorer what someone can learn who is curious about</p>'
+        f'<a href="{REPORT}">open it alone</a>, or ask its explorer what someone can learn about</p>'
         f'<ul>{asked}</ul><iframe name="demo" src="{REPORT}" title="The report of the demo"></iframe></div>'
     )
 

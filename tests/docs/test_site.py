@@ -76,6 +76,11 @@ def test_the_first_page_is_accessible_and_shows_a_live_report(site: Path, browse
         assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], scheme
         shade = page.evaluate("getComputedStyle(document.querySelector('.wy-nav-content')).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", shade)[:3])) < 200) == (scheme == "dark")
+    page.goto((site / "report.html").as_uri())  # with code, consoles, tables and pictures
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        pale = Axe().run(page, options={"runOnly": ["color-contrast"]}).response["violations"]
+        assert [node["html"] for each in pale for node in each["nodes"]] == [], scheme
     assert asked and all(url.startswith((site.as_uri(), "data:")) for url in asked)
     page.close()
 
