@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -62,6 +63,10 @@ def test_every_release_stands_there_with_its_cost(desk: Path, open_page: Any) ->
         assert name in (link.text_content() or "")
     watched.page.locator("#releases a").first.click()
     assert watched.page.locator(".certificate").count() == 1
+    place = Path(unquote(urlsplit(watched.page.url).path)).parent
+    assert all(
+        (place / str(link.get_attribute("href"))).is_file() for link in watched.page.locator("a[download]").all()
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

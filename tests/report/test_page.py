@@ -367,3 +367,10 @@ def test_every_page_says_for_whom_a_bound_holds_and_what_is_public(open_page: An
         said = " ".join((docs / name).read_text(encoding="utf-8").split())
         assert re.search(r"knows (\*\*)?less", said) and "every other row" in said, name
         assert re.search("othing is promised about membership|only if no attribute is public", said), name
+
+
+def test_each_part_links_its_values_as_csv(open_page: Any, report_file: Path) -> None:
+    page = open_page(report_file).page
+    links = [link.get_attribute("href") for link in page.locator(".part a[download]").all()]
+    assert links == ["pairs/values.csv", "single/values.csv"]
+    assert all((report_file.parent / link).is_file() for link in links)

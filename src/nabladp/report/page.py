@@ -11,7 +11,7 @@ from nabladp.displayed import Stage
 from nabladp.errors import ReleaseError
 from nabladp.privacy import Guarantee, Universe
 from nabladp.release.cost import figure
-from nabladp.release.record import Release
+from nabladp.release.record import CSV, Release
 from nabladp.release.verdict import budget_lines
 from nabladp.report.certificate import certificate, release_code
 from nabladp.report.chapter import Limits, blocks_of, chapter, format_costs, of_schema, set_rows
@@ -131,6 +131,7 @@ def _parts(releases: Sequence[Release], blocks: dict[str, Any], stage: Stage, t:
             blocks[f"record-{number}"] = record
         parts.append(
             _part(number, release, embedded, t)
+            | {"csv": _csv(release, len(releases))}
             | {"explanation": texts(release.explanation()), "summary": _summary(release.expected_error, texts)}
         )
     return parts
@@ -169,6 +170,14 @@ def _part(number: int, release: Release, embedded: bool, t: Language) -> dict[st
         "delta": release.delta,
         "person": format_costs(person, t),
     }
+
+
+def _csv(release: Release, parts: int) -> str:
+    """Where all values of a part lie beside the page; nothing where the page may lie in the part's folder or above."""
+    plan, _, name = release.name.rpartition("/")
+    if CSV not in release.hashes or (plan and parts == 1):
+        return ""
+    return f"{name}/{CSV}" if parts > 1 else CSV
 
 
 def _plan(release: Release, t: Language) -> str:

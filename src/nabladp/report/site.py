@@ -18,7 +18,7 @@ from nabladp.errors import ReleaseError, quote_path
 from nabladp.privacy import Guarantee, Ledger
 from nabladp.privacy.ledger import Entry
 from nabladp.release.cost import DELTA, figure
-from nabladp.release.record import RECORD, Release
+from nabladp.release.record import CSV, RECORD, Release
 from nabladp.report import FILE, report
 from nabladp.report.chapter import explorer
 from nabladp.report.language import Language, language
@@ -127,7 +127,7 @@ def _write_ledger(
 
     def link(booked: Booked) -> str | None:
         source = folders.get(booked.digest or "")
-        return None if source is None else _add_report(source, f"{mark}entry-{booked.entry.seq}.html", folder, t)
+        return None if source is None else _add_report(source, f"{mark}entry-{booked.entry.seq}", folder, t)
 
     guarantee = book.guarantee()
     facts = ledger_facts(book, guarantee, delta, t, link)
@@ -212,15 +212,17 @@ def _touched(entry: Entry) -> list[str]:
 
 
 def _add_report(source: Path, name: str, folder: Path, t: Language) -> str:
-    """The report of a published release in the site: the one beside it, or a new one."""
-    (folder / REPORTS).mkdir(exist_ok=True)
-    goal = folder / REPORTS / name
+    """The report of a published release in the site: the one beside it, or a new one; with the values that it links."""
+    goal = folder / REPORTS / name / FILE
+    goal.parent.mkdir(parents=True)
+    if (source / CSV).is_file():
+        shutil.copyfile(source / CSV, goal.parent / CSV)
     own = source / FILE
     if own.is_file():
         shutil.copyfile(own, goal)
     else:
         _write(goal, report(source, language=t.code))
-    return f"{REPORTS}/{goal.name}"
+    return f"{REPORTS}/{name}/{goal.name}"
 
 
 def _limit(line: dict[str, Any], t: Language) -> dict[str, Any]:
