@@ -364,3 +364,9 @@ def test_it_is_the_last_step_of_pipelines(session: Session, tmp_path: Path) -> N
     scale = FunctionTransformer(lambda numbers: numbers / 10)
     regression = regressor(tmp_path / "other", bounds=(-1, 1), target_bounds=(-60, 60))
     assert Pipeline([("scale", scale), ("fit", regression)]).fit(X, y).score(X, y) > 0.9
+
+
+def test_a_mechanism_and_its_estimator_show_what_was_chosen(session: Session) -> None:
+    mechanism = HalfspaceLearner(CDP(1.0), "ill", holdout=0.25)
+    assert repr(mechanism) == "HalfspaceLearner(budget=CDP(eps0=1.0), label='ill', holdout=0.25)"
+    assert eval(repr(mechanism)) == mechanism

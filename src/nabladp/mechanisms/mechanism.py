@@ -292,6 +292,17 @@ class Mechanism(Auditable):
     # The guarantee for a known number of rows may be far below that for any number
     plans_for_rows: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Keeps dataclasses from writing a ``__repr__`` of all parameters, most of which are defaults."""
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):
+            type.__setattr__(cls, "__repr__", Mechanism.__repr__)
+
+    def __repr__(self) -> str:
+        given = ((declared, getattr(self, declared.name)) for declared in self.parameters())
+        shown = (f"{declared.name}={value!r}" for declared, value in given if value != declared.default)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     # ---- parameters -------------------------------------------------------------------------------------------------
 
     def __post_init__(self) -> None:
