@@ -50,12 +50,28 @@ def test_a_column_names_people_and_is_no_attribute_from_then_on(studio: Studio) 
     assert "# Our plan; keep this." in (studio.plan_text() or "")
     shown = table.PAGE.show(Visit(studio, table.PAGE))
     assert isinstance(shown, str) and '<option value="patient" selected>' in shown and 'value="2"' in shown
+    kept = (studio.plan_text() or "").replace('id = "patient"', 'id = "patient"  # of the hospital')
+    studio.workspace.path("plan.toml").write_text(kept.replace("[table]", "[table]\nrows = 80  # counted"))
+    change(studio, table.PAGE, "people", people="named", id="patient", rows="2", row_id="visit")
+    assert plan_of(studio)["table"]["rows"] == 80, "nothing changed"
+    change(studio, table.PAGE, "people", people="named", id="patient", rows="4")
+    assert plan_of(studio)["person"] == {"id": "patient", "rows": 4} and "rows" not in plan_of(studio)["table"]
+    assert "# of the hospital" in (studio.plan_text() or "")
     change(studio, table.PAGE, "people", people="promised", promised="3")
     assert "person" not in plan_of(studio) and Plan.load(studio.workspace.path("plan.toml")).rows_per_person == 3
     change(studio, table.PAGE, "people", people="one")
     assert "rows_per_person" not in plan_of(studio)["table"]
-    for _ in range(4):
+    for _ in range(3):
         studio.workspace.undo(None)
+    assert "# of the hospital" in (studio.plan_text() or "") and plan_of(studio)["table"]["rows"] == 80
+
+
+def test_people_are_undone(studio: Studio) -> None:
+    change(studio, table.PAGE, "people", people="named", id="patient", rows="2", row_id="visit")
+    assert [studio.workspace.undo(None) for _ in range(2)] == [
+        "whose rows these are",
+        "not to use patient as columns",
+    ]
     assert studio.plan_text() == PLAN and studio.workspace.read("schema.toml") == VISITS
 
 

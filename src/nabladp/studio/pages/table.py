@@ -91,20 +91,19 @@ def _whose(visit: Visit) -> None:
     from nabladp.studio.drafts import plan_document
 
     document, form = plan_document(visit.studio), visit.form
-    kind = form.text("people", ONE)
-    known, source = tables.facts(visit.studio.workspace), document.facts("table")[0].get("source")
-    table = {"rows": known["rows"] if known is not None and known["source"] == source else None}
-    table["rows_per_person"] = _count(form.text("promised")) if kind == "promised" else None
-    for _ in document.facts("person"):
-        document.remove("person", 0)
-    columns = []
+    kind, before, columns = form.text("people", ONE), document.facts("person"), []
+    table = {"rows_per_person": _count(form.text("promised")) if kind == "promised" else None}
     if kind == "named":
         columns = [own for name in ("id", "row_id") if (own := form.text(name))]
         if not form.text("id"):
             raise PlanError("No column names people.", fix="Choose the one that says whose a row is.")
-        table["rows"] = None  # those in use are counted, which are fewer
         document.edit("person", {"id": form.text("id"), "rows": _count(form.text("rows"))})
         document.edit("person", {"row_id": form.text("row_id") or None})
+        table |= {"rows": None} if document.facts("person") != before else {}  # those in use are counted anew
+    elif before:
+        document.remove("person", 0)
+        known, source = tables.facts(visit.studio.workspace), document.facts("table")[0].get("source")
+        table["rows"] = known["rows"] if known is not None and known["source"] == source else None
     document.edit("table", table)
     _save_people(visit, document, columns)
     rest = " Check the table in step 2: that counts the rows in use." if columns else ""
