@@ -152,7 +152,7 @@ def test_from_a_bare_table_to_a_release_and_no_value_is_ever_said(studio: Target
     studio.post("/release/start", **amounts(studio), folder="first")
     assert studio.wait("release")["state"] == "done"
     assert "Published in" in studio.page("/release").text and "published" in studio.page("/ledger").text
-    assert "The release is as it was written" in studio.page("/ledger/verify?folder=first").text
+    assert "The release is unchanged" in studio.page("/ledger/verify?folder=first").text
     report = studio.page("/published/first/report.html")
     assert report.status == 200 and report.headers["content-security-policy"].startswith("sandbox")
     Plan.load(folder / "plan.toml").cost()

@@ -160,7 +160,7 @@ def test_from_a_csv_file_to_a_certificate(page: Page, folder: Path) -> None:
     assert (folder / "plan-release" / "certificate.pdf").read_bytes().startswith(b"%PDF")
     assert page.get_by_role("row").filter(has_text="published").count() == 3
     press(page, "Verify", "link")
-    assert page.inner_text("h1") == "The release is as it was written"
+    assert page.inner_text("h1") == "The release is unchanged"
 
 
 def ask_by_clicking(page: Page) -> None:

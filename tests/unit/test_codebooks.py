@@ -142,7 +142,7 @@ def test_a_profile_of_the_data_is_no_code_book_without_a_second_look() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("b.txt", "x", "is of no known kind"),
+        ("b.txt", "x", "has an unknown file type"),
         ("b.json", "{", "not valid JSON"),
         ("b.json", "[" * 100_000, "cannot be read"),
         ("b.json", "{}", "names no variable"),

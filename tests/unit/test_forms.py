@@ -112,7 +112,7 @@ def test_a_plugin_has_a_form_like_any_other(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ("NoisyMarginals", [("k", "two")], "k", "not a number"),
         ("NoisyMarginals", [("k", "0")], "k", "'k' must be a whole number of at least 1"),
-        ("NoisyMarginals", [("noise", "cauchy")], "noise", "none of the choices"),
+        ("NoisyMarginals", [("noise", "cauchy")], "noise", "not one of the choices"),
         ("NoisyMarginals", [("budget.measure", "cdp"), ("budget.amount", "-1")], "budget", "above zero"),
         ("NoisyMarginals", [("budget.measure", ""), ("budget.amount", "1")], "budget", "no measure"),
         ("NoisyMarginals", [("budget.measure", "epsilon"), ("budget.amount", "1")], "budget", "needs a δ"),
@@ -133,7 +133,7 @@ def test_a_plugin_has_a_form_like_any_other(monkeypatch: pytest.MonkeyPatch) -> 
         ("Synthesis", [("workload.size", "2"), ("workload.sets.0.columns", "age")], "workload", "are filled in"),
         ("Synthesis", [("zeros", "[{")], "zeros", "not a value of a plan file"),
         ("Statistics", [("figures.0.what", "mean")], "figures", "no column"),
-        ("Statistics", [("figures.0.of", "age")], "figures", "Nothing is asked of 'age'"),
+        ("Statistics", [("figures.0.of", "age")], "figures", "No figure is chosen for 'age'"),
         ("Statistics", [("figures.0.what", "quantiles"), ("figures.0.of", "age")], "figures", "no level"),
         ("Statistics", [("figures.0.what", "sum per person"), ("figures.0.of", "age")], "figures", "no bounds"),
         ("Statistics", [("where.rows.0.column", "age"), ("where.rows.0.is", "is")], "where", "no value"),
@@ -148,7 +148,7 @@ def test_an_error_names_its_field(name: str, pairs: list[tuple[str, str]], field
 
 def test_a_form_that_contradicts_itself_is_refused() -> None:
     for pairs in ([("a", "1"), ("a.b", "2")], [("a.b", "2"), ("a", "1")]):
-        with pytest.raises(PlanError, match="changed on its way"):
+        with pytest.raises(PlanError, match="fields of one name"):
             nest(pairs)
 
 

@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     ),
     "words compared": (
         lambda own: own.quantile("size", 0.5, by="sick").ratio("true", "false"),
-        "The 0.5-quantile of size is no number: it has no ratio.",
+        "The 0.5-quantile of size is not a number, so it has no ratio.",
         "Compare counts or shares.",
     ),
 }

@@ -381,10 +381,10 @@ def test_an_id_of_any_name_is_counted(frame: pd.DataFrame, tmp_path: Path) -> No
         ("SELECT SUM_PER_PERSON(a, 5, 5) FROM t", {}, "lower bound"),
         ("SELECT SUM_PER_PERSON(b, 0, 5) FROM t", {}, "takes numbers, not text"),
         ("SELECT COUNT(DISTINCT pateint) FROM t", {}, "no column 'pateint'"),
-        ("SELECT COUNT(patient) FROM t", {}, "names people, and no query reads"),
-        ("SELECT patient, COUNT(*) FROM t GROUP BY patient", {}, "names people, and no query reads"),
-        ("SELECT COUNT(*) FROM t WHERE Patient = 3", {}, "names people, and no query reads"),
-        ("SELECT b, COUNT(*) FILTER (WHERE patient > 3) FROM t GROUP BY b", {}, "names people, and no query reads"),
+        ("SELECT COUNT(patient) FROM t", {}, "identifies people, so a query cannot"),
+        ("SELECT patient, COUNT(*) FROM t GROUP BY patient", {}, "identifies people, so a query cannot"),
+        ("SELECT COUNT(*) FROM t WHERE Patient = 3", {}, "identifies people, so a query cannot"),
+        ("SELECT b, COUNT(*) FILTER (WHERE patient > 3) FROM t GROUP BY b", {}, "identifies people, so a query cannot"),
         ("SELECT b, COUNT(*) FROM t GROUP BY b ORDER BY MAX(visit)", {}, "MAX depends on a single row"),
         ("SELECT visit, COUNT(*) FROM t GROUP BY visit", {}, "no column 'visit'"),
         ("SELECT b, COUNT(*) FROM t GROUP BY b", {"one_row_per": "a"}, "does not group everywhere"),
@@ -417,10 +417,10 @@ def test_people_without_an_id_are_refused_before_anything_is_spent(frame: pd.Dat
         Statistics(CDP(0.1), "SELECT ROWS_LEFT_OUT(3) FROM t"),
     )
     for refused, query in itertools.product((made.cost, made.release), (total, left_out)):
-        with pytest.raises(MechanismError, match="whose a row is"):
+        with pytest.raises(MechanismError, match="identifies them"):
             refused(query)
     part = PartOfRows(open_table(frame, SCHEMA, person=Person("patient", 2)), np.arange(9))
-    with pytest.raises(DataError, match="whose a row is"):  # of some rows nobody knows how many others there are
+    with pytest.raises(DataError, match="identifies people"):  # of some rows nobody knows how many others there are
         left_out.run(part, NoiseSource.seeded(1))
     nobody = Schema(
         tuple(
@@ -429,7 +429,7 @@ def test_people_without_an_id_are_refused_before_anything_is_spent(frame: pd.Dat
     )
     with pytest.raises(MechanismError, match="Every attribute is public"):
         left_out.guarantee(nobody, 9)
-    with pytest.raises(DataError, match="whose a row is"):
+    with pytest.raises(DataError, match="identifies people"):
         total.run(made.table, NoiseSource.seeded(1))
     assert made.ledger.head.seq == 1
 

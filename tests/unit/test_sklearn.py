@@ -132,7 +132,7 @@ def test_what_is_not_declared_is_refused_before_anything_is_spent(tmp_path: Path
     cases: list[tuple[Any, Any, type[Exception], str]] = [
         (regressor(tmp_path, bounds=None), y, MechanismError, "'bounds' is missing"),
         (regressor(tmp_path, bounds=(1, 1)), y, MechanismError, "empty or not finite"),
-        (regressor(tmp_path, bounds=([0, 0, 0], [1, 1, 1])), y, MechanismError, "no range for 2 columns"),
+        (regressor(tmp_path, bounds=([0, 0, 0], [1, 1, 1])), y, MechanismError, "one for each of 2 columns"),
         (regressor(tmp_path, target_bounds=None), y, MechanismError, "'target_bounds' is missing"),
         (regressor(tmp_path, budget=None), y, BudgetError, "A budget is missing"),
         (regressor(tmp_path, ledger=None), y, BudgetError, "A ledger is missing"),

@@ -143,11 +143,11 @@ def test_unknown_columns_and_lists_are_refused() -> None:
         ({"kind": "integer", "low": 0, "high": 9}, "t + 1", "'t', which is not in 'derived_from'"),
         ({"kind": "integer", "low": 0, "high": 9}, "floor(a, a)", "it takes 1"),
         ({"kind": "integer", "low": 0, "high": 9}, 3, "a text or a table"),
-        ({"kind": "boolean"}, "a + 1", "is no condition"),
+        ({"kind": "boolean"}, "a + 1", "is not a condition"),
         ({"kind": "categorical", "values": ("q",)}, {"s": "a > 4"}, "'s', which is not one of its values"),
         ({"kind": "categorical", "values": ("q",)}, {"q": 4}, "neither a condition nor a list"),
         ({"kind": "categorical", "values": ("q",), "derived_from": ("c",)}, {"q": ["y"]}, "'y', which 'c' does not"),
-        ({"kind": "categorical", "values": ("q",), "derived_from": ("a", "c")}, {"q": ["x"]}, "not of one source"),
+        ({"kind": "categorical", "values": ("q",), "derived_from": ("a", "c")}, {"q": ["x"]}, "exactly one source"),
     ],
 )
 def test_other_formulas_are_refused(kind: dict[str, object], formula: object, says: str) -> None:

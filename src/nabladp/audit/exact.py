@@ -263,7 +263,9 @@ def exact_audit(
             "The time of an audit is a number of seconds above zero.", fix="Leave it out for as long as it takes."
         )
     if not is_whole(rows_per_person, 1, n):
-        raise AuditError("A person of the audit has from one row to all of them.", fix="Give a smaller number.")
+        raise AuditError(
+            "'rows_per_person' must be a whole number from 1 to the number of rows.", fix="Give a smaller number."
+        )
     return compare_laws(
         mechanism, schema, n, derive or {}, guarantee, Deadline.after(seconds), progress, rows_per_person
     )

@@ -51,7 +51,7 @@ def report(
         Path | None, typer.Option(help="Also write the certificate, with its annexes, as PDF.")
     ] = None,
     png: Annotated[Path | None, typer.Option(help="Also write a picture of each chart into this folder.")] = None,
-    paper: Annotated[str, typer.Option(help="The paper of PDFs: A4 or Letter.")] = "A4",
+    paper: Annotated[str, typer.Option(help="The paper size of PDFs: A4 or Letter.")] = "A4",
     title: Annotated[
         str | None, typer.Option(help="Its title (default: the stored one, or the name of the folder).")
     ] = None,

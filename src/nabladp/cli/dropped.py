@@ -24,7 +24,7 @@ def dropped(
 
         cost, single = queries.read_budgets(budget)
         if single:
-            raise BudgetError("The number of left-out rows has one cost for all.", fix="Write --budget rho=0.005.")
+            raise BudgetError("This release has one cost, not one per attribute.", fix="Write --budget rho=0.005.")
         session = Plan.load(plan).session()
         try:
             with working("counting rows"):

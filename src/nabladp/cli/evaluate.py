@@ -25,7 +25,9 @@ def evaluate(
         str | None, typer.Option(help="Also predict this column, learning from synthetic and from real rows.")
     ] = None,
     width: Annotated[int, typer.Option(help="How many columns a marginal of the k-marginal score has.")] = 2,
-    models: Annotated[bool, typer.Option(help="Leave out what needs scikit-learn with --no-models.")] = True,
+    models: Annotated[
+        bool, typer.Option(help="Compare with models as well; --no-models needs no scikit-learn.")
+    ] = True,
     language: Annotated[str, typer.Option(help="The page's language, en or de.")] = "en",
     json: Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")] = False,
 ) -> None:
@@ -71,9 +73,9 @@ def _tables(body: dict[str, Any]) -> list[Any]:
         figures.add_row("propensity (pMSE)", shown_value(body["propensity"]), "0")
     if (own := body["transfer"]) is not None:
         figures.add_row(
-            f"rows predicted right: {printable(own['target'])}", f"{own['synthetic']:.2%}", f"{own['real']:.2%}"
+            f"rows predicted correctly: {printable(own['target'])}", f"{own['synthetic']:.2%}", f"{own['real']:.2%}"
         )
-    worst = plain_table("Marginals that are furthest away", ["marginal"], ["distance"])
+    worst = plain_table("Marginals that differ most", ["marginal"], ["distance"])
     for each in marginals["worst"][:_WORST]:
         worst.add_row(printable(" + ".join(each["attributes"])), f"{each['distance']:.2%}")
     tables = [figures, worst]

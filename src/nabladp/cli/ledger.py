@@ -211,7 +211,7 @@ def recover_release(
             say(f"{name} stays spent. If nobody has seen any output of it, void it:", "yellow")
             say_command(f"nabladp ledger void {label} {shlex.quote(name)} --reason '…'")
         if not published and not removed:
-            say("Nothing was left behind.")
+            say("There is no unfinished release.")
 
 
 @ledger_app.command("change-budget")

@@ -157,7 +157,7 @@ def _bill_table(bill: Any, distances: dict[str, float]) -> Table:
 
     sign = "ε" if bill.notion == "epsilon" else "ρ"
     rows = f", for up to {bill.rows:,} rows of a person together" if bill.rows > 1 else ""
-    table = plain_table(f"what each attribute pays{rows}", ["attribute", "as", "for"], [sign])
+    table = plain_table(f"cost of each attribute{rows}", ["attribute", "as", "for"], [sign])
     for line in bill.lines:
         table.add_row(printable(line.attribute), line.role, printable(", ".join(line.pays_for)), f"{line.cost:.4g}")
     for small in bill.changes_within(distances) or bill.small_changes:

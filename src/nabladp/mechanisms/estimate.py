@@ -130,7 +130,9 @@ class GroupEstimates(Displayed, Exported):
         if chosen[0] == chosen[1]:
             raise MechanismError("A group is compared with itself.", fix="Name two groups.")
         if self.texts is not None:
-            raise MechanismError(f"The {self.what} is no number: it has no {how}.", fix="Compare counts or shares.")
+            raise MechanismError(
+                f"The {self.what} is not a number, so it has no {how}.", fix="Compare counts or shares."
+            )
         return self._estimate(getattr(self.compared, how)(*map(np.atleast_1d, chosen)), numbers=True)
 
     def _index(self, group: Any) -> int:

@@ -147,7 +147,7 @@ class Ranks:
         of = asked.known(name)
         self.kept = np.flatnonzero(of)
         if not len(self.kept):
-            raise MechanismError(f"No declared value of {name!r} is kept.", fix="Widen its 'where'.")
+            raise MechanismError(f"'where' matches no declared value of {name!r}.", fix="Widen it.")
         self.values, self.bounds = attribute.representatives, attribute.bin_bounds
         counts = asked.counts_along(name)[:, self.kept]
         self.upto = np.cumsum(counts, axis=1)
@@ -300,7 +300,7 @@ class FreeAnswers(ABC):
         of = asked.known(name)
         kept = of[: len(lows)] > 0
         if not kept.any():
-            raise MechanismError(f"No declared value of {name!r} is kept.", fix="Widen its 'where'.")
+            raise MechanismError(f"'where' matches no declared value of {name!r}.", fix="Widen it.")
         ends = float(lows[kept].min()), float(highs[kept].max())
         found = Ratio(asked, asked.numbers(name), asked.everyone() | {name: of}, ends)
         notes = [asked.bins_note(name), f"clamped to the domain, {ends[0]:g} to {ends[1]:g}" if found.clamped else ""]

@@ -230,7 +230,7 @@ def read_values(attribute: Attribute, wanted: Any) -> Floats:
                 )
             mask[code_of(attribute, own)] = 1.0
     if not mask.any():
-        raise MechanismError(f"No value of {attribute.name!r} is kept.", fix=_WHERE)
+        raise MechanismError(f"'where' matches no value of {attribute.name!r}.", fix=_WHERE)
     return mask
 
 

@@ -51,9 +51,13 @@ class People:
     def __post_init__(self) -> None:
         numbers = [number for role in self.roles for number in (role.single, role.double)]
         if not 1 <= self.groups <= MOST_GROUPS or any(role.sides not in (1, 2) for role in self.roles):
-            raise GuaranteeError("A person is in one group or more, with rows before and after.", fix="Correct it.")
+            raise GuaranteeError(
+                "The groups of a person must be from 1 to 2⁶⁰, and 'sides' must be 1 or 2.", fix="Correct it."
+            )
         if any(number < 0 for number in numbers):
-            raise GuaranteeError("What a group costs is not negative.", fix="Leave attributes that cost nothing out.")
+            raise GuaranteeError(
+                "The cost of a group must not be negative.", fix="Leave attributes that cost nothing out."
+            )
 
     def weights(self, rows: int) -> dict[str, int]:
         costs: dict[str, int] = {}

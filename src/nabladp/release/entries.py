@@ -29,10 +29,10 @@ def nest(pairs: Iterable[tuple[str, str]]) -> dict[str, Texts]:
         for part in path:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise PlanError("The form was changed on its way.", fix="Reload the page.")
+                raise PlanError("The form has a field and a group of fields of one name.", fix="Reload the page.")
         leaf = inner.setdefault(last, [])
         if not isinstance(leaf, list):
-            raise PlanError("The form was changed on its way.", fix="Reload the page.")
+            raise PlanError("The form has a field and a group of fields of one name.", fix="Reload the page.")
         leaf.append(text)
     return tree
 
@@ -164,7 +164,7 @@ class OneOf(Entry):
         if not text:
             return None
         if text not in self.words:
-            raise refuse("This is none of the choices.", f"Choose {', '.join(self.words)}.")
+            raise refuse("This is not one of the choices.", f"Choose {', '.join(self.words)}.")
         return self.values[self.words.index(text)] if self.values else text
 
     def fill(self, value: Any) -> list[str]:

@@ -316,7 +316,7 @@ def _asked_field(block: Mapping[str, Any], offer: Offer) -> Field:
         filled = entry.fill({name: block[name] for name in AskedFigures.parameters if name in block})
         fault = ""
     except (Inexpressible, AttributeError, TypeError, ValueError):
-        filled, fault = {}, "What the plan asks for here cannot be shown. Ask for it anew."
+        filled, fault = {}, "The figures in the plan cannot be shown here. Choose them again."
     help = "What to find out, from which column."
     return Field(ASKED, help, "figures", False, "", entry, filled, ASKED in offer.first, fault)
 

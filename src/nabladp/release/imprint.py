@@ -101,10 +101,10 @@ class Imprint:
                 fix=f"Choose one of {', '.join(report_languages())}.",
             )
         if self.logo is not None and not isinstance(self.logo, Logo):
-            raise PlanError("The logo is a picture.", fix='Load it with Logo.load(Path("logo.png")).')
+            raise PlanError("'logo' must be a Logo.", fix='Load it with Logo.load(Path("logo.png")).')
         if self.shapes is not None and not isinstance(self.shapes, Shapes):
             fix = 'Load them with Shapes.load({"region": {"file": "regions.geojson", "key": "name"}}, schema).'
-            raise PlanError("'shapes' are not maps.", fix=fix)
+            raise PlanError("'shapes' must be a Shapes.", fix=fix)
 
     @classmethod
     def of(cls, options: Mapping[str, Any], folder: Path, schema: Schema) -> Imprint:

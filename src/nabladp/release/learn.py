@@ -216,7 +216,7 @@ def ranges(bounds: Any, columns: int, name: str = "bounds") -> tuple[Floats, Flo
     try:
         low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (columns,)) for end in bounds)
     except (TypeError, ValueError):
-        raise MechanismError(f"{name!r} is no range for {columns} columns.", fix=fix) from None
+        raise MechanismError(f"{name!r} must be one range, or one for each of {columns} columns.", fix=fix) from None
     if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
         raise MechanismError(f"A range in {name!r} is empty or not finite.", fix=fix)
     return low, high

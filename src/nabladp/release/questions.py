@@ -85,7 +85,7 @@ def _ask(asked: dict[str, Any], row: Mapping[str, Any]) -> None:
         if column is None and len(row) > 1:
             raise refuse("A figure has no column.", "Fill it in, or remove the row.")
         if what is None and column is not None:
-            raise refuse(f"Nothing is asked of {column!r}.", "Choose a figure, or remove the row.")
+            raise refuse(f"No figure is chosen for {column!r}.", "Choose a figure, or remove the row.")
         if what is not None:
             raise refuse("A figure has no column.", "Fill it in, or remove the row.")
         return
@@ -97,7 +97,10 @@ def _ask(asked: dict[str, Any], row: Mapping[str, Any]) -> None:
         asked.setdefault("quantile", {}).setdefault(column, []).extend(row["levels"])
     elif what == "sum_per_person":
         if "low" not in row or "high" not in row:
-            raise refuse(f"The sums of {column!r} per person have no bounds.", "Write the least and the most of one.")
+            raise refuse(
+                f"The sums of {column!r} per person have no bounds.",
+                "Write the smallest and the largest sum of one person.",
+            )
         asked.setdefault("sum_per_person", {})[column] = [row["low"], row["high"]]
     else:
         _append(asked, str(what), str(column))

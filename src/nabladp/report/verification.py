@@ -86,7 +86,8 @@ def _verify_files(path: Path, found: _Findings) -> list[str]:
     """Check a folder, or the folder that a file is in; returns the codes of its releases."""
     if path.suffix.lower() == ".pdf":
         raise ReleaseError(
-            "A PDF is not read.", fix=f'Give the text of its QR code, "{MARK}:…", or the folder of the release.'
+            "PDF files cannot be verified directly.",
+            fix=f'Give the text of its QR code, "{MARK}:…", or the folder of the release.',
         )
     folder = folder_of(path)
     is_page = path.is_file() and path.suffix.lower() in (".html", ".htm")

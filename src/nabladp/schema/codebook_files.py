@@ -31,7 +31,7 @@ def read_codebook(path: str | Path) -> list[Variable]:
     readers: dict[str, Any] = {".json": _json, ".csv": _table, ".tsv": _table, ".xml": variables_of_ddi}
     reader = readers.get(ending)
     if reader is None:
-        raise SourceError(f"The code book {named} is of no known kind.", fix=f"Give {_KINDS}.", path=str(where))
+        raise SourceError(f"The code book {named} has an unknown file type.", fix=f"Give {_KINDS}.", path=str(where))
     try:
         content = read_file(where, f"The code book {named}", _MOST_BYTES)
         return list(reader(content))

@@ -44,13 +44,15 @@ class Formula:
         if isinstance(given, str):
             expression = Expression(given, what)
             if attribute.kind == "boolean" and not expression.is_condition:
-                raise refusal(name, "its formula is no condition", 'Write one, such as formula = "age >= 18".')
+                raise refusal(name, "its formula is not a condition", 'Write one, such as formula = "age >= 18".')
             if attribute.kind != "boolean" and (expression.is_condition or not attribute.is_numeric):
                 raise refusal(name, "its formula must give a condition for each of its values", FORMULA_EXAMPLE)
             return cls(attribute, expression, (), expression.names)
         lists = any(not isinstance(case, str) for case in given.values())
         if lists and len(attribute.derived_from) != 1:
-            raise refusal(name, "its formula lists values, but not of one source", "Write derived_from = [one column].")
+            raise refusal(
+                name, "its formula lists values, so it needs exactly one source", "Write derived_from = [one column]."
+            )
         read = dict.fromkeys([*formula_columns(attribute), *(attribute.derived_from if lists else ())])
         source = sources[attribute.derived_from[0]]
         cases = tuple(

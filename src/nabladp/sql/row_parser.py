@@ -118,7 +118,7 @@ class Scope:
             people = (
                 f"Write COUNT(DISTINCT {self.person}) for the number of people, SUM_PER_PERSON(x, 0, 100) for totals."
             )
-            refuse(node, f"{node.name!r} names people, and no query reads whose a row is", people)
+            refuse(node, f"{node.name!r} identifies people, so a query cannot read it", people)
         where = "The subquery has" if self.listed else "There is"
         refuse(node, f"{where} no column {node.name!r}", fix, column_name=node.name)
 

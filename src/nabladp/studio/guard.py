@@ -151,7 +151,7 @@ class Guard:
         scope["form"] = []
         lengths = _all(scope, b"content-length")
         if len(lengths) > 1 or not all(length.isdigit() and len(length) < 20 for length in lengths):
-            raise Refused(400, "The length of the body is not stated rightly.")
+            raise Refused(400, "The Content-Length header is not valid.")
         if lengths and int(lengths[0]) > MOST_BODY:
             raise Refused(413, f"The form is too large: the limit is {MOST_BODY:,} bytes.")
         try:

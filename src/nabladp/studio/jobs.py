@@ -74,11 +74,11 @@ class Jobs:
         return home / number if number else home
 
     def start(self, kind: str, **order: Any) -> Job:
-        """Begin work in a process of its own; refused while work of that kind is under way."""
+        """Start a task in a process of its own; refused while one of that kind runs."""
         with self._workspace.writing():
             running = self.latest(kind)
             if running is not None and running.runs:
-                raise Busy("This is under way already.", fix="Wait for it, or stop it.")
+                raise Busy("This task is already running.", fix="Wait for it, or stop it.")
             began = datetime.now(UTC)
             number = f"{began:%Y%m%d%H%M%S%f}-{uuid.uuid4().hex[:8]}"
             folder = self._home(number)
@@ -167,8 +167,8 @@ def _ended(job: Job, stopped: bool) -> Job:
     """A job whose process ended without a word."""
     why = "It was stopped." if stopped else "Its process was killed, or the machine was switched off."
     error = {
-        "message": f"The work ended before it could say how it stands. {why}",
-        "fix": "What it had reserved stays spent. The ledger page says what there is, and offers recovery.",
+        "message": f"The task ended without a result. {why}",
+        "fix": "What it had reserved stays spent. The ledger page lists it, and offers recovery.",
     }
     return replace(job, state=STOPPED if stopped else DIED, error=error)
 

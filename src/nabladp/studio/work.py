@@ -106,8 +106,8 @@ def _release(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict
     """Reserve, run and publish the plan."""
     if order.get("stamp") != workspace.stamp():
         raise StaleForm(
-            "Schema or plan were edited since the release was confirmed.",
-            fix="Look at the amounts again, and confirm anew.",
+            "The schema or the plan was edited since the release was confirmed.",
+            fix="Look at the amounts again, and confirm again.",
             note="Nothing was reserved, so nothing was spent.",
         )
     plan = _plan(workspace)

@@ -73,7 +73,7 @@ class Workspace:
                 fix="Move it into the folder, or use the command line.",
             )
         if PRIVATE in found.relative_to(self.folder).parts:
-            raise OutsideFolder(f"{quote(text)} is the studio's own.", fix="Choose another file of the folder.")
+            raise OutsideFolder(f"{quote(text)} belongs to the studio.", fix="Choose another file of the folder.")
         return found
 
     def private(self, name: str) -> Path:
@@ -217,7 +217,7 @@ class Workspace:
     def _check_stamp(self, stamp: str | None) -> None:
         if stamp is not None and stamp != self.stamp():
             raise StaleForm(
-                "Schema or plan were edited since this form was shown, in another tab or outside of the studio.",
+                "The schema or the plan was edited since this form was shown, in another tab or outside the studio.",
                 fix="Nothing was saved. Look at the page as it is now, and make your edit again.",
             )
 

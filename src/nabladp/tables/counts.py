@@ -87,7 +87,8 @@ class CodedRows(Counts):
 
 def no_people() -> DataError:
     return DataError(
-        "The table does not say whose a row is.", fix='Name the column: [person] id = "patient", or Person("patient").'
+        "No column of the table identifies people.",
+        fix='Name the column: [person] id = "patient", or Person("patient").',
     )
 
 

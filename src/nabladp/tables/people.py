@@ -309,7 +309,7 @@ def _buffers(texts: pa.Array) -> tuple[Integers, NDArray[np.uint8]]:
 
 def no_text(name: str) -> DataError:
     return DataError(
-        f"The column {name!r} holds lists, structs or durations, which name and order nothing.",
+        f"The column {name!r} holds lists, structs or durations, which can neither identify people nor order rows.",
         fix="Make text or numbers of it, for example with CAST(… AS VARCHAR) in a query.",
         column=name,
         rule="holds lists, structs or durations",

@@ -221,7 +221,7 @@ class Statistics(Mechanism):
         asked = {aggregate.function for query in own.queries(schema) for aggregate in query.aggregates}
         if person.id is None and (self.one_row_per or asked & {"sum_per_person", "rows_left_out"}):
             raise MechanismError(
-                "This query is about people, and the table does not say whose a row is.",
+                "This query counts people, but no column of the table identifies them.",
                 fix='Name the column: [person] id = "patient", or Person("patient").',
             )
         return own if "count_people" in asked or person.id is None else replace(self, id=None)

@@ -122,11 +122,13 @@ def _void(visit: Visit) -> None:
 
     names, reason = visit.form.all("name"), visit.form.text("reason")
     if not names:
-        raise LedgerError("Nothing is chosen.", fix="Tick what should be voided.")
+        raise LedgerError("Nothing is chosen.", fix="Tick the reservations to void.")
     if not reason:
         raise LedgerError("A reason is needed: it stays on record.", fix="Say why nobody has seen any output.")
     if visit.form.text("confirm") != "yes":
-        raise LedgerError("It is not confirmed.", fix="Tick the box: void only what nobody has seen any output of.")
+        raise LedgerError(
+            "Voiding is not confirmed.", fix="Tick the box: void only what nobody has seen any output of."
+        )
     release = Jobs(visit.studio.workspace).latest("release")
     if release is not None and release.runs:
         raise LedgerError("A release is running.", fix="Wait for it, or stop it.")

@@ -142,7 +142,7 @@ def _start(visit: Visit) -> None:
     """Reserve, run and publish, in the background; only what was shown and confirmed."""
     workspace, form = visit.studio.workspace, visit.form
     if visit.stamp != workspace.stamp():
-        raise StaleForm("Schema or plan were edited since the amounts were shown.", fix="Look at them again.")
+        raise StaleForm("The schema or the plan was edited since the amounts were shown.", fix="Look at them again.")
     cost = visit.studio.plan().cost()
     if form.text("amounts") != _digest(cost):
         raise StaleForm("Something else was spent since the amounts were shown.", fix="Look at them again.")
