@@ -98,6 +98,7 @@ def test_values_have_titles_labels_and_intervals(tmp_path: Path) -> None:
         shown = [tuple(map(float, pair)) for pair in re.findall(r" (-?[\d.]+) to (-?[\d.]+) ", text)]
         assert pytest.approx((first["low"], first["high"]), abs=0.02) in shown
     assert "Home + sick" in found.text and "1 more table" in found.text
+    assert "region" not in found.text, "titles stand in place of names"
     assert "Home" in read(release.output).text
     made.ledger.close()
 

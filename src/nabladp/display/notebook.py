@@ -103,9 +103,17 @@ def guarantee_html(guarantee: Guarantee) -> str:
     return fragment(heading("What can be learned"), figures_table(guarantee), *notes)
 
 
-def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: float = DELTA) -> str:
+def figures_table(
+    guarantee: Guarantee,
+    adversaries: Sets | None = None,
+    delta: float = DELTA,
+    titles: Mapping[str, str] | None = None,
+) -> str:
     """A guarantee as a notebook table: every attribute, named adversaries, all protected attributes together; and what
-    is public."""
+    is public. ``titles`` are read in place of names."""
+
+    def called(names: Iterable[str], sign: str = " + ") -> str:
+        return sign.join((titles or {}).get(name, name) for name in names)
 
     def row(label: str, names: Sequence[str]) -> list[str]:
         figure = guarantee.figure(names)
@@ -115,11 +123,11 @@ def figures_table(guarantee: Guarantee, adversaries: Sets | None = None, delta: 
             *("no bound" if value == float("inf") else format_rounded(value, 4, up=True) for value in values),
         ]
 
-    rows = [row(name, (name,)) for name in guarantee.universe.protected]
-    rows += [row(f"{name} ({' + '.join(chosen)})", chosen) for name, chosen in (adversaries or {}).items()]
+    rows = [row(called([name]), (name,)) for name in guarantee.universe.protected]
+    rows += [row(f"{name} ({called(chosen)})", chosen) for name, chosen in (adversaries or {}).items()]
     heads = ["attributes", f"ε tight, δ = {delta:g}", f"ε paper, δ = {delta:g}", "ε pure", "ρ"]
     made = table(heads, rows, last=row("all protected attributes", guarantee.per_person().attributes))
-    public = ", ".join(sorted(guarantee.universe.public))
+    public = called(sorted(guarantee.universe.public), ", ")
     return made + (line(f"Public, so not protected: {public}.") if public else "")
 
 
@@ -176,8 +184,8 @@ def release_html(release: Release) -> str:
     return fragment(
         stamp(release.stamp),
         heading(release.name, f"{release.mechanism} of {release.n:,} rows, ledger entry {entry['entry']}"),
-        figures_table(release.guarantee, release.adversaries, release.delta),
-        _error_table(release.expected_error),
+        figures_table(release.guarantee, release.adversaries, release.delta, release.schema.titles),
+        _error_table(release.expected_error, release.schema),
         *_view_tables(release),
         line("release.to_pandas() has the values, one row per number, with intervals."),
         line("nabladp.display.show(release) draws what was released; plot(release) one table of it."),
@@ -273,13 +281,13 @@ def _amount(value: float | None, up: bool) -> str:
     return "no bound" if value is None else format_rounded(value, 4, up=up)
 
 
-def _error_table(error: Any) -> str:
+def _error_table(error: Any, schema: Schema | None = None) -> str:
     if isinstance(error, Mapping):
         rows = [[str(label), format_figure(value)] for label, value in error.get("summary", {}).items()]
         return table(["predicted error", ""], rows)
     rows = [
         [
-            " + ".join(part["attributes"]),
+            schema.title(part["attributes"]) if schema else " + ".join(part["attributes"]),
             f"{part['cells']:,}",
             format_figure(part["scale"]),
             f"± {part['half_width']:,}",
