@@ -47,6 +47,7 @@ from nabladp import (
     ThresholdLearner,
 )
 from nabladp.errors import BudgetError, BudgetExceeded, DataError, LedgerError, MechanismError
+from nabladp.mechanisms import Mechanism
 from nabladp.mechanisms.learners.halfspaces.model import HalfspaceModel
 from nabladp.noise import NoiseSource
 from nabladp.release.learn import released_accuracy
@@ -370,3 +371,6 @@ def test_a_mechanism_and_its_estimator_show_what_was_chosen(session: Session) ->
     mechanism = HalfspaceLearner(CDP(1.0), "ill", holdout=0.25)
     assert repr(mechanism) == "HalfspaceLearner(budget=CDP(eps0=1.0), label='ill', holdout=0.25)"
     assert eval(repr(mechanism)) == mechanism
+    assert repr(type("Bare", (HalfspaceLearner,), {})(CDP(1.0), "ill")).startswith("Bare(budget=")
+    bare: Any = type("Own", (Mechanism,), dict.fromkeys(Mechanism.__abstractmethods__))
+    assert repr(bare()) == "Own()"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -299,7 +299,8 @@ class Mechanism(Auditable):
             type.__setattr__(cls, "__repr__", Mechanism.__repr__)
 
     def __repr__(self) -> str:
-        given = ((declared, getattr(self, declared.name)) for declared in self.parameters())
+        parameters: tuple[Parameter, ...] = self.parameters() if is_dataclass(type(self)) else ()
+        given = ((declared, getattr(self, declared.name)) for declared in parameters)
         shown = (f"{declared.name}={value!r}" for declared, value in given if value != declared.default)
         return f"{type(self).__name__}({', '.join(shown)})"
 
