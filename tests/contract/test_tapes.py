@@ -15,7 +15,7 @@ from nabladp.audit import audit, tape_audit
 from nabladp.mechanisms import MECHANISMS, Auditable, Mechanism
 from nabladp.mechanisms.gram_matrix import signed_columns
 from nabladp.mechanisms.heavy_hitters import HeavyHitters, candidates
-from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, gradient, gram, randomized_labels
+from nabladp.mechanisms.learners.halfspaces import HalfspaceLearner, descent, gradient, gram, holdout, randomized_labels
 from nabladp.mechanisms.learners.halfspaces.task import METHODS
 from nabladp.mechanisms.mwem import MWEM
 from nabladp.mechanisms.mwem import round_run as mwem_run
@@ -185,6 +185,21 @@ def test_a_smaller_scale_at_one_step_of_descent() -> None:
 
     told = refuted(HalfspaceLearner(CDP(2), "y", method="descent", steps=3), CAY, plant)
     assert "the steps' sums" in told
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.7])
+def test_a_count_of_labels_with_too_little_noise(factor: float) -> None:
+    """How frequent a label is was counted beside the right answers; it has a scale of its own."""
+    learner = HalfspaceLearner(CDP(2), "y", method="average", label_treatment="gaussian", holdout=0.2)
+    plan = learner._holdout(CAY)
+    assert plan is not None and plan.label_scale == pytest.approx(2 * plan.scale)
+
+    def plant(patches: Patches) -> None:
+        true = holdout._noise
+        smaller = {plan.label_scale: factor * plan.label_scale}
+        patches.set(holdout, "_noise", lambda noise, scale, numbers: true(noise, smaller.get(scale, scale), numbers))
+
+    assert "the rows of each label" in refuted(learner, CAY, plant)
 
 
 def test_a_step_of_gradient_without_noise() -> None:
