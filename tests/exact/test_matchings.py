@@ -274,3 +274,21 @@ def test_what_cannot_be_matched_is_refused() -> None:
     with pytest.raises(AuditError, match="at most 4 attributes"):
         list(all_pairs(5).law(np.zeros(10)))
     assert Fraction(Matchings.slack()) == Fraction(4, 1 << GRID)
+
+
+def test_on_five_attributes_each_option_has_its_exact_probability() -> None:
+    """Given the noise of all options without attribute 0: P ∝ exp(score + the heaviest rest), found by enumeration."""
+    family, draws, words = all_pairs(5), np.random.default_rng(5), Draws(SeededBits(2))
+    scores = np.rint(np.append(draws.uniform(-1, 3, family.members), np.zeros(5)) * 2.0**GRID).astype(np.int64)
+    fixed = scores + gumbel(words, len(scores))
+    own = np.flatnonzero(family.left == 0)
+    rest = [max(sum(fixed[[o for o in way if o != e]].tolist()) for way in ways(family) if e in way) for e in own]
+    chances = np.exp((scores[own] + np.array(rest) - max(rest)) / 2.0**GRID)
+    chances /= chances.sum()
+    seen: Counter[int] = Counter()
+    for _ in range(1200):
+        values = fixed.copy()
+        values[own] = scores[own] + gumbel(words, len(own))
+        seen[next((e for e in family.heaviest(values) if e in own), int(own[-1]))] += 1
+    for option, chance in zip(own.tolist(), chances, strict=True):
+        assert abs(seen[option] / 1200 - chance) < 4.5 * math.sqrt((chance + 1e-3) / 1200)

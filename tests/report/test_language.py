@@ -118,6 +118,8 @@ def test_views_are_told_in_german() -> None:
     assert told("10 cells, noise scale 6.124, ±1,200 (95% interval)") == (
         "10 Zellen, Rauschskala 6,124, ±1.200 (95 %-Intervall)"
     )
+    assert told("groups of age") == "Gruppen von age" and told("34 of 101 values") == "34 aus 101 Werten"
+    assert told("20,000 of 124,750 marginals, those with the largest predicted errors").startswith("20.000 von 124.750")
     assert told("count") == "count", "the name of an attribute"
     assert told("measured: count + age") == "gemessen: count + age"
     assert told("nobody knows this sentence") == "nobody knows this sentence"

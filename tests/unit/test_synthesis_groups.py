@@ -137,4 +137,25 @@ def test_views_name_the_groups(released: SyntheticModel) -> None:
     own = next(m for m in released.measured if m.starts)
     view = measured_view(AGES, own, released[own.attributes], released.codes, released.n)
     body = json.dumps(view.to_json(), default=str, ensure_ascii=False)
-    assert "…" in body and "counted by group" in body
+    assert "…" in body and "groups of age" in body
+
+
+def test_of_very_many_marginals_the_worst_are_shown(released: SyntheticModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nabladp.mechanisms.synthesis import output
+
+    monkeypatch.setattr(output, "MOST_SHOWN", 2)
+    shown = {own.attributes for own in released._shown(released.answers)}
+    assert len(shown) == 2 and max(a.drawn for a in released.answers if a.attributes not in shown) <= min(
+        a.drawn for a in released.answers if a.attributes in shown
+    )
+    assert released._shown(released.answers[:2]) is not None and len(released._shown(released.answers[:1])) == 1
+
+
+def test_the_model_of_many_columns_gets_a_part_of_its_room() -> None:
+    def room(columns: int, **more: Any) -> int:
+        schema = Schema(tuple(Attribute(f"c{i}", "boolean") for i in range(columns)))
+        mechanism = Synthesis(CDP(1), workload=1, **more)
+        return mechanism._course(schema, 100).limit_bytes
+
+    assert (room(64), room(128), room(128, model_mb=4)) == (16_000_000, 8_000_000, 2_000_000)
+    assert room(128, model_mb=0.003) >= 128 * 2 * 8

@@ -101,6 +101,7 @@ class Synthesizer:
 
 MOST_ROWS = 1 << 40  # distances on the grid stay whole numbers of 63 bits
 _MANY_SETS = 4_000
+_WIDE = 64  # columns: of more, the model gets a part of its room
 MOST_DRAWN = 10_000_000  # rows of a table that nobody asked to be larger
 
 
@@ -169,7 +170,10 @@ class Synthesis(Mechanism):
     )
     model_mb: float = field(
         default=16.0,
-        metadata=parameter(Number(0, 10**6, above=True, real=True, of="megabytes"), "The largest size of the model."),
+        metadata=parameter(
+            Number(0, 10**6, above=True, real=True, of="megabytes"),
+            "The largest size of the model; for d > 64 columns, 64/d of it.",
+        ),
     )
     zeros: tuple[Mapping[str, Any], ...] = field(
         default=(), metadata=parameter(DeclaredZeros(), "Combinations of values that are impossible.")
@@ -289,6 +293,14 @@ class Synthesis(Mechanism):
     def _limit_bytes(self) -> int:
         return int(self.model_mb * 1e6)
 
+    def _room(self, asked: Wanted, zeros: Sequence[Zeros]) -> int:
+        """The bytes that the model may take: of many columns less than ``model_mb``. Its time grows with both, and a
+        larger model hardly helps, since answers use all measurements and rows are moved towards answers."""
+        if len(asked.columns) <= _WIDE:
+            return self._limit_bytes
+        needed = model_bytes(asked.sizes, [*asked.first, *(zero.attributes for zero in zeros)])
+        return max(self._limit_bytes * _WIDE // len(asked.columns), min(needed, self._limit_bytes))
+
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
         if n or (None not in (self.rounds, self.one_way, self.selection) and self.strategy != "auto"):
@@ -302,7 +314,9 @@ class Synthesis(Mechanism):
     def expected_error(self, schema: Schema, n: int) -> SynthesisError:
         """How Synthesis will use the budget and why, the noise of a measured marginal, memory and time."""
         check_asked(schema, n)
-        result = expect(self.design(schema, n), self._limit_bytes, self._drawn_rows(n))
+        design = self.design(schema, n)
+        room = self._room(design.wanted, self._zeros(schema, design.wanted))
+        result = expect(design, room, self._drawn_rows(n))
         if n or self.strategy != "auto":
             return result
         return replace(result, strategy="auto", why="decides when the number of rows is known")
@@ -324,7 +338,8 @@ class Synthesis(Mechanism):
 
     def _course(self, schema: Schema, n: int) -> Course:
         design = self.design(schema, n)
-        return Course(design, self._limit_bytes, self._zeros(schema, design.wanted), self.back_end)
+        zeros = self._zeros(schema, design.wanted)
+        return Course(design, self._room(design.wanted, zeros), zeros, self.back_end)
 
     def _output(self, design: Design, state: State, noise: NoiseSource) -> SyntheticModel:
         """The synthetic model, fitted to all measurements; from here on everything is post-processing of what was

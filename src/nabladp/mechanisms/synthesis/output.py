@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
 MOST_BYTES = 1 << 30  # of a saved model
+MOST_SHOWN = 20_000  # marginals, cell by cell
 MOST_READ = 50_000_000  # values of a published synthetic table that views count
 
 
@@ -280,11 +281,23 @@ class SyntheticModel(Output):
         """Views of a Synthesis release: answers, measurements beside the model, and the first synthetic rows, where at
         hand."""
         answers, codes = self._answers_at_hand(context), self._codes_at_hand(context)
-        of = {answer.attributes: answer for answer in answers}
-        views = [quality_view(self.schema, self.quality, answers)]
-        views += [answer_view(self.schema, own, codes, self.n) for own in answers]
-        views += [measured_view(self.schema, own, of.get(own.attributes), codes, self.n) for own in self.measured]
+        shown = self._shown(answers)
+        of = {answer.attributes: answer for answer in shown}
+        views = [quality_view(self.schema, self.quality, answers, len(shown))]
+        views += [answer_view(self.schema, own, codes, self.n) for own in shown]
+        views += [
+            measured_view(self.schema, own, of.get(own.attributes), codes, self.n)
+            for own in self.measured
+            if len(shown) == len(answers) or own.attributes in of or len(own.attributes) == 1
+        ]
         return views if self.codes is None else [*views, synthetic_preview(self.synthetic)]
+
+    @staticmethod
+    def _shown(answers: Sequence[Answer]) -> Sequence[Answer]:
+        """The answers whose cells views show: of very many, those where the rows are expected to be worst."""
+        if len(answers) <= MOST_SHOWN:
+            return answers
+        return sorted(answers, key=lambda answer: -answer.drawn)[:MOST_SHOWN]
 
     def _answers_at_hand(self, context: ReleaseContext) -> tuple[Answer, ...]:
         """Synthesis's answers, as they were published where that can be read: a wide model takes minutes for them."""

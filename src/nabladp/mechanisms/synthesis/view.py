@@ -119,7 +119,9 @@ Codes = Mapping[str, NDArray[Any]]
 # ---- views ----------------------------------------------------------------------------------------------------------
 
 
-def quality_view(schema: Schema, quality: Mapping[str, Any], answers: Sequence[Answer]) -> View:
+def quality_view(
+    schema: Schema, quality: Mapping[str, Any], answers: Sequence[Answer], shown: int | None = None
+) -> View:
     """The view of every marginal of the workload with its predicted errors, the worst first."""
     worst = sorted(answers, key=lambda answer: -float(answer.drawn))
     answered, drawn = (format_percent(quality[key]) for key in ("predicted_error", "predicted_error_drawn"))
@@ -140,6 +142,7 @@ def quality_view(schema: Schema, quality: Mapping[str, Any], answers: Sequence[A
             ("strategy", f"{quality['strategy']}: {quality['why']}"),
             ("rounds", format_figure(quality["rounds"])),
             ("measured", count_of(quality["measured"], "noisy marginal")),
+            *_shown_facts(len(answers), shown),
         ],
         notes=_notes(schema, quality),
         series=[Series("answer", 1), Series("synthetic rows", 2)],
@@ -152,6 +155,12 @@ def _distance_facts(quality: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     now, before = (format_percent(quality[key]) for key in ("rows_from_answers", "sampled_from_answers"))
     return [("distance of the rows from the answers", f"{now} on average, {before} as sampled")]
+
+
+def _shown_facts(answers: int, shown: int | None) -> list[tuple[str, str]]:
+    if shown in (None, answers):
+        return []
+    return [("shown cell by cell", f"{shown:,} of {answers:,} marginals, those with the largest predicted errors")]
 
 
 def _notes(schema: Schema, quality: Mapping[str, Any]) -> list[str]:
@@ -225,12 +234,11 @@ def _group_axes(schema: Schema, names: Sequence[str], starts: Starts) -> list[Co
 
 
 def _group_facts(schema: Schema, names: Names, starts: Starts) -> list[tuple[str, str]]:
-    grouped = [
-        f"{schema[name].size:,} values of {schema[name].heading} in {len(own):,} groups"
+    return [
+        (f"groups of {schema[name].heading}", f"{len(own):,} of {schema[name].size:,} values")
         for name, own in zip(names, starts, strict=False)
         if own
     ]
-    return [("counted by group", ", ".join(grouped))] if grouped else []
 
 
 def _synthetic_rows(schema: Schema, codes: Codes | None, names: Sequence[str], n: int) -> dict[str, Floats]:
