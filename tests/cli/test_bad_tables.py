@@ -231,7 +231,7 @@ def test_two_thousand_attributes(desk: Any) -> None:
     assert cost.code == 0 and "more attributes (see --json)" in cost.words and len(cost.out.splitlines()) < 160
     assert desk.run("release", "plan.toml").code == 0
     shown = desk.run("ledger")
-    assert "more limits (see --json)" in shown.words and len(shown.out.splitlines()) < 110  # two tables, of 40 each
+    assert "more limits (see --json)" in shown.words and len(shown.out.splitlines()) < 80  # two tables, of 40 each
     assert len(desk.spent()) == 2000
 
 
