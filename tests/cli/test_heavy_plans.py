@@ -35,7 +35,10 @@ count_share = 0.4
 def test_from_cost_to_files(desk: Any) -> None:
     desk.plan(text=PLAN)
     expected = desk.priced(
-        "Expected error of frequent", "Expected error of pure", "for it to be found", "its count is then right within"
+        "Expected error of frequent",
+        "Expected error of pure",
+        "for it to be found",
+        "error of the count of such a combination",
     )["expected_error"]
     assert desk.run("release", "plan.toml").code == 0
     folder = desk.folder / "plan-release"
