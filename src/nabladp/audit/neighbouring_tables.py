@@ -91,8 +91,8 @@ class PairMaker:
             for name in attributes:  # who differs on less differs within the set, too
                 yield from self._hard([name])
         for _ in range(_RANDOM):
-            one = {name: self._drawn(self.schema[name].size) for name in self.schema.roots}
-            step = {name: 1 + self._drawn(ends[name]) for name in attributes}
+            one = {name: self._draw_below(self.schema[name].size) for name in self.schema.roots}
+            step = {name: 1 + self._draw_below(ends[name]) for name in attributes}
             other = {name: (one[name] + step[name]) % self.schema[name].size for name in attributes}
             yield self._whole(one), self._whole(one | other)
 
@@ -106,8 +106,8 @@ class PairMaker:
         yield [one] * left
         yield [other] * left
         yield [one] * (left // 2) + [other] * (left - left // 2)
-        yield [self._whole({name: self._drawn(self.schema[name].size) for name in self.schema.roots})] * left
-        yield [self._whole({n: self._drawn(self.schema[n].size) for n in self.schema.roots}) for _ in range(left)]
+        yield [self._whole({name: self._draw_below(self.schema[name].size) for name in self.schema.roots})] * left
+        yield [self._whole({n: self._draw_below(self.schema[n].size) for n in self.schema.roots}) for _ in range(left)]
 
     def _whole(self, record: Record) -> dict[str, int]:
         """A whole record: all codes, 0 where unnamed, cut to the values there are; derived columns follow."""
@@ -117,7 +117,7 @@ class PairMaker:
     def _table(self, rows: Iterable[Record]) -> CodedRows:
         return tuple(sorted(tuple(row[name] for name in self.schema.names) for row in rows))
 
-    def _drawn(self, bound: int) -> int:
+    def _draw_below(self, bound: int) -> int:
         return int(self.noise.uniform_integers(bound, 1)[0]) if bound > 1 else 0
 
     def _differing(self, one: CodedRows, other: CodedRows) -> set[str]:

@@ -64,14 +64,14 @@ def init(
 def _say_what_is_open(drafts: Drafted) -> None:
     if drafts.to_fill_in:
         say(
-            f"Fill in from public knowledge: {_listed(drafts.to_fill_in)}. Never read a domain off the data: the "
+            f"Fill in from public knowledge: {_join_names(drafts.to_fill_in)}. Never read a domain off the data: the "
             "largest income in a table is somebody's income."
         )
     if drafts.to_confirm:
-        say(f"Confirm, as the code book may describe the data themselves: {_listed(drafts.to_confirm)}.")
+        say(f"Confirm, as the code book may describe the data themselves: {_join_names(drafts.to_confirm)}.")
     say("Then:" if drafts.to_fill_in or drafts.to_confirm else "Next:")
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(printable(name) for name in names[:_MOST_NAMED]) + more

@@ -85,7 +85,7 @@ def _show_answer(found: Answered, csv: bool, excel: Path | None, json: bool) -> 
     elif excel is not None:
         say(f"Wrote {excel}.")
     else:
-        say_tables(_drawn(getattr(found, "what", ""), table))
+        say_tables(_terminal_table(getattr(found, "what", ""), table))
         say(f"From {', '.join(map(printable, found.sources))}; costs nothing.")
         if found.note:
             say(printable(f"{found.note[0].upper()}{found.note[1:]}."))
@@ -107,7 +107,7 @@ def _show(name: str, release: Release) -> None:
     if release.explanation():
         say(printable(release.explanation()))
     tables = list(_tables(release.to_arrow()))
-    say_tables(*(_drawn(title, table) for title, table in tables[:_MOST_TABLES]))
+    say_tables(*(_terminal_table(title, table) for title, table in tables[:_MOST_TABLES]))
     if len(tables) > _MOST_TABLES:
         say(f"… and {len(tables) - _MOST_TABLES:,} more tables (--csv prints all)")
 
@@ -125,7 +125,7 @@ def _tables(values: Any) -> Iterator[tuple[str, Any]]:
         yield title, part.select(used)
 
 
-def _drawn(title: str, table: Any) -> Table:
+def _terminal_table(title: str, table: Any) -> Table:
     """A terminal table: names as they are, a number with its interval in brackets."""
     from nabladp.cli.show import most, plain_table, shown_value
 

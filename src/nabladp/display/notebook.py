@@ -149,14 +149,14 @@ def ledger_html(ledger: LedgerView) -> str:
 
 
 def schema_html(schema: Schema) -> str:
-    rows = [[_titled(a), a.kind, _values(a), _standing(a), _remarks(a), f"{a.size:,}"] for a in schema]
+    rows = [[_name_and_title(a), a.kind, _values(a), _standing(a), _remarks(a), f"{a.size:,}"] for a in schema]
     return fragment(
         heading("Schema", f"{len(schema)} attributes, fingerprint {schema.fingerprint()[:16]}…"),
         table(["attribute", "kind", "values", "standing", "note", "how many"], rows, texts=5),
     )
 
 
-def _titled(attribute: Attribute) -> str:
+def _name_and_title(attribute: Attribute) -> str:
     """An attribute's name in a notebook, which code needs, and its title."""
     return attribute.name if attribute.heading == attribute.name else f"{attribute.name}: {attribute.heading}"
 
@@ -211,13 +211,13 @@ def _view_table(view: View) -> str:
     heads = [head for i in order for head in (view.columns[i].name, *(["interval"] if i in intervals else []))]
     rows = []
     for values in view.read(_VIEW_ROWS):
-        told = [_shown(value, column.format) for value, column in zip(values, view.columns, strict=True)]
+        told = [_cell_text(value, column.format) for value, column in zip(values, view.columns, strict=True)]
         pairs = {i: [_interval(told[low], told[high])] for i, (low, high) in intervals.items()}
         rows.append([cell for i in order for cell in (told[i], *pairs.get(i, []))])
     return table(heads, rows, texts=texts, total=len(view.rows), most=_VIEW_ROWS)
 
 
-def _shown(value: Any, format: str) -> str:
+def _cell_text(value: Any, format: str) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return format_percent(value) if format == "share" else short_text(value)

@@ -347,9 +347,9 @@ class Rows(Entry):
         return table
 
     def fill(self, value: Any) -> dict[str, Texts]:
-        return {str(number): self._filled(row) for number, row in enumerate(self._listed(value))}
+        return {str(number): self._row_texts(row) for number, row in enumerate(self._value_rows(value))}
 
-    def _listed(self, value: Any) -> list[dict[str, Any]]:
+    def _value_rows(self, value: Any) -> list[dict[str, Any]]:
         if not self.keyed:
             if self.alone and isinstance(value, Mapping):
                 return [dict(value)]
@@ -369,7 +369,7 @@ class Rows(Entry):
             rows.append(head | {part.name: part_value for part, part_value in zip(rest, given, strict=True)})
         return rows
 
-    def _filled(self, row: Any) -> dict[str, Texts]:
+    def _row_texts(self, row: Any) -> dict[str, Texts]:
         known = {part.name: part.entry for part in self.parts}
         if not isinstance(row, Mapping) or set(row) - set(known):
             raise Inexpressible

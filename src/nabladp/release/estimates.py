@@ -78,13 +78,13 @@ class Estimates:
         options = {name: value for name, value in block.items() if name != "name"}
         key = (*facts, json.dumps(options, sort_keys=True, default=repr))
         if key not in self._kept:
-            self._kept[key] = self._priced(plan, block, number)
+            self._kept[key] = self._compute_price(plan, block, number)
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
 
-    def _priced(self, plan: Plan, block: Block, number: int) -> Priced:
+    def _compute_price(self, plan: Plan, block: Block, number: int) -> Priced:
         try:
             mechanism = plan.mechanism(block, number)
             guarantee = mechanism.guarantee(plan.schema, plan.rows or 0)

@@ -154,7 +154,7 @@ def evaluate(
     rows = readable[0].n, readable[1].n
     transfer = propensity = None
     if models:
-        samples = [_sampled(table, own.names) for table in readable]
+        samples = [_sample_rows(table, own.names) for table in readable]
         propensity = _propensity(samples[0], samples[1])
         transfer = None if target is None else _transfer(samples[0], samples[1], own, target)
     return Evaluation(
@@ -166,7 +166,7 @@ def evaluate(
             Distance((a.name,), *_apart(a, x / rows[0], y / rows[1])) for a, x, y in zip(plain, *singles, strict=True)
         ),
         correlations=tuple(_correlations(readable, plain)),
-        broken=(*_broken(findings), *_zeros_met(readable, plain, zeros)),
+        broken=(*_broken_declarations(findings), *_zeros_met(readable, plain, zeros)),
         propensity=propensity,
         transfer=transfer,
     )
@@ -268,12 +268,12 @@ class _Cells(Kernel):
         self.attributes = tuple(self.maps)
 
     def __call__(self, batch: pa.RecordBatch) -> Integers:
-        return self.marginals(self._mapped(batch))
+        return self.marginals(self._map_codes(batch))
 
     def add_to(self, total: Integers, batch: pa.RecordBatch) -> None:
-        self.marginals.add_to(total, self._mapped(batch))
+        self.marginals.add_to(total, self._map_codes(batch))
 
-    def _mapped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _map_codes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [pa.array(own[batch.column(name).to_numpy()].astype(np.uint32)) for name, own in self.maps.items()]
         return pa.RecordBatch.from_arrays(columns, names=list(self.maps))
 
@@ -374,7 +374,7 @@ class _Rows(Kernel):
         return result
 
 
-def _sampled(table: Table, names: Sequence[str]) -> Integers:
+def _sample_rows(table: Table, names: Sequence[str]) -> Integers:
     """Some rows, in an order that has nothing to do with the table's."""
     rows = table.fold(_Rows(names, table.n))
     return rows[np.argsort(NoiseSource.seeded(0).uniform_integers(1 << 53, len(rows)))]
@@ -416,7 +416,7 @@ def _accuracy(rows: Integers, test: Integers, schema: Schema, at: int) -> float:
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
 
-def _broken(findings: Sequence[Sequence[Finding]]) -> Iterator[Broken]:
+def _broken_declarations(findings: Sequence[Sequence[Finding]]) -> Iterator[Broken]:
     """Rules, formulas and derivations, by what ``nabladp check`` finds in both tables."""
     told: dict[str, list[int | None]] = {}
     for kind, listed in enumerate(findings):

@@ -126,25 +126,25 @@ class _Goal:
     def at(self, factor: float) -> Exactness:
         """How exact the release would be at so many times its budgets."""
         try:
-            return exactness(self.kind.from_plan(self._scaled(factor)), self.schema, self.n)
+            return exactness(self.kind.from_plan(self._scale_budgets(factor)), self.schema, self.n)
         except NablaDPError:  # a budget that the mechanism refuses, such as one too small for any noise
             return Exactness("", None)
 
-    def _scaled(self, factor: float) -> dict[str, Any]:
+    def _scale_budgets(self, factor: float) -> dict[str, Any]:
         return scale_budgets(self.options, factor, rounded_up)
 
     def least(self) -> LeastBudget:
         low, high = self._bracket()
         steps = 0
-        while high / low > _CLOSE and self._scaled(low) != self._scaled(high):
+        while high / low > _CLOSE and self._scale_budgets(low) != self._scale_budgets(high):
             middle = math.sqrt(low * high)
-            if self._scaled(middle) in (self._scaled(low), self._scaled(high)):
+            if self._scale_budgets(middle) in (self._scale_budgets(low), self._scale_budgets(high)):
                 break
             low, high = (low, middle) if self.at(middle).reaches(self.goal) else (middle, high)
             steps += 1
             if self.tell is not None:
                 self.tell("trying budgets", steps, 0)
-        return LeastBudget(budgets_of(self._scaled(high)), self.at(high))
+        return LeastBudget(budgets_of(self._scale_budgets(high)), self.at(high))
 
     def _bracket(self) -> tuple[float, float]:
         """A factor that does not reach the goal (or is as low as is tried), and one that does."""

@@ -325,7 +325,7 @@ def _field(declared: Parameter, block: Mapping[str, Any], offer: Offer) -> Field
     entry, fault = entry_of(declared.kind), ""
     filled: Texts = []
     if declared.name in block:
-        entry, filled, fault = _filled(declared, entry, block[declared.name])
+        entry, filled, fault = _fill_entry(declared, entry, block[declared.name])
     return Field(
         declared.name,
         _help(offer.name, declared),
@@ -339,7 +339,7 @@ def _field(declared: Parameter, block: Mapping[str, Any], offer: Offer) -> Field
     )
 
 
-def _filled(declared: Parameter, entry: Entry, value: Any) -> tuple[Entry, Texts, str]:
+def _fill_entry(declared: Parameter, entry: Entry, value: Any) -> tuple[Entry, Texts, str]:
     fault = ""
     try:
         value = declared.to_json(declared.checked(value))

@@ -29,14 +29,14 @@ class Alike:
 
 def alike_columns(schema: Schema) -> list[Alike]:
     """Sets of columns that look like one secret, the clearest first."""
-    found = [*_derived(schema), *_prefixes(schema), *_names(schema)]
+    found = [*_common_sources(schema), *_prefixes(schema), *_names(schema)]
     kept: dict[frozenset[str], Alike] = {}
     for own in found:
         kept.setdefault(frozenset(own.columns), own)
     return list(kept.values())[:_MOST]
 
 
-def _derived(schema: Schema) -> Iterator[Alike]:
+def _common_sources(schema: Schema) -> Iterator[Alike]:
     """Sources of one derived column."""
     for own in schema:
         if len(own.derived_from) > 1:

@@ -67,7 +67,7 @@ class AskedFigures(Entry):
     def fill(self, value: Mapping[str, Any]) -> Texts:
         if set(value) - set(self.parameters):
             raise Inexpressible
-        return _ASKED.fill(list(_listed(value)))
+        return _ASKED.fill(list(_figure_rows(value)))
 
     def to_json(self) -> dict[str, Any]:
         return {**_ASKED.to_json(), "shape": self.shape}
@@ -112,7 +112,7 @@ def _append(asked: dict[str, Any], key: str, column: str) -> None:
         listed.append(column)
 
 
-def _listed(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _figure_rows(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A row for each figure that these keys of a plan ask for."""
     for key in AskedFigures.parameters:
         own = value.get(key, ())

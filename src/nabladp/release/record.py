@@ -195,13 +195,13 @@ class Release(Displayed, Exported, FreeAnswers):
 
     def explanation(self) -> str:
         """What was done and what the numbers mean, in one sentence; empty where the mechanism says nothing."""
-        return self._shown(self.output.explanation)
+        return self._show(self.output.explanation)
 
     def views(self) -> list[View]:
         """The views of the release that a report shows; values of the record are never changed, only arranged."""
-        return self._shown(lambda: self.output.views(self.context(self.folder)))
+        return self._show(lambda: self.output.views(self.context(self.folder)))
 
-    def _shown(self, show: Callable[[], Shown]) -> Shown:
+    def _show(self, show: Callable[[], Shown]) -> Shown:
         try:
             return show()
         except NablaDPError:

@@ -84,14 +84,14 @@ class Map:
     @classmethod
     def of_geojson(cls, data: Any, key: str, attribute: Attribute, named: str = "The map") -> Map:
         found = _rings_by_value(data, key, attribute, named)
-        flat = _flattened(found)
+        flat = _flatten(found)
         points = np.concatenate([ring for rings in flat.values() for ring in rings])
         low, high = points.min(axis=0), points.max(axis=0)
         scale = SIDE / max(float((high - low).max()), 1e-12)
         placed = {text: [(ring - low) * scale for ring in rings] for text, rings in flat.items()}
         width, height = (max(1, math.ceil(float(side))) for side in (high - low) * scale)
         for step in _STEPS:
-            shapes = _simplified(placed, step)
+            shapes = _simplify(placed, step)
             if shapes is not None:
                 return cls(width, height, shapes)
         raise PlanError(f"The shapes of {named} are too detailed for a report.", fix=_SIMPLIFY)
@@ -211,7 +211,7 @@ def _rings(geometry: Any, number: int, named: str) -> Iterator[Ring]:
         yield ring
 
 
-def _flattened(found: Mapping[str, Sequence[Ring]]) -> dict[str, list[Ring]]:
+def _flatten(found: Mapping[str, Sequence[Ring]]) -> dict[str, list[Ring]]:
     """Rings on a plane, y downwards: longitudes shrink with the cosine of the middle latitude, and are cut where the
     widest stretch without any lies, so that what crosses the 180th meridian stays together."""
     points = np.concatenate([ring for rings in found.values() for ring in rings])
@@ -229,7 +229,7 @@ def _flattened(found: Mapping[str, Sequence[Ring]]) -> dict[str, list[Ring]]:
 # ---- fewer points ----------------------------------------------------------------------------------------------------
 
 
-def _simplified(placed: Mapping[str, Sequence[Ring]], step: float) -> dict[str, Shape] | None:
+def _simplify(placed: Mapping[str, Sequence[Ring]], step: float) -> dict[str, Shape] | None:
     """All shapes with outlines that are right to ``step``; None where they take too much."""
     shapes, size = {}, 0
     for text, rings in placed.items():
@@ -241,7 +241,7 @@ def _simplified(placed: Mapping[str, Sequence[Ring]], step: float) -> dict[str, 
 
 
 def _shape(rings: Sequence[Ring], step: float) -> Shape:
-    thinned = [_thinned(ring, step) for ring in rings]
+    thinned = [_thin(ring, step) for ring in rings]
     kept = [ring for ring in thinned if len(ring) > 2] or [_dot(rings)]
     path = "".join("M" + "L".join(f"{x} {y}" for x, y in ring.tolist()) + "Z" for ring in kept)
     return Shape(path, *_widest(kept))
@@ -253,7 +253,7 @@ def _dot(rings: Sequence[Ring]) -> Any:
     return np.array([[x, y], [x + 4, y], [x + 4, y + 4], [x, y + 4]])
 
 
-def _thinned(ring: Ring, step: float) -> Any:
+def _thin(ring: Ring, step: float) -> Any:
     """A ring in whole units, without points closer than ``step`` to the line between those that stay."""
     units = np.rint(ring).astype(np.int64)
     different = np.any(units != np.roll(units, 1, axis=0), axis=1)

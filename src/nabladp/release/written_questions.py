@@ -53,12 +53,12 @@ class WrittenQuestion:
         else:
             name, _, level = (self.quantile or "").partition("=")
             found = source.quantile(name, _read_level(level), by, where)
-        return self._compared(found, schema)
+        return self._compare_groups(found, schema)
 
     def _groups(self, schema: Schema) -> list[str]:
         return [name for text in self.by or () for name in ([text] if text in schema else text.split(","))]
 
-    def _compared(self, found: Answered, schema: Schema) -> Answered:
+    def _compare_groups(self, found: Answered, schema: Schema) -> Answered:
         pairs = [(how, text) for how, text in (("difference", self.difference), ("ratio", self.ratio)) if text]
         if not pairs:
             return found

@@ -34,7 +34,7 @@ class Language:
         text = self.texts[key]
         if not isinstance(text, str):
             text = text["one" if values["count"] == 1 else "other"]
-        return text.format_map({name: self._written(value) for name, value in values.items()}) if values else text
+        return text.format_map({name: self._format_value(value) for name, value in values.items()}) if values else text
 
     def html(self, key: str, /, **values: Any) -> Any:
         """The same as HTML: the text's own tags stand, its values are escaped."""
@@ -43,9 +43,9 @@ class Language:
         text = self.texts[key]
         if not isinstance(text, str):
             text = text["one" if values["count"] == 1 else "other"]
-        return Markup(text).format_map({name: self._written(value) for name, value in values.items()})
+        return Markup(text).format_map({name: self._format_value(value) for name, value in values.items()})
 
-    def _written(self, value: Any) -> Any:
+    def _format_value(self, value: Any) -> Any:
         return self.number(value) if isinstance(value, int) else value
 
     # ---- numbers ----------------------------------------------------------------------------------------------------

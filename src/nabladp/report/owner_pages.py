@@ -90,10 +90,10 @@ def write_cost_page(
 def _outlook(prospect: dict[str, Any], texts: ViewTexts) -> dict[str, Any]:
     """The curves' data, with labels in the page's language, and which of them are likely to be errors."""
     for part in prospect["parts"]:
-        part["name"] = _isolated(part["name"])
+        part["name"] = _isolate(part["name"])
         part["figures"] = [
             {
-                "label": _isolated(texts(own["label"])),
+                "label": _isolate(texts(own["label"])),
                 "values": own["values"],
                 "likely": bool(_LIKELY.search(own["label"])),
             }
@@ -102,7 +102,7 @@ def _outlook(prospect: dict[str, Any], texts: ViewTexts) -> dict[str, Any]:
     return prospect
 
 
-def _isolated(text: str) -> str:
+def _isolate(text: str) -> str:
     """A text in marks that keep the direction of its writing from turning what stands around it."""
     return text if text.isascii() else f"\u2068{text}\u2069"
 

@@ -100,7 +100,7 @@ class Sentences:
         """What people read in place of these names."""
         return [self.titles.get(name, name) for name in names]
 
-    def _quoted(self, name: str) -> str:
+    def _quote(self, name: str) -> str:
         return self.t.quoted(self.titles.get(name, name))
 
     def _names(self, names: Sequence[str], most: int = MOST_NAMED) -> str:
@@ -136,7 +136,7 @@ class Sentences:
         beliefs = []
         if self.read:
             worst = max(self.read, key=self.guarantee.rho)
-            name = self._quoted(worst)
+            name = self._quote(worst)
             label = self._say("costliest_label", name=name)
             beliefs.append(self._belief(label, self._say("about_attribute", names=name), (worst,)))
         beliefs += [self.adversary(name) for name, chosen in self.adversaries.items() if self.is_protected(chosen)]
@@ -149,7 +149,7 @@ class Sentences:
         return self._belief(name, about if len(chosen) > 1 else self.attribute(chosen[0]).about, chosen)
 
     def attribute(self, name: str) -> Belief:
-        return self._belief(name, self._say("about_attribute", names=self._quoted(name)), (name,))
+        return self._belief(name, self._say("about_attribute", names=self._quote(name)), (name,))
 
     def person(self) -> Belief:
         """What can be learned from all protected attributes together."""
@@ -162,7 +162,7 @@ class Sentences:
     def small_difference(self, name: str, far: Fraction, unit: str) -> Belief:
         """What someone can come to believe who already knows a number up to a range of this width."""
         width = self.t.number(int(far)) if far.denominator == 1 else self.t.localised(f"{float(far):,.6g}")
-        label = self.t("about.small_range", name=self._quoted(name), far=f"{width} {unit}".strip())
+        label = self.t("about.small_range", name=self._quote(name), far=f"{width} {unit}".strip())
         nearby = self.guarantee.figure(name, {name: far}).guarantee
         return belief(nearby, label, label, (name,), self.delta, self.t)
 

@@ -60,7 +60,7 @@ def write_site(
     _refuse_other(goal)
     if not ledgers:
         raise ReleaseError("There is no ledger to show.", fix="Give the path of one, such as ledger.db.")
-    folders = _published(releases)
+    folders = _find_records(releases)
     goal.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{goal.name}-", dir=goal.parent) as draft, ExitStack() as open_books:
         folder = Path(draft)
@@ -98,7 +98,7 @@ def _replace(goal: Path, folder: Path) -> None:
         raise ReleaseError(f"Cannot write {goal.name!r}.", fix="Choose a folder that is writable.") from None
 
 
-def _published(places: Sequence[str | Path]) -> dict[str, Path]:
+def _find_records(places: Sequence[str | Path]) -> dict[str, Path]:
     """The folder of every published record at or below these places, by the digest that a ledger binds."""
     found: dict[str, Path] = {}
     for place in map(Path, places):
@@ -145,7 +145,7 @@ def ledger_facts(
 ) -> dict[str, Any]:
     """What a page about a ledger shows: every release, newest first, and where its report is; what is left; a timeline.
     ``guarantee`` is the ledger's own, of everything that counts."""
-    booked = _booked(book)
+    booked = _booked_releases(book)
     whole = figure(guarantee, guarantee.per_person().attributes, delta)
     public = [name for name in guarantee.universe.roots if name in guarantee.universe.public]
     return {
@@ -164,7 +164,7 @@ def ledger_facts(
     }
 
 
-def _booked(book: Ledger) -> list[Booked]:
+def _booked_releases(book: Ledger) -> list[Booked]:
     """Every release of a ledger, in order, with what became of it."""
     entries = list(book.entries())
     ends = {entry.ref: entry for entry in entries if entry.ref is not None}
@@ -195,7 +195,7 @@ def _row(booked: Booked, delta: float, t: Language) -> dict[str, Any]:
         "state": booked.state,
         "rho": t.cost(cost["rho"]),
         "epsilon": t.cost(cost["epsilon"]),
-        "attributes": len(_touched(entry)),
+        "attributes": len(_spent_attributes(entry)),
         "digest": booked.digest,
     }
 
@@ -205,7 +205,7 @@ def _cost(entry: Entry, delta: float) -> dict[str, float | None]:
     return {"rho": 0.0, "epsilon": 0.0} if spent is None else figure(spent, spent.per_person().attributes, delta)
 
 
-def _touched(entry: Entry) -> list[str]:
+def _spent_attributes(entry: Entry) -> list[str]:
     """The protected attributes that a release spent anything on."""
     spent = entry.guarantee
     return [] if spent is None else [name for name in spent.universe.protected if spent.rho([name]) > 0]

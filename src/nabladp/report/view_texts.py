@@ -34,10 +34,10 @@ class ViewTexts:
         if not self.texts or text in self.names:
             return text
         if text not in self._known:
-            self._known[text] = self._translated(text)
+            self._known[text] = self._translate(text)
         return self._known[text]
 
-    def _translated(self, text: str) -> str:
+    def _translate(self, text: str) -> str:
         if text in self.texts:
             return self.texts[text]
         if re.fullmatch(_NUMBER, text):

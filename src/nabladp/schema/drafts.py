@@ -71,7 +71,7 @@ def draft(columns: Iterable[tuple[str, str] | Column], book: CodeBook | None = N
     says of them is filled in."""
     blocks = [_block(Column(*column), book) for column in columns]
     confirm = any(CONFIRM in block for block in blocks)
-    return "\n".join([_header(book is not None, confirm), *map(attribute_toml, _merged(blocks))])
+    return "\n".join([_header(book is not None, confirm), *map(attribute_toml, _merge_blocks(blocks))])
 
 
 def _header(with_book: bool, confirm: bool) -> str:
@@ -189,7 +189,7 @@ def _numbers(column: Column, known: Variable) -> dict[str, Any]:
     null = _null(column, missing)
     if doubtful:
         null = {"null": "category", "null_values": [f"{MARKER}: is {code} a missing value?" for code in doubtful]}
-        null["null_values"] += [_shown(code) for code in missing]
+        null["null_values"] += [_code_value(code) for code in missing]
     domain |= null
     if known.observed or not (_is_round(float(known.low or 0.0)) and _is_round(float(known.high or 0.0))):
         shown = f"{number_label(float(known.low or 0.0))} to {number_label(float(known.high or 0.0))}"
@@ -230,7 +230,7 @@ def _outwards(number: float, towards: Any) -> float:
 
 def _null(column: Column, missing: Iterable[str]) -> dict[str, Any]:
     """What becomes of missing values. Codes that the book does not explain are left open."""
-    codes: list[Any] = [_shown(code) for code in missing]
+    codes: list[Any] = [_code_value(code) for code in missing]
     if column.coded and not codes:
         codes = [f"{MARKER}: the codes that mean missing"]
     if codes:
@@ -276,7 +276,7 @@ def _plain(number: float) -> int | float:
     return int(number) if number == math.floor(number) else number
 
 
-def _shown(code: str) -> Any:
+def _code_value(code: str) -> Any:
     return _number(code) if _is_plain_number(code, padded=False) else code
 
 
@@ -290,7 +290,7 @@ def _is_round(number: float) -> bool:
 # ---- columns that are alike ------------------------------------------------------------------------------------------
 
 
-def _merged(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _merge_blocks(blocks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Blocks in their order; a run of columns that are alike, with names that count up or begin alike, is one block."""
     for _, alike in groupby(blocks, key=lambda block: repr({**block, "name": ""})):
         run = list(alike)

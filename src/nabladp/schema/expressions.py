@@ -140,7 +140,7 @@ class Expression:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = [np.asarray(self._evaluate(side, numbers)) for side in (left, *others)]
                 return _combine(
-                    [_compared(op, *pair) for op, pair in zip(ops, pairwise(sides), strict=True)],
+                    [_compare(op, *pair) for op, pair in zip(ops, pairwise(sides), strict=True)],
                     every=True,
                 )
             case ast.Call(func=ast.Name(id=name), args=arguments):
@@ -176,14 +176,14 @@ class Expression:
             case ast.Constant(value=value):
                 return {}, float(value)  # type: ignore[arg-type]
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() as op, operand=operand):
-                return _scaled(self._linear(operand), -1.0 if isinstance(op, ast.USub) else 1.0)
+                return _scale(self._linear(operand), -1.0 if isinstance(op, ast.USub) else 1.0)
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
-                a, b = self._linear(left), _scaled(self._linear(right), -1.0 if isinstance(op, ast.Sub) else 1.0)
+                a, b = self._linear(left), _scale(self._linear(right), -1.0 if isinstance(op, ast.Sub) else 1.0)
                 return {n: a[0].get(n, 0.0) + b[0].get(n, 0.0) for n in {**a[0], **b[0]}}, a[1] + b[1]
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 a, b = self._linear(left), self._linear(right)
                 if not a[0] or not b[0]:
-                    return _scaled(b, a[1]) if not a[0] else _scaled(a, b[1])
+                    return _scale(b, a[1]) if not a[0] else _scale(a, b[1])
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 a, b = self._linear(left), self._linear(right)
                 if not b[0] and b[1]:
@@ -197,11 +197,11 @@ def _is_condition(node: ast.expr) -> bool:
     return negated or isinstance(node, (ast.Compare, ast.BoolOp))
 
 
-def _scaled(form: tuple[dict[str, float], float], factor: float) -> tuple[dict[str, float], float]:
+def _scale(form: tuple[dict[str, float], float], factor: float) -> tuple[dict[str, float], float]:
     return {name: weight * factor for name, weight in form[0].items()}, form[1] * factor
 
 
-def _compared(op: ast.cmpop, left: Any, right: Any) -> Any:
+def _compare(op: ast.cmpop, left: Any, right: Any) -> Any:
     return np.where(np.isnan(left) | np.isnan(right), math.nan, _COMPARISONS[type(op)](left, right))
 
 

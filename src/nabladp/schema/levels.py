@@ -175,7 +175,7 @@ def expand_levels(blocks: Iterator[Mapping[str, Any]], make: Any) -> Iterator[Ma
     sources: dict[Any, Any] = {}
     for block in blocks:
         plain = {key: value for key, value in block.items() if key != "levels"}
-        own = _completed(plain, sources, make)
+        own = _complete_level(plain, sources, make)
         yield own
         name = own.get("name")
         if isinstance(name, str):
@@ -183,7 +183,7 @@ def expand_levels(blocks: Iterator[Mapping[str, Any]], make: Any) -> Iterator[Ma
         if "levels" in block and not _is_open(block):
             for level, given in _named_levels(name, block["levels"]):
                 found = {"name": level, **given, "derived_from": [name]}
-                sources[level] = _completed(found, sources, make)
+                sources[level] = _complete_level(found, sources, make)
                 yield sources[level]
 
 
@@ -204,7 +204,7 @@ def _named_levels(name: Any, levels: Any) -> Iterator[tuple[str, dict[str, Any]]
         raise refusal(name, "'levels' must be a list of periods or a table of names", _LEVELS)
 
 
-def _completed(block: Mapping[str, Any], sources: Mapping[Any, Any], make: Any) -> Mapping[str, Any]:
+def _complete_level(block: Mapping[str, Any], sources: Mapping[Any, Any], make: Any) -> Mapping[str, Any]:
     """A block with what follows from its source, if it is a level that leaves this out."""
     given = block.get("derived_from")
     level = block.get("level", block.get("prefix"))

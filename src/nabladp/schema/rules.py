@@ -123,9 +123,9 @@ def refuse_marks(entries: Sequence[Mapping[str, Any]]) -> None:
         return  # a single one is refused with the key at fault
     said = []
     if marked:
-        said.append(f"{_attributes(marked)} still marked {MARKER}: {_listed(marked)}.")
+        said.append(f"{_attributes(marked)} still marked {MARKER}: {_join_names(marked)}.")
     if waiting:
-        said.append(f"{_attributes(waiting)} to be confirmed: {_listed(waiting)}.")
+        said.append(f"{_attributes(waiting)} to be confirmed: {_join_names(waiting)}.")
     fix = f"{_FILL_IN} {_ALSO_CONFIRM}" if marked and waiting else _FILL_IN if marked else _CONFIRM
     raise SchemaError(" ".join(said), fix=fix, attributes=[*marked, *waiting])
 
@@ -139,7 +139,7 @@ def _attributes(names: Sequence[str]) -> str:
     return f"{len(names)} attributes are" if len(names) > 1 else "1 attribute is"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:12])) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 

@@ -46,10 +46,10 @@ class Key:
     @cached_property
     def labels(self) -> tuple[Any, ...]:
         """What is shown for each group: the label of its value, or else the value itself; None is NULL."""
-        return (*map(self.label, self._kept), *((OTHERS,) if self.others else ()))
+        return (*map(self.label, self._kept_codes), *((OTHERS,) if self.others else ()))
 
     @property
-    def _kept(self) -> Sequence[int]:
+    def _kept_codes(self) -> Sequence[int]:
         return range(self.all_codes) if self.codes is None else self.codes
 
     def label(self, code: int) -> Any:
@@ -95,7 +95,7 @@ class Key:
             return None
         numbers = self.expression.domain.kind in ("number", "boolean")
         no_date = column.attribute.other if column is not None and column.attribute.kind == "date" else None
-        values = (*map(self.value, self._kept), *((OTHERS,) if self.others else ()))
+        values = (*map(self.value, self._kept_codes), *((OTHERS,) if self.others else ()))
         return {
             label: None if (numbers and isinstance(value, str)) or value == no_date else value
             for label, value in zip(self.labels, values, strict=True)
@@ -110,7 +110,7 @@ class Key:
         by_value = plain and not self.expression.domain.ordered
         if by_value and not self.others and not labelled:
             return None
-        codes = [code for code in self._kept if self.value(code) is not None]
+        codes = [code for code in self._kept_codes if self.value(code) is not None]
         if by_value:
             codes.sort(key=self.value)
         labels = [*map(self.label, codes), *((OTHERS,) if self.others else ())]

@@ -262,7 +262,9 @@ class PostParser:
                 compute, ends = table[type(node)]
                 labels = isinstance(node, _COMPARISONS)
                 given = children(node)
-                return Computed(self._compared(given, inner) if labels else tuple(map(inner, given)), compute, ends)
+                return Computed(
+                    self._comparison_arguments(given, inner) if labels else tuple(map(inner, given)), compute, ends
+                )
         if isinstance(node, (exp.And, exp.Or)):
             parts = tuple(inner(one) for one in operands(node))
             return Computed(parts, _and if isinstance(node, exp.And) else _or, _none)
@@ -275,7 +277,7 @@ class PostParser:
             )
         return special
 
-    def _compared(self, nodes: Sequence[Node], inner: Callable[[Node], Released]) -> tuple[Released, ...]:
+    def _comparison_arguments(self, nodes: Sequence[Node], inner: Callable[[Node], Released]) -> tuple[Released, ...]:
         """Arguments of a comparison; beside a key, a text that is one of its labels is the value of that label."""
         written = [self._aliases.get(node.name.lower(), node) if _is_name(node) else node for node in nodes]
         keys = [index for node in written if (index := self._keys.find(unwrap(node))) is not None]
@@ -306,10 +308,10 @@ class PostParser:
         if isinstance(node, exp.Cast):
             return self._cast(node, inner)
         if isinstance(node, exp.Between):
-            parts = self._compared([node.args[key] for key in ("this", "low", "high")], inner)
+            parts = self._comparison_arguments([node.args[key] for key in ("this", "low", "high")], inner)
             return Computed(parts, _strict(lambda a, b, c: b <= a <= c), _none)
         if isinstance(node, exp.In) and node.expressions:
-            return Computed(self._compared((node.this, *node.expressions), inner), _member, _none)
+            return Computed(self._comparison_arguments((node.this, *node.expressions), inner), _member, _none)
         if isinstance(node, exp.Is) and isinstance(node.expression, (exp.Null, exp.Boolean)):
             wanted, negated = _constant(node.expression), bool(node.args.get("negate"))
             return Computed((inner(node.this),), lambda a: (a is wanted) is not negated, _none)
@@ -343,7 +345,7 @@ class PostParser:
             if node.this is None:
                 condition = inner(case.this)
             else:
-                condition = Computed(self._compared((node.this, case.this), inner), *_BINARY[exp.EQ])
+                condition = Computed(self._comparison_arguments((node.this, case.this), inner), *_BINARY[exp.EQ])
             parts += [condition, inner(case.args["true"])]
         default = node.args.get("default")
         parts.append(ConstantValue(None) if default is None else inner(default))

@@ -38,7 +38,7 @@ def make_app(workspace: Workspace, token: str, hosts: tuple[str, ...]) -> App:
     routes = [
         Route("/", _show_home),
         Route("/static/{name}", _static),
-        Route("/published/{path:path}", _published),
+        Route("/published/{path:path}", _serve_published_file),
         Route("/jobs/{number}", _job),
         Route("/jobs/{number}/stop", _stop, methods=["POST"]),
         Route("/undo", _undo, methods=["POST"]),
@@ -46,7 +46,7 @@ def make_app(workspace: Workspace, token: str, hosts: tuple[str, ...]) -> App:
         Route("/{page}", _page),
         Route("/{page}/{part}", _part, methods=["GET", "POST"]),
     ]
-    app = Starlette(routes=routes, exception_handlers={Exception: _unexpected, 404: _missing})
+    app = Starlette(routes=routes, exception_handlers={Exception: _unexpected_error, 404: _missing})
     app.state.studio = Studio(workspace, keys.change, STEPS)
     return Guard(app, keys, hosts, f"nabladp-studio-{hosts[0].rpartition(':')[2]}")
 
@@ -149,7 +149,7 @@ def _static(request: Request) -> Response:
     return _missing(request) if found is None else Response(found[0], media_type=found[1])
 
 
-def _published(request: Request) -> Response:
+def _serve_published_file(request: Request) -> Response:
     """A file of a published folder: its report with a policy of its own, anything else as a download."""
     from nabladp.release.record import DIGESTS, RECORD
 
@@ -187,7 +187,7 @@ def _missing(request: Request, _: Exception | None = None) -> Response:
     return HTMLResponse(_plain("There is no such page in the studio."), 404)
 
 
-def _unexpected(_: Request, error: Exception) -> Response:
+def _unexpected_error(_: Request, error: Exception) -> Response:
     """An error that is not ours: its text may hold a value, so only its type is named."""
     if os.environ.get("NABLADP_DEBUG") == "1":
         traceback.print_exception(error)

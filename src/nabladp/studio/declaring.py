@@ -36,19 +36,19 @@ def to_fields(facts: Mapping[str, Any]) -> Fields:
     """A column's entries as the fields of its form. What is still to be filled in stays empty."""
     own = {key: value for key, value in facts.items() if not is_marked(value)}
     labels = {str(key): str(label) for key, label in own.get("labels", {}).items()}
-    values = [_written(value) for value in own.get("values", ())]
+    values = [_value_text(value) for value in own.get("values", ())]
     pairs = [("kind", str(own.get("kind", "")))]
     pairs += [("values", "\n".join(f"{v} = {labels[v]}" if v in labels else v for v in values))]
     pairs += [("labels", "\n".join(f"{v} = {label}" for v, label in labels.items() if v not in values))]
     looks = bool(values) and all(isinstance(v, str) for v in own["values"]) and all(map(NUMBER.fullmatch, values))
     pairs += [("as_text", "yes")] if looks else []
-    pairs += [(key, _written(own[key])) for key in ("low", "high", "bins") if key in own]
+    pairs += [(key, _value_text(own[key])) for key in ("low", "high", "bins") if key in own]
     pairs += [("shape", "edges" if "edges" in own else "width")]
-    pairs += [(key, ", ".join(map(_written, own[key]))) for key in ("edges", "spikes") if key in own]
+    pairs += [(key, ", ".join(map(_value_text, own[key]))) for key in ("edges", "spikes") if key in own]
     pairs += [("decode", own["decode"])] if isinstance(own.get("decode"), str) else []
     pairs += [("null", own.get("null", "refuse")), ("unknown", own.get("unknown", "refuse"))]
     nulls = [value for value in facts.get("null_values", ()) if not is_marked(value)]
-    pairs += [("null_values", "\n".join(map(_written, nulls))), ("other", own.get("other", ""))]
+    pairs += [("null_values", "\n".join(map(_value_text, nulls))), ("other", own.get("other", ""))]
     pairs += [(key, own.get(key, "")) for key in _TEXTS]
     pairs += [("public", "yes")] if own.get("public") else []
     pairs += [("derived_from", name) for name in own.get("derived_from", ())]
@@ -63,7 +63,7 @@ def _level_fields(levels: Any) -> Iterator[tuple[str, str]]:
         yield from (("period", str(level)) for level in levels)
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return number_label(value)
@@ -75,7 +75,7 @@ def _formula_text(formula: Any) -> str:
     lines = []
     for value, given in formula.items():
         listed = isinstance(given, (list, tuple))
-        lines.append(f"{value} = {', '.join(map(_written, given))}" if listed else f"{value}: {given}")
+        lines.append(f"{value} = {', '.join(map(_value_text, given))}" if listed else f"{value}: {given}")
     return "\n".join(lines)
 
 
@@ -108,7 +108,7 @@ def to_facts(form: Fields) -> dict[str, Any]:
 def _rest(form: Fields) -> dict[str, Any]:
     """What every kind of column may state: missing and unknown values, texts, sources."""
     facts: dict[str, Any] = {}
-    nulls = _listed(form.text("null_values"))
+    nulls = _split_values(form.text("null_values"))
     if form.text("null") == "category" or nulls:
         facts["null"] = "category"
     if nulls:
@@ -130,7 +130,7 @@ def _rest(form: Fields) -> dict[str, Any]:
 def _values(form: Fields, labels: dict[str, str]) -> dict[str, Any]:
     pairs = [_pair(line) for line in form.lines("values")]
     if len(pairs) == 1 and not pairs[0][1]:  # pasted in one line
-        pairs = [_pair(part) for part in _listed(pairs[0][0])]
+        pairs = [_pair(part) for part in _split_values(pairs[0][0])]
     labels |= {value: label for value, label in pairs if label}
     values = [value for value, _ in pairs]
     if not values:
@@ -143,12 +143,12 @@ def _bins(form: Fields) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if form.text("shape", "width") == "edges":
         if form.text("edges"):
-            facts["edges"] = [_real(part, "edges") for part in _listed(form.text("edges"))]
+            facts["edges"] = [_real(part, "edges") for part in _split_values(form.text("edges"))]
     else:
         facts |= {key: _real(form.text(key), key) for key in ("low", "high") if form.text(key)}
         facts |= {"bins": _whole(form.text("bins"), "bins")} if form.text("bins") else {}
     if form.text("spikes"):
-        facts["spikes"] = [_real(part, "spikes") for part in _listed(form.text("spikes"))]
+        facts["spikes"] = [_real(part, "spikes") for part in _split_values(form.text("spikes"))]
     if form.text("decode", "midpoint") != "midpoint":
         facts["decode"] = form.text("decode")
     return facts
@@ -174,7 +174,7 @@ def _formula(lines: Sequence[str]) -> Any:
             cases[match.group(1).strip()] = match.group(2)
         else:
             value, listed = _pair(line)
-            cases[value] = _listed(listed)
+            cases[value] = _split_values(listed)
     return cases
 
 
@@ -184,7 +184,7 @@ def _pair(line: str) -> tuple[str, str]:
     return value.strip(), " ".join(label[0].split()) if label else ""
 
 
-def _listed(text: str) -> list[str]:
+def _split_values(text: str) -> list[str]:
     """Parts of a text: one in a line, or apart from each other by commas or semicolons."""
     return [part.strip() for part in re.split(r"[\n,;]", text) if part.strip()]
 
@@ -261,11 +261,10 @@ def summary(facts: Mapping[str, Any]) -> str:
     except SchemaError:
         return ""
     if attribute.kind == "real":
-        return (
-            f"{len(attribute.edges) - 1:,} bins from {_written(attribute.edges[0])} to {_written(attribute.edges[-1])}"
-        )
+        first, last = _value_text(attribute.edges[0]), _value_text(attribute.edges[-1])
+        return f"{len(attribute.edges) - 1:,} bins from {first} to {last}"
     if attribute.low is not None:
-        return f"{_written(attribute.low)} to {_written(attribute.high)}"
+        return f"{_value_text(attribute.low)} to {_value_text(attribute.high)}"
     if attribute.kind == "date":
         return f"{attribute.text(0)} to {attribute.text(attribute.ordered_size - 1)}"
     if attribute.kind == "boolean":
@@ -298,8 +297,8 @@ def picture(attribute: Attribute) -> dict[str, Any] | None:
         }
         for n, (left, right) in enumerate(pairwise(at))
     ]
-    ticks = [{"x": round(at[n], 3), "label": _labelled(edges[n])} for n in _spread(at)]
-    told = f"{len(bins):,} bins from {_labelled(edges[0])} to {_labelled(edges[-1])}"
+    ticks = [{"x": round(at[n], 3), "label": _edge_label(edges[n])} for n in _spread(at)]
+    told = f"{len(bins):,} bins from {_edge_label(edges[0])} to {_edge_label(edges[-1])}"
     return {"bins": bins if len(bins) <= 500 else [], "ticks": ticks, "to_scale": to_scale, "told": told}
 
 
@@ -312,5 +311,5 @@ def _spread(at: Sequence[float]) -> list[int]:
     return [*chosen, len(at) - 1]
 
 
-def _labelled(edge: float) -> str:
-    return f"{int(edge):,}" if abs(edge) >= 10_000 and edge == int(edge) else _written(edge)
+def _edge_label(edge: float) -> str:
+    return f"{int(edge):,}" if abs(edge) >= 10_000 and edge == int(edge) else _value_text(edge)

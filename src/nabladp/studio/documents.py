@@ -106,9 +106,9 @@ class Document:
 
     def __init__(self, text: str, what: str = "The file") -> None:
         data = parse_toml(text, what, DocumentError)
-        self.head, self.sections = _cut(text)
+        self.head, self.sections = _split_sections(text)
         try:
-            again = _joined(self.sections) | (tomlkit.parse(self.head).unwrap() if self.head.strip() else {})
+            again = _merge_sections(self.sections) | (tomlkit.parse(self.head).unwrap() if self.head.strip() else {})
         except (TOMLKitError, KeyError, IndexError, TypeError):
             again = {}
         if again != data:
@@ -174,7 +174,7 @@ class Document:
         self.sections.insert(number, replace(section, trail=section.trail + more))
 
 
-def _cut(text: str) -> tuple[str, list[Section]]:
+def _split_sections(text: str) -> tuple[str, list[Section]]:
     lines = text.splitlines(keepends=True)
     starts: list[tuple[int, str]] = []
     for number, line in enumerate(lines):
@@ -213,7 +213,7 @@ def _split_trail(text: str) -> tuple[str, str]:
     return (core if core.endswith("\n") else f"{core}\n"), "".join(lines[number:])
 
 
-def _joined(sections: Iterable[Section]) -> dict[str, Any]:
+def _merge_sections(sections: Iterable[Section]) -> dict[str, Any]:
     """What all sections say, each read by itself."""
     found: dict[str, Any] = {}
     for section in sections:

@@ -115,12 +115,12 @@ def beliefs(draft: Draft) -> list[tuple[str, meaning.Meaning]]:
     worst = max(protected, key=guarantee.rho)
     known = draft.cost.adversaries or {}
     listed: list[tuple[str, Sequence[str]]] = [(f"about {worst!r}, the costliest column", (worst,))]
-    listed += [(name, chosen) for name, chosen in known.items() if _protected(draft, chosen)]
+    listed += [(name, chosen) for name, chosen in known.items() if _has_protected(draft, chosen)]
     listed.append(("about all columns together", guarantee.per_person().attributes))
     return [(label, meaning.of_cost(guarantee, chosen, delta)) for label, chosen in listed]
 
 
-def _protected(draft: Draft, chosen: Sequence[str]) -> bool:
+def _has_protected(draft: Draft, chosen: Sequence[str]) -> bool:
     universe = draft.cost.guarantee.universe
     return not universe.sources(chosen) & universe.public
 

@@ -82,10 +82,10 @@ class Keys:
 
     def __init__(self, token: str) -> None:
         self.token = token
-        self.session = self._derived("session")
-        self.change = self._derived("change")
+        self.session = self._derive_key("session")
+        self.change = self._derive_key("change")
 
-    def _derived(self, use: str) -> str:
+    def _derive_key(self, use: str) -> str:
         return hmac.new(self.token.encode(), use.encode(), hashlib.sha256).hexdigest()
 
 
@@ -110,7 +110,7 @@ class Guard:
             body = await self._read(scope, receive)
         except Refused as refusal:
             return await _answer(send, refusal.status, f"<p>{html.escape(refusal.sentence)}</p>")
-        await self._app(scope, _replay(body), _sealed(send))
+        await self._app(scope, _replay(body), _add_policies(send))
 
     # ---- where a request comes from ----------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ def _replay(body: bytes) -> Receive:
     return receive
 
 
-def _sealed(send: Send) -> Send:
+def _add_policies(send: Send) -> Send:
     """Every answer with the policies that keep it where it belongs; a page of a release brings a stricter one."""
 
     async def seal(message: Message) -> None:

@@ -113,7 +113,7 @@ class Jobs:
         with suppress(OSError, ValueError, TypeError):
             alive = _is_locked(folder)  # asked before: what it wrote last is then complete
             job = read_state(folder)
-            return job if alive or not job.runs else _ended(job, (folder / STOPPING).exists())
+            return job if alive or not job.runs else _end_job(job, (folder / STOPPING).exists())
         return None
 
     def latest(self, kind: str) -> Job | None:
@@ -163,7 +163,7 @@ def _is_locked(folder: Path) -> bool:
         return False
 
 
-def _ended(job: Job, stopped: bool) -> Job:
+def _end_job(job: Job, stopped: bool) -> Job:
     """A job whose process ended without a word."""
     why = "It was stopped." if stopped else "Its process was killed, or the machine was switched off."
     error = {

@@ -28,7 +28,7 @@ def of_steps(workspace: Workspace) -> dict[str, Progress]:
     """How far each step is, by the name of its page. A file that cannot be read counts as not there: its own page says
     what is wrong with it."""
     plan = _plan(workspace)
-    published = _published(workspace)
+    published = _count_releases(workspace)
     return {
         "table": _table(workspace, plan),
         "columns": _columns(workspace),
@@ -99,7 +99,7 @@ def _questions(plan: Mapping[str, Any]) -> Progress:
     return Progress(_count(number, "question"), number > 0)
 
 
-def _published(workspace: Workspace) -> int:
+def _count_releases(workspace: Workspace) -> int:
     """How many folders of the folder hold a release, or those of a plan."""
     found = {path.parent for name in (RECORD, DIGESTS) for path in workspace.folder.glob(f"*/{name}")}
     return sum(not folder.name.startswith(".") for folder in found)

@@ -39,7 +39,9 @@ def look(workspace: Workspace, order: Mapping[str, Any], tell: Callable[[str, in
     columns = drafts.columns_of(source, header)
     tell("counting rows", 0, 0)
     rows = drafts.count_rows(query)
-    texts = _drafted(workspace, order, rows) if order.get("draft") else _renamed(workspace, query, order, rows)
+    texts = (
+        _draft_both(workspace, order, rows) if order.get("draft") else _replace_source(workspace, query, order, rows)
+    )
     workspace.change(f"the table: {_short(source)}", texts, order.get("stamp"))
     kept = {"source": query, "rows": rows, "columns": columns}
     write_whole(workspace.private(FACTS), json.dumps(kept, ensure_ascii=False))
@@ -56,7 +58,7 @@ def _check_population(query: str, sentence: str) -> None:
         raise SourceError(error.message, fix="Say beside the query why that is public, or take all rows.") from None
 
 
-def _drafted(workspace: Workspace, order: Mapping[str, Any], rows: int) -> dict[str, str]:
+def _draft_both(workspace: Workspace, order: Mapping[str, Any], rows: int) -> dict[str, str]:
     """Fresh drafts of schema and plan."""
     from nabladp.release.drafts import draft_files
     from nabladp.studio.documents import PlanDocument
@@ -69,7 +71,7 @@ def _drafted(workspace: Workspace, order: Mapping[str, Any], rows: int) -> dict[
     return {SCHEMA: drafted.schema, PLAN: plan.text()}
 
 
-def _renamed(workspace: Workspace, source: Any, order: Mapping[str, Any], rows: int) -> dict[str, str]:
+def _replace_source(workspace: Workspace, source: Any, order: Mapping[str, Any], rows: int) -> dict[str, str]:
     """The plan with another source; its schema stays."""
     from nabladp.studio.documents import PlanDocument
 

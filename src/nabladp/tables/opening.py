@@ -164,10 +164,12 @@ def check_table(table: Table) -> list[Finding]:
                 codes[attribute.name], faults = encode_column(attribute, batch.column(attribute.name))
                 for fault in faults:
                     hint = outside_hint(attribute, batch.column(attribute.name))
-                    findings[attribute.name][fault.rule] = _added(findings[attribute.name].get(fault.rule), fault, hint)
+                    findings[attribute.name][fault.rule] = _add_batch(
+                        findings[attribute.name].get(fault.rule), fault, hint
+                    )
             sound = frozenset(name for name in codes if not breaks_own_rules(findings[name]))
             for fault in declaration_faults(schema, batch, codes, sound):
-                findings[fault.column][fault.rule] = _added(findings[fault.column].get(fault.rule), fault, "")
+                findings[fault.column][fault.rule] = _add_batch(findings[fault.column].get(fault.rule), fault, "")
             for derivation in derivations:
                 if sound.issuperset(derivation.columns):  # codes of a faulty column mean nothing
                     derivation.see(pa.table({name: codes[name] for name in derivation.columns}))
@@ -184,7 +186,7 @@ def breaks_own_rules(faults: Mapping[str, Finding]) -> bool:
     return any(not fault.between for fault in faults.values())
 
 
-def _added(known: Finding | None, fault: Finding, hint: str) -> Finding:
+def _add_batch(known: Finding | None, fault: Finding, hint: str) -> Finding:
     """A fault of one more batch; a hint comes first in its fix."""
     if known is None:
         return replace(fault, fix=hint + fault.fix)

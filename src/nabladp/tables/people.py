@@ -208,13 +208,13 @@ class StoredQuery:
         return None
 
     def count(self) -> int:
-        return self._stored.count()
+        return self._stored_rows.count()
 
     def batches(self, names: tuple[str, ...], ordered: bool = False) -> Batches:
-        return self._stored.batches(names, ordered)
+        return self._stored_rows.batches(names, ordered)
 
     @cached_property
-    def _stored(self) -> ScanSource:
+    def _stored_rows(self) -> ScanSource:
         self._folder = TemporaryDirectory(prefix="nabladp-")
         path = Path(self._folder.name, "rows.parquet")
         with ExitStack() as stack:

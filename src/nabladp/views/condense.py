@@ -79,7 +79,7 @@ def _grouped(view: View, most: int) -> View | None:
     if math.prod(map(len, labels)) > most:
         return None
     named_axes = cell_axes([column.name for column in axes], labels, ordered, scales)
-    return _remade(view, named_axes, kept, tables, notes)
+    return _view_of_tables(view, named_axes, kept, tables, notes)
 
 
 def _least(labels: Sequence[str], ordered: int) -> int:
@@ -110,7 +110,7 @@ def _tables(view: View, kept: Sequence[int]) -> list[NDArray[Any]]:
     return [np.array([row[place] for row in rows], dtype=np.float64) for place in places]
 
 
-def _remade(
+def _view_of_tables(
     view: View, axes: list[Column], kept: Sequence[int], tables: Sequence[NDArray[Any]], notes: Sequence[str]
 ) -> View:
     sizes = [len(column.source["axis"]) for column in axes]

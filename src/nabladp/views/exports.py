@@ -139,7 +139,7 @@ def _without_formulas(table: pa.Table) -> pa.Table:
     for column in table.columns:
         kind = column.type
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-            column = pa.chunked_array([_joined(column)])
+            column = pa.chunked_array([_join_lists(column)])
         if _is_text(column.type):
             column = column.combine_chunks()
             column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
@@ -158,7 +158,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner))
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
+def _join_lists(column: pa.ChunkedArray) -> pa.Array:
     """Lists as texts: their members, separated by "; "."""
     import pyarrow as pa
 

@@ -45,7 +45,7 @@ def _list(visit: Visit, columns: Sequence[Declared]) -> str:
     known = {column.name for column in columns}
     plan = visit.studio.plan_document()
     known |= {own[key] for own in (plan.facts("person") if plan else []) for key in ("id", "row_id") if key in own}
-    words = {column.name: column for column in _listed(visit)}
+    words = {column.name: column for column in _table_columns(visit)}
     return visit.render(
         "columns.html.j2",
         columns=[(column, declaring.summary(column.facts), words.get(column.name)) for column in columns],
@@ -70,7 +70,7 @@ def _in_the_form(fix: str) -> str:
     return fix[:1].upper() + fix[1:]
 
 
-def _listed(visit: Visit) -> list[Column]:
+def _table_columns(visit: Visit) -> list[Column]:
     known = tables.facts(visit.studio.workspace)
     return [] if known is None else list(known["columns"])
 
@@ -80,7 +80,7 @@ def _form(visit: Visit, columns: Sequence[Declared], chosen: Sequence[Declared])
     number = names.index(chosen[0].name)
     first = chosen[0]
     given = visit.form if "kind" in visit.form else declaring.to_fields(first.facts)
-    word = next((column for column in _listed(visit) if column.name == first.name), None)
+    word = next((column for column in _table_columns(visit) if column.name == first.name), None)
     return visit.render(
         "column.html.j2",
         chosen=chosen,
@@ -94,11 +94,11 @@ def _form(visit: Visit, columns: Sequence[Declared], chosen: Sequence[Declared])
         previous=names[number - 1] if number else "",
         following=any(column.to_do for column in columns if column not in chosen),
         books=[(name, name) for name in visit.studio.workspace.files(BOOKS)],
-        preview=_drawn(first.facts),
+        preview=_declaration_preview(first.facts),
     )
 
 
-def _drawn(facts: Any) -> dict[str, Any]:
+def _declaration_preview(facts: Any) -> dict[str, Any]:
     """What a declaration means, or why it means nothing yet."""
     if any(map(declaring.is_marked, facts.values())):
         return {"problem": "Its domain is still to be filled in.", "attribute": None, "picture": None, "levels": []}
@@ -115,7 +115,7 @@ def _preview(visit: Visit) -> str:
     before = next((column.facts for column in _document(visit).columns() if column.name == name), {"name": name})
     try:
         edited = {**before, **declaring.changes(before, visit.form)}
-        preview = _drawn({key: value for key, value in edited.items() if value is not None})
+        preview = _declaration_preview({key: value for key, value in edited.items() if value is not None})
     except NablaDPError as error:
         preview = {"problem": f"{error.message} {error.fix}", "attribute": None, "picture": None, "levels": []}
     return visit.render("part-domain.html.j2", preview=preview)
@@ -131,9 +131,9 @@ def _save(visit: Visit) -> str | None:
     edited = declaring.changes(known[chosen[0]].facts, visit.form)
     if edited:
         document.declare(chosen, edited)
-        visit.studio.save_schema(f"the declaration of {_told(chosen)}", document, visit.stamp, tuple(chosen))
+        visit.studio.save_schema(f"the declaration of {_columns_label(chosen)}", document, visit.stamp, tuple(chosen))
     left = [column.name for column in document.columns() if column.to_do]
-    visit.notice(f"Saved {_told(chosen)}; {_rest(left)}.")
+    visit.notice(f"Saved {_columns_label(chosen)}; {_rest(left)}.")
     after = visit.form.text("next")
     if after == "stay":
         return f"/columns?{_query(chosen)}"
@@ -144,7 +144,7 @@ def _rest(left: Sequence[str]) -> str:
     return "one column is left" if len(left) == 1 else f"{len(left):,} columns are left" if left else "all are declared"
 
 
-def _told(names: Sequence[str]) -> str:
+def _columns_label(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names):,} columns"
 
 
@@ -159,16 +159,16 @@ def _drop(visit: Visit) -> None:
     document.drop(names)
     if not document.columns():
         raise SchemaError("A schema needs at least one column.", fix="Keep the columns that a question is about.")
-    visit.studio.save_schema(f"not to use {_told(names)}", document, visit.stamp)
+    visit.studio.save_schema(f"not to use {_columns_label(names)}", document, visit.stamp)
 
 
 def _use(visit: Visit) -> None:
     """Add columns of the table to the schema, as drafts."""
     document, names = _document(visit), visit.form.all("name")
-    for column in _listed(visit):
+    for column in _table_columns(visit):
         if column.name in names:
-            document.declare([column.name], _drafted(column, None))
-    visit.studio.save_schema(f"to use {_told(names)}", document, visit.stamp)
+            document.declare([column.name], _draft_from_code_book(column, None))
+    visit.studio.save_schema(f"to use {_columns_label(names)}", document, visit.stamp)
 
 
 def _codebook(visit: Visit) -> None:
@@ -176,11 +176,11 @@ def _codebook(visit: Visit) -> None:
     document = _document(visit)
     book = CodeBook.load(visit.studio.workspace.path(visit.form.text("codebook")))
     chosen = visit.form.all("name")
-    words = {column.name: column for column in _listed(visit)}
+    words = {column.name: column for column in _table_columns(visit)}
     found = 0
     for declared in document.columns():
         if (declared.name in chosen if chosen else declared.to_do == "fill in") and book.get(declared.name) is not None:
-            fresh = _drafted(words.get(declared.name, Column(declared.name, "text")), book)
+            fresh = _draft_from_code_book(words.get(declared.name, Column(declared.name, "text")), book)
             gone = {key: None for key in declared.facts if key not in fresh and key != "name"}
             document.declare([declared.name], {**gone, **fresh})
             found += 1
@@ -191,7 +191,7 @@ def _codebook(visit: Visit) -> None:
     visit.notice(f"Took {found:,} {'column' if found == 1 else 'columns'} from the code book; {_rest(left)}.")
 
 
-def _drafted(column: Column, book: CodeBook | None) -> dict[str, Any]:
+def _draft_from_code_book(column: Column, book: CodeBook | None) -> dict[str, Any]:
     block = dict(entries(parse(draft([column], book)))[0])
     del block["name"]
     return block

@@ -147,11 +147,11 @@ def _recover(visit: Visit) -> None:
 def _draw(visit: Visit) -> None:
     """Draw a certificate as PDF."""
     folder = visit.form.text("folder")
-    _published(visit.studio.workspace, folder)
+    _release_folder(visit.studio.workspace, folder)
     Jobs(visit.studio.workspace).start("certificate", folder=folder)
 
 
-def _published(workspace: Workspace, folder: str) -> Path:
+def _release_folder(workspace: Workspace, folder: str) -> Path:
     path = workspace.path(folder)
     if path not in published_folders(workspace).values():
         raise ReleaseError("There is no such release in the folder.", fix="Choose one of the ledger page.")
@@ -161,7 +161,7 @@ def _published(workspace: Workspace, folder: str) -> Path:
 def _verify(visit: Visit) -> str:
     """Check that a published folder is as it was written, and in the ledger."""
     folder = visit.query.text("folder")
-    result = verify(_published(visit.studio.workspace, folder), _where(visit))
+    result = verify(_release_folder(visit.studio.workspace, folder), _where(visit))
     return visit.render("verified.html.j2", folder_name=folder, result=result)
 
 

@@ -34,8 +34,8 @@ def _show(visit: Visit) -> str:
     schema = Schema.load(studio.workspace.path(studio.schema_name()))
     facts = next(iter(document.facts("budget")), {})
     given = nest(visit.form.items()) if visit.problem is not None else {}
-    filled = {name: given.get(name) or _filled(entry, facts.get(name)) for name, entry in LIMITS.items()}
-    adversaries = given.get("adversary") or _filled(ADVERSARIES, document.facts("adversary"))
+    filled = {name: given.get(name) or _entry_texts(entry, facts.get(name)) for name, entry in LIMITS.items()}
+    adversaries = given.get("adversary") or _entry_texts(ADVERSARIES, document.facts("adversary"))
     plan, fault = _plan(visit)
     problem = "" if fault is None else f"{fault.message} {fault.fix if plan is None else ''}"
     return visit.render(
@@ -47,14 +47,14 @@ def _show(visit: Visit) -> str:
         public=[own.name for own in schema if own.public],
         derived={own.name: list(own.derived_from) for own in schema if own.derived_from},
         alike=_warnings(schema, facts),
-        learned=_learned(plan, document),
+        learned=_belief_bounds(plan, document),
         fault=problem,
         can_force=isinstance(fault, LedgerError) and "limit" in fault.fields,
         delta=DELTA if plan is None else plan.delta,
     )
 
 
-def _filled(entry: Any, value: Any) -> Any:
+def _entry_texts(entry: Any, value: Any) -> Any:
     try:
         return [] if value is None else entry.fill(value)
     except Exception:  # a plan may hold anything here; what cannot be shown is asked for anew
@@ -74,7 +74,7 @@ def _plan(visit: Visit) -> tuple[Plan | None, NablaDPError | None]:
     return plan, None
 
 
-def _learned(plan: Plan | None, document: PlanDocument) -> list[dict[str, Any]]:
+def _belief_bounds(plan: Plan | None, document: PlanDocument) -> list[dict[str, Any]]:
     """How sure everybody can become by the questions of the plan as it stands."""
     blocks = document.facts("release")
     if plan is None or not blocks:

@@ -33,7 +33,7 @@ def _show(visit: Visit) -> str:
     document = plan_document(studio)
     plan = plan_without_releases(studio)
     blocks = document.facts("release")
-    opened = _opened(visit, blocks)
+    opened = _form_to_show(visit, blocks)
     draft = ESTIMATES.draft(plan, blocks)
     return visit.render(
         "questions.html.j2",
@@ -104,10 +104,10 @@ def _value_hints(schema: Schema) -> dict[str, list[str]]:
 # ---- the form that is open -------------------------------------------------------------------------------------------
 
 
-def _opened(visit: Visit, blocks: Blocks) -> dict[str, Any] | None:
+def _form_to_show(visit: Visit, blocks: Blocks) -> dict[str, Any] | None:
     """The form to show: of the release that is edited, of a new one, or the one that was refused."""
     if "_mechanism" in visit.form:
-        return _refused(visit, len(blocks))
+        return _refused_form(visit, len(blocks))
     if "new" in visit.query:
         name = visit.query.text("new")
         offer = next((own for own in offers() if own.name == name), None)
@@ -136,7 +136,7 @@ def _form_json(form: Form, at: int) -> dict[str, Any]:
     return {"at": at, "name": form.name, "offer": form.offer, "fields": fields}
 
 
-def _refused(visit: Visit, count: int) -> dict[str, Any]:
+def _refused_form(visit: Visit, count: int) -> dict[str, Any]:
     """A form as it was sent, with the error beside the field that it is about."""
     given = nest(visit.form.items())
     opened = _form_json(release_form({"mechanism": visit.form.text("_mechanism")}), _at(visit.form, count))
@@ -243,7 +243,7 @@ def _copy(visit: Visit) -> str:
 # ---- answers while somebody edits; nothing is saved, nothing is spent ------------------------------------------------
 
 
-def _drafted(visit: Visit) -> tuple[Blocks, dict[int, NablaDPError]]:
+def _draft_releases(visit: Visit) -> tuple[Blocks, dict[int, NablaDPError]]:
     """The plan's releases with what the page holds now: budgets on the list, and the open form."""
     blocks = plan_document(visit.studio).facts("release")
     faults: dict[int, NablaDPError] = {}
@@ -270,14 +270,14 @@ def _only(form: Fields, at: int) -> Fields:
 
 def _price(visit: Visit) -> dict[str, Any]:
     """What everything on the page would cost, and how exact it would be."""
-    blocks, faults = _drafted(visit)
+    blocks, faults = _draft_releases(visit)
     return draft_json(ESTIMATES.draft(plan_without_releases(visit.studio), blocks), faults)
 
 
 def _least(visit: Visit) -> dict[str, Any]:
     """The least budget of one release for an expected error."""
     plan = plan_without_releases(visit.studio)
-    blocks, at = _chosen(visit)
+    blocks, at = _chosen_release(visit)
     try:
         percent = float(visit.form.text("goal").replace(",", "."))
     except ValueError:
@@ -291,7 +291,7 @@ def _least(visit: Visit) -> dict[str, Any]:
 def _room(visit: Visit) -> dict[str, Any]:
     """The largest budget of one release that the limits leave beside the others."""
     plan = plan_without_releases(visit.studio)
-    blocks, at = _chosen(visit)
+    blocks, at = _chosen_release(visit)
     largest = ESTIMATES.largest(plan, blocks, at)
     if largest is None:
         return {"budgets": {}, "said": "No limit bounds this question, or its cost needs the number of rows."}
@@ -302,8 +302,8 @@ def _room(visit: Visit) -> dict[str, Any]:
     return {"budgets": budgets, "said": f"With what is left: {_words(budgets)}. {priced.sentence}"}
 
 
-def _chosen(visit: Visit) -> tuple[Blocks, int]:
-    blocks, faults = _drafted(visit)
+def _chosen_release(visit: Visit) -> tuple[Blocks, int]:
+    blocks, faults = _draft_releases(visit)
     at = _index(visit.form.text("which"), blocks)
     if at in faults:
         raise faults[at]

@@ -55,7 +55,7 @@ def _show(visit: Visit) -> str:
             "ledger": _ledger_name(visit, plan),
             "proposed": visit.form.text("folder") or _free_name(visit, plan),
             **summary,
-            "named": _named(summary),
+            "named": _amounts(summary),
         },
     )
 
@@ -96,7 +96,7 @@ def _imprint(visit: Visit) -> Fields:
     return Fields((name, f"{known[name]}") for name in (*TEXTS, "language", "logo", "delta") if name in known)
 
 
-def _named(summary: dict[str, Any]) -> str:
+def _amounts(summary: dict[str, Any]) -> str:
     """The amounts that somebody confirms."""
     most = summary["costliest"]
     also = f", and ρ {most['rho']} of {most['name']}" if most else ""
@@ -153,7 +153,7 @@ def _start(visit: Visit) -> None:
     if goal == workspace.folder or name.startswith(".") or os.path.lexists(goal):
         raise ReleaseError("The folder of a release must be a new one.", fix="Choose another name.")
     Jobs(workspace).start(
-        "release", folder=name, stamp=visit.stamp, amounts=_named(_summary(visit.studio.plan(), cost))
+        "release", folder=name, stamp=visit.stamp, amounts=_amounts(_summary(visit.studio.plan(), cost))
     )
 
 

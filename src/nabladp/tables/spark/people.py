@@ -52,10 +52,10 @@ class UsedSparkRows(SparkFrame):
         return self.ranked.select(*(f"c{index[name]}" for name in names), "rank")
 
     def count(self) -> int:
-        return self._used
+        return self._used_rows
 
     def check_people(self) -> None:
-        self._used  # noqa: B018  (refuses IDs that do not name people)
+        self._used_rows  # noqa: B018  (refuses IDs that do not name people)
 
     def check_row_order(self) -> None:
         """Rows are sorted by person and row ID inside each of a fixed number of partitions."""
@@ -70,7 +70,7 @@ class UsedSparkRows(SparkFrame):
         return int(row["dropped"] or 0)
 
     @cached_property
-    def _used(self) -> int:
+    def _used_rows(self) -> int:
         """The number of rows that are used. Refuses rows of nobody, and two rows of a person that have one row ID."""
         from pyspark.sql import functions as f
 
