@@ -85,7 +85,7 @@ def _show_answer(found: Answered, csv: bool, excel: Path | None, json: bool) -> 
     elif excel is not None:
         say(f"Wrote {excel}.")
     else:
-        say_tables(_terminal_table(getattr(found, "what", ""), table))
+        say_tables(_terminal_table(found.what, table))
         say(f"From {', '.join(map(printable, found.sources))}; costs nothing.")
         if found.note:
             say(printable(f"{found.note[0].upper()}{found.note[1:]}."))

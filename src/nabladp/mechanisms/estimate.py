@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class Estimate(Exported):
     level: float
     note: str = ""
     sources: tuple[str, ...] = ()
+    what: ClassVar[str] = ""  # a single number has no heading
 
     def __float__(self) -> float:
         return math.nan if self.value is None else float(self.value)

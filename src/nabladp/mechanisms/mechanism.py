@@ -147,6 +147,7 @@ class Output(Exported, Displayed):
     """
 
     displayed_as = "output"
+    _schema: Schema | None = None  # set by :meth:`bind`
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -164,7 +165,7 @@ class Output(Exported, Displayed):
 
     def to_arrow(self, schema: Schema | None = None) -> pa.Table:
         """The values as a tidy table. An output that is not part of a release may need its schema."""
-        known = schema or getattr(self, "schema", None) or getattr(self, "_schema", None)
+        known = schema or getattr(self, "schema", None) or self._schema
         if known is None:
             raise MechanismError("This output does not hold its schema.", fix="Write to_arrow(schema).")
         return tidy_values(self.values_table(known))
@@ -291,6 +292,11 @@ class Mechanism(Auditable):
 
     # The guarantee for a known number of rows may be far below that for any number
     plans_for_rows: ClassVar[bool] = False
+
+    @property
+    def zeros(self) -> Sequence[Mapping[str, Any]]:
+        """The combinations of values that are declared impossible; Synthesis has a parameter of this name."""
+        return ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Keeps dataclasses from writing a ``__repr__`` of all parameters, most of which are defaults."""

@@ -453,5 +453,5 @@ def read_declarations(path: str | Path) -> tuple[Schema, tuple[Mapping[str, Any]
         if "This is a plan" not in error.message:
             raise
     plan = Plan.load(path)
-    zeros = [zero for _, mechanism in plan.releases for zero in getattr(mechanism, "zeros", ())]
+    zeros = [zero for _, mechanism in plan.releases for zero in mechanism.zeros]
     return plan.schema, tuple(zeros)

@@ -336,7 +336,7 @@ class GridSearch(GridSearchCV):  # type: ignore[misc]
             )
         found = [(params, clone(self.estimator).set_params(**params)) for params in ParameterGrid(self.param_grid)]
         for _, candidate in found:
-            if getattr(candidate.mechanism, "holdout", None) is None:
+            if candidate.mechanism.holdout is None:
                 raise MechanismError(
                     "A candidate holds out no rows, so that there is no score to choose by.",
                     fix="Give the learner holdout=0.2, or put 'holdout' into the grid.",

@@ -3,7 +3,9 @@ which Feather is one), Excel workbooks."""
 
 from __future__ import annotations
 
+import gzip
 import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -278,13 +280,20 @@ def open_lazy_file(path: Path) -> ArrowFile | Workbook | None:
     if ending not in ("feather", "arrow", "ipc", "xlsx") or path.is_dir():
         return None
     what = f"The file {str(path)!r}"
-    if not path.is_file():
-        fix = "Give a file: its rows may be read more than once, which a pipe does not allow."
-        raise SourceError(f"{what} is not a regular file.", fix=fix, path=str(path))
-    try:
+    with opening(path, what):
         return Workbook.open(path, what) if ending == "xlsx" else ArrowFile.open(path, what)
-    except (pa.ArrowException, EOFError):
-        fix = "Check that it is complete and of the kind its name says."
+
+
+@contextmanager
+def opening(path: Path, what: str) -> Iterator[None]:
+    """Opening a regular file: anything else is refused first, and what goes wrong is said in words of ours."""
+    try:
+        if not path.is_file():
+            fix = "Give a file: its rows may be read more than once, which a pipe does not allow."
+            raise SourceError(f"{what} is not a regular file.", fix=fix, path=str(path))
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException):
+        fix = "Check that it is complete, and that its ending is that of its contents."
         raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
     except SourceError:
         raise

@@ -8,7 +8,6 @@ import gzip
 import math
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from nabladp.errors import SourceError, quote_path
 from nabladp.schema import Attribute
 from nabladp.tables import duck
 from nabladp.tables.duck import Batches
-from nabladp.tables.lazy import ArrowDataset, DuckRelation, Files, PolarsLazy, open_lazy_file
+from nabladp.tables.lazy import ArrowDataset, DuckRelation, Files, PolarsLazy, open_lazy_file, opening
 from nabladp.tables.memory import ArrowFrame, PandasFrame, PolarsFrame
 from nabladp.tables.refused import other_file, other_object
 from nabladp.tables.spark import SparkFrame, is_spark, read_spark
@@ -67,24 +66,14 @@ def scan_file(path: Path, expected: frozenset[str] = frozenset()) -> Scan:
     if ending not in _ENDINGS:
         raise SourceError(f"{what} has a file type that is not read.", fix=other_file(ending), path=str(path))
     try:
-        if not path.is_file():
-            fix = "Give a file: its rows may be read more than once, which a pipe does not allow."
-            raise SourceError(f"{what} is not a regular file.", fix=fix, path=str(path))
-        with path.open("rb"):
-            pass
-        if ending in ("csv", "tsv"):
-            return _csv(path, what, expected)
-        return _parquet(path, what) if ending in ("parquet", "pq") else _json(path, what)
+        with opening(path, what):
+            with path.open("rb"):
+                pass
+            if ending in ("csv", "tsv"):
+                return _csv(path, what, expected)
+            return _parquet(path, what) if ending in ("parquet", "pq") else _json(path, what)
     except UnicodeDecodeError:
         raise SourceError(f"{what} is not UTF-8 text.", fix=_convert(path), path=str(path)) from None
-    except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException):
-        fix = "Check that it is complete, and that its ending is that of its contents."
-        raise SourceError(f"{what} cannot be read.", fix=fix, path=str(path)) from None
-    except SourceError:
-        raise
-    except OSError as error:
-        reason = error.strerror or "it is damaged"
-        raise SourceError(f"{what} cannot be opened: {reason}.", fix="Check its permissions.", path=str(path)) from None
 
 
 def _convert(path: Path) -> str:

@@ -47,6 +47,11 @@ class Learner(Mechanism):
     label: str
     over: tuple[str, ...] | None
 
+    @property
+    def holdout(self) -> float | None:
+        """The share of rows held out to score what is learned; learners that can have a parameter of this name."""
+        return None
+
     def features(self, schema: Schema) -> tuple[str, ...]:
         check_asked(schema)
         return columns.features(schema, self.label, self.over)
