@@ -232,8 +232,10 @@ _SECONDS_A_SET = 1.5e-3  # of a fit, for every marginal it is fitted to
 _SECONDS_A_ROUND = 1.25e-9  # for every byte of the model and every column, to answer all candidates
 _SECONDS_SAMPLED = 1.6e-7  # of a row, for every column
 _SECONDS_LOOKED_AT = 1.6e-9  # of a cell, while rows are repaired
+MOST_SHOWN = 20_000  # marginals that a report shows cell by cell
 _SECONDS_PUBLISHED = 1.5e-3  # for every marginal that is answered, written and shown
-_BYTES_A_SET = 47_000
+_BYTES_A_SET = 14_000
+_BYTES_SHOWN = 30_000
 _BYTES_COMPARED = 38_000  # and in rounds, for every candidate
 _BASE_BYTES = 470_000_000  # the packages
 _BYTES_REPAIRED = 4  # of a cell of the workload, for each of its columns
@@ -328,6 +330,7 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int, rows: int) ->
     return (
         _BASE_BYTES
         + (_BYTES_A_SET + (_BYTES_COMPARED if design.rounds else 0)) * len(design.wanted.candidates)
+        + _BYTES_SHOWN * min(MOST_SHOWN, len(design.wanted.sets))
         + kept
         + counting
         + _COPIES * _model_bytes(design, limit_bytes)
@@ -354,5 +357,5 @@ def _seconds(design: Design, limit_bytes: int) -> float:
     answering = _SECONDS_A_ROUND * rounds * _model_bytes(design, limit_bytes) * len(design.wanted.columns)
     measured = len(design.planned) + sum(block.most for blocks in design.rounds for block in blocks)
     fitting = 0.05 + _SECONDS_A_SET * measured + _SECONDS_A_BYTE * _model_bytes(design, limit_bytes) / 2
-    published = _SECONDS_PUBLISHED * len(design.wanted.sets)
+    published = _SECONDS_PUBLISHED * min(MOST_SHOWN, len(design.wanted.sets))
     return counting + answering + compared / _CELLS_A_SECOND + fits * fitting + published

@@ -24,6 +24,7 @@ from nabladp.mechanisms.mechanism import Output, ReleaseContext
 from nabladp.mechanisms.output_tables import BinPositions, draw_bin_positions
 from nabladp.mechanisms.synthesis.declared import Declared, declared_zeros, merge_zeros
 from nabladp.mechanisms.synthesis.derived_columns import Codes, Function, expected, functions, recompute_derived
+from nabladp.mechanisms.synthesis.design import MOST_SHOWN
 from nabladp.mechanisms.synthesis.groups import checked_starts
 from nabladp.mechanisms.synthesis.inference import Measurement, Miss, Model, Pooled, pool
 from nabladp.mechanisms.synthesis.repair import Tables, Target
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 KIND = "nabladp synthetic model"
 MOST_ROWS = 1 << 28  # of one table
 MOST_BYTES = 1 << 30  # of a saved model
-MOST_SHOWN = 20_000  # marginals, cell by cell
 MOST_READ = 50_000_000  # values of a published synthetic table that views count
 
 
