@@ -447,3 +447,13 @@ def test_the_nearest_counts_are_counts(values: list[float], total: float) -> Non
     shift = (np.array(values) - found)[kept]
     assert np.ptp(shift) < 1e-9  # the same taken from all that stay
     assert (np.array(values)[~kept] <= shift[0] + 1e-9).all()
+
+
+def test_an_attribute_of_very_many_values_is_at_the_root() -> None:
+    """Answers carry attributes towards the root; this one would be multiplied by what clusters share on its way."""
+    from nabladp.mechanisms.synthesis.inference.junction_tree import JunctionTree
+
+    sizes = {"a": 40, "b": 40, "c": 40, "d": 40, "long": 2000}
+    tree = JunctionTree(sizes, [("a", "b", "c"), ("b", "c", "d"), ("d", "long")])
+    assert "long" in tree.clusters[0].names and len(tree.clusters) == 3
+    assert "long" not in JunctionTree(sizes | {"long": 50}, [("a", "b", "c"), ("d", "long")]).clusters[0].names

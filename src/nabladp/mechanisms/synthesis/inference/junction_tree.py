@@ -129,6 +129,7 @@ def _eliminate(sizes: Floats, near: Bits, own: bool) -> tuple[Bits, float]:
 # ---- the tree --------------------------------------------------------------------------------------------------------
 
 BYTES_A_CELL = 8
+_LONG = 1000  # values
 _PATIENCE = 1000  # so many refusals in a row: the model is full
 Names = tuple[str, ...]
 
@@ -222,7 +223,8 @@ def refuse_too_large(sizes: Mapping[str, int], cliques: Sequence[Sequence[str]],
 
 
 def _as_tree(sizes: Mapping[str, int], sets: list[Names]) -> tuple[Cluster, ...]:
-    """The junction tree of clusters: a spanning tree with the largest intersections, the largest cluster at the root.
+    """The junction tree of clusters: a spanning tree with the largest intersections, the largest cluster at the root;
+    where an attribute has very many values, one that holds it.
 
     Parents before children.
     """
@@ -233,7 +235,9 @@ def _as_tree(sizes: Mapping[str, int], sets: list[Names]) -> tuple[Cluster, ...]
     overlap = dict.fromkeys(left, -1)
     number = {-1: -1}
     clusters: list[Cluster] = []
-    new = max(left, key=lambda i: cells[i])
+    widest = max(sizes, key=sizes.__getitem__)
+    long = sizes[widest] >= _LONG  # answers carry attributes upwards: at the root it is never multiplied by separators
+    new = max(left, key=lambda i: (long and widest in held[i], cells[i]))
     while True:
         left.remove(new)
         parent = nearest[new]
