@@ -249,8 +249,8 @@ class Bets:
         for index, column in enumerate(self.law.columns):
             families[1].append((f"number {column.name!r}", self._log_single(index)))
         for (one, other), chances, met in zip(self.pairs, self._joint, self._met, strict=True):
-            told = f"numbers {self.law.columns[one].name!r} and {self.law.columns[other].name!r}"
-            families[2].append((told, _log_dirichlet(chances.ravel(), met.ravel())))
+            pair = f"numbers {self.law.columns[one].name!r} and {self.law.columns[other].name!r}"
+            families[2].append((pair, _log_dirichlet(chances.ravel(), met.ravel())))
         kept = [family for family in families if family]
         return [(name, won, 1 / (len(kept) * len(family))) for family in kept for name, won in family]
 

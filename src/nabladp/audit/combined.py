@@ -121,8 +121,8 @@ class Audit:
 
     def __str__(self) -> str:
         refuted = [" + ".join(row.attributes) for row in self.refuted]
-        told = f"refuted for {', '.join(refuted)}" if refuted else "no claim refuted"
-        return f"Audit of {self.mechanism}: {told}. {self.describe_law()} {self.describe_tape()}"
+        verdict = f"refuted for {', '.join(refuted)}" if refuted else "no claim refuted"
+        return f"Audit of {self.mechanism}: {verdict}. {self.describe_law()} {self.describe_tape()}"
 
     def describe_tape(self) -> str:
         if self.tape is None:
@@ -138,10 +138,10 @@ class Audit:
             return (
                 f"run() does not follow distribution(): {law.most_telling} (p = {law.p_value:.1g}, {law.runs:,} runs)."
             )
-        told = f"{law.runs:,} runs follow the exact law."
+        verdict = f"{law.runs:,} runs follow the exact law."
         if law.detectable is None:
-            return f"{told} They are too few to notice smaller noise in run() alone: give more seconds."
-        return f"{told} Noise divided by {law.detectable:g} or more in run() alone would have been noticed."
+            return f"{verdict} They are too few to notice smaller noise in run() alone: give more seconds."
+        return f"{verdict} Noise divided by {law.detectable:g} or more in run() alone would have been noticed."
 
     @property
     def rows(self) -> tuple[SetVerdict, ...]:

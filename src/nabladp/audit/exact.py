@@ -254,8 +254,8 @@ def exact_audit(
 
     Derived columns need a function of the record's codes each, in ``derive``; levels have one. ``guarantee`` replaces
     the mechanism's own claim. With ``rows_per_person`` that many rows change at once, and the claim is the guarantee's
-    ``for_rows``. What takes longer than ``seconds`` is given up with an error. ``progress`` is told pairs done and in
-    all.
+    ``for_rows``. An audit that takes longer than ``seconds`` fails. ``progress`` receives the number of pairs done and
+    of all pairs.
     """
     check_asked(mechanism, schema, guarantee, 0 if n is None else n)
     if not isinstance(seconds, (int, float)) or not seconds > 0:

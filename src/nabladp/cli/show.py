@@ -189,8 +189,8 @@ def findings_table(findings: Iterable[Row]) -> Table:
     table = plain_table("The table breaks its schema", ["column", "rule", "rows", "fix"])
     for finding in findings:
         rows = f"{finding['rows']:,}" if "rows" in finding else ""
-        told = [printable(finding["column"]), printable(finding["rule"]), rows, printable(finding["fix"])]
-        table.add_row(*told, end_section=True)
+        cells = [printable(finding["column"]), printable(finding["rule"]), rows, printable(finding["fix"])]
+        table.add_row(*cells, end_section=True)
     return table
 
 

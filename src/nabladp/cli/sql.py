@@ -161,6 +161,6 @@ def _bill_table(bill: Any, distances: dict[str, float]) -> Table:
     for line in bill.lines:
         table.add_row(printable(line.attribute), line.role, printable(", ".join(line.pays_for)), f"{line.cost:.4g}")
     for small in bill.changes_within(distances) or bill.small_changes:
-        told = f"a change by at most {small.distance:,.6g}"
-        table.add_row(printable(small.attribute), "", told, f"{small.cost:.4g}")
+        change = f"a change by at most {small.distance:,.6g}"
+        table.add_row(printable(small.attribute), "", change, f"{small.cost:.4g}")
     return table

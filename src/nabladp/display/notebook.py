@@ -211,9 +211,9 @@ def _view_table(view: View) -> str:
     heads = [head for i in order for head in (view.columns[i].name, *(["interval"] if i in intervals else []))]
     rows = []
     for values in view.read(_VIEW_ROWS):
-        told = [_cell_text(value, column.format) for value, column in zip(values, view.columns, strict=True)]
-        pairs = {i: [_interval(told[low], told[high])] for i, (low, high) in intervals.items()}
-        rows.append([cell for i in order for cell in (told[i], *pairs.get(i, []))])
+        texts_of_row = [_cell_text(value, column.format) for value, column in zip(values, view.columns, strict=True)]
+        pairs = {i: [_interval(texts_of_row[low], texts_of_row[high])] for i, (low, high) in intervals.items()}
+        rows.append([cell for i in order for cell in (texts_of_row[i], *pairs.get(i, []))])
     return table(heads, rows, texts=texts, total=len(view.rows), most=_VIEW_ROWS)
 
 

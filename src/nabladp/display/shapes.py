@@ -27,8 +27,8 @@ def plot_view(release: Release, title: str | None = None) -> Any:
         raise ReleaseError(wrong, fix=f"Drawn are: {titles}.")
     view = condense(found)
     chart, rest = _chart(view, _rows(view))
-    told = [f"{row['name']}: {short_text(row['value'])}" for row in rest]  # which have no place on the scale
-    return chart.properties(title=altair_module().TitleParams(view.title, subtitle=[view.caption, *told]))
+    sentences = [f"{row['name']}: {short_text(row['value'])}" for row in rest]  # which have no place on the scale
+    return chart.properties(title=altair_module().TitleParams(view.title, subtitle=[view.caption, *sentences]))
 
 
 def _rows(view: View) -> list[dict[str, Any]]:

@@ -418,12 +418,12 @@ def _accuracy(rows: Integers, test: Integers, schema: Schema, at: int) -> float:
 
 def _broken_declarations(findings: Sequence[Sequence[Finding]]) -> Iterator[Broken]:
     """Rules, formulas and derivations, by what ``nabladp check`` finds in both tables."""
-    told: dict[str, list[int | None]] = {}
+    counts: dict[str, list[int | None]] = {}
     for kind, listed in enumerate(findings):
         for finding in listed:
             if finding.between or "derived" in finding.rule:
-                told.setdefault(f"{finding.column} {finding.rule}", [0, 0])[kind] = finding.rows or None
-    yield from (Broken(text, *rows) for text, rows in told.items())
+                counts.setdefault(f"{finding.column} {finding.rule}", [0, 0])[kind] = finding.rows or None
+    yield from (Broken(text, *rows) for text, rows in counts.items())
 
 
 def _zeros_met(tables: tuple[Table, Table], schema: Schema, zeros: Sequence[Mapping[str, Any]]) -> Iterator[Broken]:

@@ -108,10 +108,10 @@ class LinearRegressor(RegressorMixin, Linear):  # type: ignore[misc]
         self.ridge = ridge
 
     def fit(self, X: Any, y: Any) -> Self:
-        told = name_of(y, "y")
+        own_name = name_of(y, "y")
         X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
         (low,), (high,) = ranges(self.target_bounds, 1, "target_bounds")
-        name = free_name(self._names(), told)
+        name = free_name(self._names(), own_name)
         gram = self._release(X, Attribute(name, "real", low=low, high=high, unknown="clamp"), np.asarray(y, np.float64))
         self.intercept_, self.coef_ = self._effects(gram, name)
         self.r2_ = gram.regress(name, on=self._names(), ridge=self.ridge).r2()
@@ -153,11 +153,11 @@ class LinearClassifier(ClassifierMixin, Linear):  # type: ignore[misc]
         self.ridge = ridge
 
     def fit(self, X: Any, y: Any) -> Self:
-        told = name_of(y, "label")
+        own_name = name_of(y, "label")
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, codes = self._coded(np.asarray(y))
-        name, texts = free_name(self._names(), told), [str(value) for value in self.classes_.tolist()]
+        name, texts = free_name(self._names(), own_name), [str(value) for value in self.classes_.tolist()]
         label = Attribute(name, "categorical", values=tuple(texts))
         gram = self._release(X, label, np.array(texts, dtype=object)[codes])
         targets = [gram.names[i] for i in gram.columns.find(name)]  # two classes give one column

@@ -327,18 +327,20 @@ class Releases(Displayed, Exported, FreeAnswers, Mapping[str, Release]):
 
     @cached_property
     def _noisy_counts(self) -> NoisyCounts:
-        told = {name: own for name, own in self.items() if isinstance(own.output, FreeAnswers)}
-        if not told:
+        with_counts = {name: own for name, own in self.items() if isinstance(own.output, FreeAnswers)}
+        if not with_counts:
             raise ReleaseError(
                 f"None of {', '.join(map(repr, self))} has tables of noisy counts: there are no free answers.",
                 fix="Release NoisyMarginals of the attributes in question.",
             )
-        first = next(iter(told.values()))
-        if any((own.n, own.schema.fingerprint()) != (first.n, first.schema.fingerprint()) for own in told.values()):
+        first = next(iter(with_counts.values()))
+        if any(
+            (own.n, own.schema.fingerprint()) != (first.n, first.schema.fingerprint()) for own in with_counts.values()
+        ):
             raise ReleaseError(
-                "These releases are of different tables or schemas.", fix=f"Ask one of them: {', '.join(told)}."
+                "These releases are of different tables or schemas.", fix=f"Ask one of them: {', '.join(with_counts)}."
             )
-        once = {own.digest: (name, own) for name, own in told.items()}  # a copied folder tells nothing new
+        once = {own.digest: (name, own) for name, own in with_counts.items()}  # a copied folder adds nothing
         tables = [
             (f"{name}: {title}", table) for name, own in once.values() for title, table in own.noisy_counts().tables
         ]

@@ -19,8 +19,8 @@ WEAK_EPSILON = 5.0  # at which a belief of 50% can rise to more than 99%
 
 def noise_verdicts(named: Sequence[tuple[str, Mechanism]], errors: Mapping[str, Any], rows: int | None) -> list[str]:
     """A sentence for each release: how large its noise or its promised error is, and what to do where that is much."""
-    told = ((name, _verdict(mechanism, errors.get(name), rows or 0)) for name, mechanism in named)
-    return [f"{name!r}: {sentence}" for name, sentence in told if sentence is not None]
+    verdicts = ((name, _verdict(mechanism, errors.get(name), rows or 0)) for name, mechanism in named)
+    return [f"{name!r}: {sentence}" for name, sentence in verdicts if sentence is not None]
 
 
 def _verdict(mechanism: Mechanism, error: Any, rows: int) -> str | None:

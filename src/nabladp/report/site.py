@@ -65,7 +65,7 @@ def write_site(
     with tempfile.TemporaryDirectory(prefix=f".{goal.name}-", dir=goal.parent) as draft, ExitStack() as open_books:
         folder = Path(draft)
         books = [open_books.enter_context(Ledger.read(where)) for where in ledgers]
-        told, names = (
+        stated, names = (
             [],
             [title] if title and len(books) == 1 else [t("site.ledger", name=own) for own in _names(books)],
         )
@@ -73,11 +73,11 @@ def write_site(
             if stage is not None:
                 stage("writing the site: ledger", number, len(books))
             name = "index.html" if len(books) == 1 else f"ledger-{number + 1}.html"
-            told.append(_write_ledger(book, folder, name, folders, names[number], delta, t))
+            stated.append(_write_ledger(book, folder, name, folders, names[number], delta, t))
         if len(books) > 1:
-            context = {"title": title or t("site.ledgers"), "ledgers": told, "delta": delta}
+            context = {"title": title or t("site.ledgers"), "ledgers": stated, "delta": delta}
             _write(folder / "index.html", assemble("site_index.html.j2", context, {}, ("guarantee.js",), spoken=t))
-        _write(folder / MARKER, json.dumps({"kind": "nabladp site", "ledgers": told}, indent=1, ensure_ascii=False))
+        _write(folder / MARKER, json.dumps({"kind": "nabladp site", "ledgers": stated}, indent=1, ensure_ascii=False))
         _replace(goal, folder)
     return Path(to) / "index.html"
 
@@ -136,8 +136,8 @@ def _write_ledger(
     scripts = ("guarantee.js", *VIEW_SCRIPTS, "released.js", "explorer.js")
     page = assemble("site.html.j2", context, blocks, scripts, ("style.css", VIEW_STYLE), t)
     _write(folder / name, page)
-    told = {"title": title, "page": name, "ledger": book.id, "head": book.head.seq, "releases": facts["rows"]}
-    return told | {"rho": facts["rho"], "epsilon": facts["epsilon"], "cost": facts["whole"]}
+    stated = {"title": title, "page": name, "ledger": book.id, "head": book.head.seq, "releases": facts["rows"]}
+    return stated | {"rho": facts["rho"], "epsilon": facts["epsilon"], "cost": facts["whole"]}
 
 
 def ledger_facts(

@@ -175,31 +175,31 @@ def _other_files(folder: Path, releases: Mapping[Path, Release]) -> list[str]:
 def _verify_page(page: Path, releases: Sequence[Release], found: _Findings) -> list[str]:
     """Check that a page's certificate names these releases, and that the page is what this version writes of them;
     returns the codes that it holds."""
-    told = _told_by(page)
-    if told is None:
+    stated = _page_facts(page)
+    if stated is None:
         found.open.append(f"{page.name} holds no codes: it is from an earlier version. Write it again to compare.")
         return []
     if not releases:
         found.open.append(
             f"The files that {page.name} is about are not beside it: its words and figures were not compared."
         )
-        return [str(code) for code in told["codes"]]
+        return [str(code) for code in stated["codes"]]
     codes = [release_code(release) for release in releases]
-    same = told["codes"] == codes and told["code"] == code_of_all(codes)
+    same = stated["codes"] == codes and stated["code"] == code_of_all(codes)
     if not found.note(
         same,
         f"The certificate in {page.name} names these releases.",
         f"{page.name} is about other releases than those beside it.",
     ):
         return []
-    if told["version"] != __version__:
-        found.open.append(f"nabladp {told['version']} wrote {page.name}; its words and figures were not compared.")
+    if stated["version"] != __version__:
+        found.open.append(f"nabladp {stated['version']} wrote {page.name}; its words and figures were not compared.")
         return []
-    again = written_page(releases, told["title"], _ignore_progress, told["language"])
+    again = written_page(releases, stated["title"], _ignore_progress, stated["language"])
     found.note(
         again.encode() == read_file(page, "The report", MOST_PAGE),
         f"{page.name} says to the letter what nabladp {__version__} writes of these releases, under the title "
-        f"{quote(told['title'])}.",
+        f"{quote(stated['title'])}.",
         f"{page.name} was changed: nabladp {__version__} writes another page of these releases.",
     )
     return []
@@ -209,13 +209,13 @@ def _ignore_progress(what: str, done: int, total: int) -> None:
     return None
 
 
-def _told_by(page: Path) -> dict[str, Any] | None:
+def _page_facts(page: Path) -> dict[str, Any] | None:
     match = _CODES.search(read_file(page, "The report", MOST_PAGE).decode("utf-8", "replace"))
     if match is None:
         return None
     try:
-        told = json.loads(zlib.decompressobj(31).decompress(b64decode(match[1]), MOST_BLOCK))
-        named = {name: told[name] for name in ("codes", "code", "version", "title", "language")}
+        stated = json.loads(zlib.decompressobj(31).decompress(b64decode(match[1]), MOST_BLOCK))
+        named = {name: stated[name] for name in ("codes", "code", "version", "title", "language")}
     except (zlib.error, ValueError, TypeError, LookupError):
         raise ReleaseError(f"{page.name} was changed: its codes cannot be read.", fix="Fetch it again.") from None
     return named

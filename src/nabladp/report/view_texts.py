@@ -68,19 +68,19 @@ class ViewTexts:
         """A view with all its texts in this language; numbers and values of attributes stay."""
         if not self.texts:
             return dict(view)
-        told = dict(view) | {key: self(view[key]) for key in ("title", "summary", "caption")}
-        told["facts"] = [[self(label), self(text)] for label, text in view["facts"]]
-        told["notes"] = [self(note) for note in view["notes"]]
+        translated = dict(view) | {key: self(view[key]) for key in ("title", "summary", "caption")}
+        translated["facts"] = [[self(label), self(text)] for label, text in view["facts"]]
+        translated["notes"] = [self(note) for note in view["notes"]]
         for key in ("columns", "series"):
-            told[key] = [{**own, "name": self(own["name"])} for own in view[key]]
-        for own in told["columns"]:
+            translated[key] = [{**own, "name": self(own["name"])} for own in view[key]]
+        for own in translated["columns"]:
             if "labels" in own:
                 own["labels"] = [self._cell(label) for label in own["labels"]]
         if isinstance(view["rows"], list):
-            told["rows"] = [[*map(self._cell, row)] if isinstance(row, list) else row for row in view["rows"]]
+            translated["rows"] = [[*map(self._cell, row)] if isinstance(row, list) else row for row in view["rows"]]
         if "line" in view:
-            told["line"] = {**view["line"], "text": self(view["line"]["text"])}
-        return told
+            translated["line"] = {**view["line"], "text": self(view["line"]["text"])}
+        return translated
 
 
 @cache

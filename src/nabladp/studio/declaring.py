@@ -298,8 +298,8 @@ def picture(attribute: Attribute) -> dict[str, Any] | None:
         for n, (left, right) in enumerate(pairwise(at))
     ]
     ticks = [{"x": round(at[n], 3), "label": _edge_label(edges[n])} for n in _spread(at)]
-    told = f"{len(bins):,} bins from {_edge_label(edges[0])} to {_edge_label(edges[-1])}"
-    return {"bins": bins if len(bins) <= 500 else [], "ticks": ticks, "to_scale": to_scale, "told": told}
+    summary = f"{len(bins):,} bins from {_edge_label(edges[0])} to {_edge_label(edges[-1])}"
+    return {"bins": bins if len(bins) <= 500 else [], "ticks": ticks, "to_scale": to_scale, "summary": summary}
 
 
 def _spread(at: Sequence[float]) -> list[int]:

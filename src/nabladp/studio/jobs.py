@@ -33,7 +33,7 @@ RUNNING, DONE, FAILED, STOPPED, DIED = "running", "done", "failed", "stopped", "
 
 
 class Busy(NablaDPError, RuntimeError):
-    """Work of the same kind is under way already."""
+    """A task of the same kind is already running."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def _is_locked(folder: Path) -> bool:
 
 
 def _end_job(job: Job, stopped: bool) -> Job:
-    """A job whose process ended without a word."""
+    """A job whose process ended without a result."""
     why = "It was stopped." if stopped else "Its process was killed, or the machine was switched off."
     error = {
         "message": f"The task ended without a result. {why}",

@@ -116,8 +116,8 @@ def _release(workspace: Workspace, order: Mapping[str, Any], tell: Tell) -> dict
     try:
         done = plan.publish(goal, stage=tell, new_ledger=not plan.has_ledger())
     except BaseException as error:
-        told = attached_facts(error) or getattr(error, "fields", {})
-        if not told.get("note"):
+        details = attached_facts(error) or getattr(error, "fields", {})
+        if not details.get("note"):
             nothing = "Nothing was reserved, so nothing was spent."
             some = "What it had reserved stays reserved, and counts towards the budget: see the ledger page."
             spent = _head(plan) != before

@@ -181,7 +181,7 @@ class Workspace:
                 self.path(name)
                 return name
         except (PlanError, AttributeError, OutsideFolder):
-            pass  # whoever reads the plan is told
+            pass  # reading the plan reports it
         return SCHEMA
 
     def stamp(self) -> str:

@@ -286,7 +286,7 @@ def open_lazy_file(path: Path) -> ArrowFile | Workbook | None:
 
 @contextmanager
 def opening(path: Path, what: str) -> Iterator[None]:
-    """Opening a regular file: anything else is refused first, and what goes wrong is said in words of ours."""
+    """Opening a regular file: anything else is refused first, and every error becomes a SourceError."""
     try:
         if not path.is_file():
             fix = "Give a file: its rows may be read more than once, which a pipe does not allow."

@@ -30,8 +30,8 @@ class PrincipalComponents:
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{100 * share:.3g} %" for share in self.shares[: self.resolved])
-        told = f" ({shares} of the variance)" if shares else ""
-        return f"PrincipalComponents({self.resolved} of {len(self.variances)} stand out from the noise{told})"
+        variance = f" ({shares} of the variance)" if shares else ""
+        return f"PrincipalComponents({self.resolved} of {len(self.variances)} stand out from the noise{variance})"
 
     @property
     def names(self) -> tuple[str, ...]:

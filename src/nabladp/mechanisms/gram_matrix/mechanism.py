@@ -62,18 +62,18 @@ class GramError(ExpectedError):
         return ErrorMeasure(what, self.share, small=0.1, useless=1, scales=True, advice="ask about fewer attributes")
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"columns of ±1, with the intercept": self.columns}
+        summary: dict[str, Any] = {"columns of ±1, with the intercept": self.columns}
         if self.least_scale < self.largest_scale:
-            told["noise scale of the noisiest entry"] = self.largest_scale
-            told["noise scale of the least noisy entry"] = self.least_scale
+            summary["noise scale of the noisiest entry"] = self.largest_scale
+            summary["noise scale of the least noisy entry"] = self.least_scale
         else:
-            told["noise scale of an entry"] = self.largest_scale
-        told["spectral norm of the noise, about at most"] = self.noise_norm
+            summary["noise scale of an entry"] = self.largest_scale
+        summary["spectral norm of the noise, about at most"] = self.noise_norm
         if self.share is not None:
-            told["spectral norm of the noise, as a share of the rows"] = self.share
+            summary["spectral norm of the noise, as a share of the rows"] = self.share
         if self.person_scale is not None:
-            told["noise scale of an entry at the same budget per person"] = self.person_scale
-        return asdict(self) | {"summary": told}
+            summary["noise scale of an entry at the same budget per person"] = self.person_scale
+        return asdict(self) | {"summary": summary}
 
 
 @dataclass(frozen=True)

@@ -347,8 +347,8 @@ class NoisyGram(Output):
 
         encoding = self.columns.to_json()
         behind = self.columns.attribute_of
-        told = [None if name is None else str(encoding[name]) for name in behind]
-        columns = {"column": list(self.names), "attribute": list(behind), "encoding": told}
+        encodings = [None if name is None else str(encoding[name]) for name in behind]
+        columns = {"column": list(self.names), "attribute": list(behind), "encoding": encodings}
         if self.columns.numbers:  # a number is middle + half · the column
             blocks = [self.columns.number_blocks.get(i) for i in range(self.columns.width)]
             columns |= {

@@ -44,11 +44,11 @@ class Regression:
     n: int
 
     def __repr__(self) -> str:
-        told = self.to_json()
-        named = told.get("effects", told["coefficients"])
+        body = self.to_json()
+        named = body.get("effects", body["coefficients"])
         width = max(map(len, named))
-        lines = [f"Regression of {told['target']}: {self.n:,} rows, ridge {self.ridge:.4g}"]
-        lines += [f"R² {_with_interval(told['r2'])}"] if "r2" in told else []
+        lines = [f"Regression of {body['target']}: {self.n:,} rows, ridge {self.ridge:.4g}"]
+        lines += [f"R² {_with_interval(body['r2'])}"] if "r2" in body else []
         lines += [f"{name:{width}}  {_with_interval(own)}" for name, own in list(named.items())[:_SHOWN]]
         more = len(named) - _SHOWN
         return "\n".join([*lines, f"… and {more} more"] if more > 0 else lines)
@@ -147,17 +147,17 @@ class Regression:
     def to_json(self) -> dict[str, Any]:
         low, high = self.interval()
         listed = zip(self.names, self.coefficients, low, high, strict=True)
-        told = {
+        body = {
             "target": self.columns.names[self.target],
             "ridge": self.ridge,
             "level": LEVEL,
             "coefficients": {name: [float(b), float(lo), float(hi)] for name, b, lo, hi in listed},
         }
         if self.columns.numbers:
-            told["effects"] = {name: list(effect) for name, effect in self.effects().items()}
+            body["effects"] = {name: list(effect) for name, effect in self.effects().items()}
         if self.target in self.columns.numbers:
-            told["r2"] = list(self.r2())
-        return told
+            body["r2"] = list(self.r2())
+        return body
 
 
 @dataclass(frozen=True, eq=False, repr=False)

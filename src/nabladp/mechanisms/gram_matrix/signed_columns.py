@@ -29,7 +29,7 @@ Encoding = str | int
 ENCODINGS = ("onehot", "bits", "thermometer")
 ENCODE = parameter(Table("encodings", '{ age = "thermometer" }'), "Which ±1 columns an attribute becomes.")
 INTERCEPT = "(intercept)"
-FEW_VALUES = 16  # ordered attributes with more declared values are cut into so many ranges, unless told otherwise
+FEW_VALUES = 16  # ordered attributes with more declared values are cut into so many ranges, by default
 MOST_COLUMNS = 2048
 MOST_CODES = 1 << 16
 _MOST_COMPARED = 1 << 12  # codes whose pairs are compared to count flips
@@ -260,29 +260,29 @@ def _categories(attribute: Attribute, encoding: Encoding) -> int:
 
 
 def _width(attribute: Attribute, encoding: Encoding) -> int:
-    told = _categories(attribute, encoding)
-    if told <= 2 or encoding == "thermometer":
-        return told - 1
-    return (told - 1).bit_length() if encoding == "bits" else told
+    categories = _categories(attribute, encoding)
+    if categories <= 2 or encoding == "thermometer":
+        return categories - 1
+    return (categories - 1).bit_length() if encoding == "bits" else categories
 
 
 def _block(attribute: Attribute, encoding: Encoding) -> Block:
     name, codes = attribute.name, np.arange(attribute.size)
-    told = _categories(attribute, encoding)
-    if encoding == "bits" and told > 2:
-        digits = range((told - 1).bit_length())
+    categories = _categories(attribute, encoding)
+    if encoding == "bits" and categories > 2:
+        digits = range((categories - 1).bit_length())
         return _made(attribute, encoding, [(f"{name} bit {d}", (codes >> d) & 1 == 1) for d in digits])
-    if encoding == "thermometer" and told > 2:
+    if encoding == "thermometer" and categories > 2:
         declared = attribute.ordered_size
         steps = [(f"{name} ≥ {_edge(attribute, t)}", (codes >= t) & (codes < declared)) for t in range(1, declared)]
         extra = [(f"{name} = {attribute.label(c)}", codes == c) for c in range(declared, attribute.size)]
         return _made(attribute, encoding, steps + extra)
     declared = attribute.ordered_size
-    ranges = told - (attribute.size - declared)
+    ranges = categories - (attribute.size - declared)
     category = np.where(codes < declared, codes * ranges // declared, codes - declared + ranges)
-    first = np.searchsorted(category, np.arange(told + 1))
-    each = [(f"{name} = {_range(attribute, *first[c : c + 2])}", category == c) for c in range(told)]
-    return _made(attribute, encoding, each[1:] if told <= 2 else each)
+    first = np.searchsorted(category, np.arange(categories + 1))
+    each = [(f"{name} = {_range(attribute, *first[c : c + 2])}", category == c) for c in range(categories)]
+    return _made(attribute, encoding, each[1:] if categories <= 2 else each)
 
 
 def _made(attribute: Attribute, encoding: Encoding, columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Block:

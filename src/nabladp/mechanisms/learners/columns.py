@@ -103,8 +103,8 @@ def column(values: Any) -> pa.Array | pa.ChunkedArray:
 
 def no_column(missing: Sequence[str], why: str = "", *, fix: str) -> DataError:
     more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-    told = f"There is no column {missing[0]!r}{more}{why}."
-    return DataError(told, fix=fix, column=missing[0], columns=list(missing))
+    message = f"There is no column {missing[0]!r}{more}{why}."
+    return DataError(message, fix=fix, column=missing[0], columns=list(missing))
 
 
 def encoded(data: Any, schema: Schema, names: Sequence[str]) -> Integers:

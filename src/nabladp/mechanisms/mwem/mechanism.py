@@ -101,19 +101,19 @@ class DistributionError(ExpectedError):
         return asdict(self) | {"summary": self._summary()}
 
     def _summary(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "queries": self.queries,
             "possible records": self.records,
             "rounds": "chosen when the number of rows is known" if self.rounds is None else self.rounds,
             "disjoint queries per round": f"{self.per_round:g}",
         }
         if self.scale is not None:
-            told["noise scale of a measured count"] = self.scale
+            figures["noise scale of a measured count"] = self.scale
         if self.bound is not None:
-            told["mean error of the worst disjoint queries: the paper's bound"] = self.bound
-            told["the paper's bound at its best number of rounds"] = self.bound_best_rounds
-            told["the paper's bound at the same budget per person"] = self.bound_one_query
-        return told
+            figures["mean error of the worst disjoint queries: the paper's bound"] = self.bound
+            figures["the paper's bound at its best number of rounds"] = self.bound_best_rounds
+            figures["the paper's bound at the same budget per person"] = self.bound_one_query
+        return figures
 
 
 # ---- the mechanism ---------------------------------------------------------------------------------------------------
@@ -350,9 +350,9 @@ class MWEM(Mechanism):
         return self._machine(schema, n).scenarios(law)
 
     def published_values(self, output: FittedDistribution, schema: Schema, n: int) -> Mapping[Any, int]:
-        told = output.measured
-        names = zip(told.round.tolist(), told.query.tolist(), strict=True)
-        return dict(zip(names, told.count.tolist(), strict=True))
+        measured = output.measured
+        names = zip(measured.round.tolist(), measured.query.tolist(), strict=True)
+        return dict(zip(names, measured.count.tolist(), strict=True))
 
     def noise_uses(self, schema: Schema, n: int, output: FittedDistribution) -> list[NoiseUse]:
         """The noise of MWEM, round by round as the published measurements say; synthetic rows are drawn from the

@@ -100,14 +100,14 @@ class StatisticsError(ExpectedError):
 
     def to_json(self) -> dict[str, Any]:
         several = len({own.query for own in self.columns}) > 1
-        told = {
+        summary = {
             f"± {own.column}"
             + (f" (query {own.query})" if several else "")
             + ", in a group of average size": own.half_width
             for own in self.columns
             if own.half_width is not None
         }
-        return {"n": self.n, "columns": [asdict(own) for own in self.columns], "summary": told}
+        return {"n": self.n, "columns": [asdict(own) for own in self.columns], "summary": summary}
 
 
 # ---- the output ------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def _show(visit: Visit) -> str:
 def _entry_texts(entry: Any, value: Any) -> Any:
     try:
         return [] if value is None else entry.fill(value)
-    except Exception:  # a plan may hold anything here; what cannot be shown is asked for anew
+    except Exception:  # a plan may hold anything here; what cannot be shown is left empty
         return []
 
 
@@ -75,7 +75,7 @@ def _plan(visit: Visit) -> tuple[Plan | None, NablaDPError | None]:
 
 
 def _belief_bounds(plan: Plan | None, document: PlanDocument) -> list[dict[str, Any]]:
-    """How sure everybody can become by the questions of the plan as it stands."""
+    """What each adversary can become sure of at most, by the questions of the current plan."""
     blocks = document.facts("release")
     if plan is None or not blocks:
         return []

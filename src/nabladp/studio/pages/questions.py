@@ -68,21 +68,21 @@ def _card(block: Mapping[str, Any], index: int, found: Any) -> dict[str, Any]:
 
 def _what(block: Mapping[str, Any], form: Form) -> str:
     """What a release asks, in a few words."""
-    told = []
+    parts = []
     for own in form.fields:
         if own.name in ("budget", ASKED) or not own.first or own.name not in block:
             continue
         value = block[own.name]
         if own.name == "k":
-            told.append("one table for each column" if value == 1 else f"one table for every {value} columns")
+            parts.append("one table for each column" if value == 1 else f"one table for every {value} columns")
             continue
-        told.append(f"{_label(own.name).lower()}: {_words_of(value)}")
+        parts.append(f"{_label(own.name).lower()}: {_words_of(value)}")
     asked = next((own for own in form.fields if own.name == ASKED), None)
     if asked is not None and asked.filled:
         rows = asked.filled.values()
         figures = [" of ".join(texts[-1] for key in ("what", "of") if (texts := row.get(key))) for row in rows]
-        told.insert(0, ", ".join(figures))
-    return "; ".join(told)
+        parts.insert(0, ", ".join(figures))
+    return "; ".join(parts)
 
 
 def _words_of(value: Any) -> str:
@@ -312,13 +312,13 @@ def _chosen_release(visit: Visit) -> tuple[Blocks, int]:
 
 def _words(budgets: Mapping[str, Any]) -> str:
     """Budgets in words; all but the main one by name."""
-    told = []
+    parts = []
     for name, own in budgets.items():
         several = isinstance(own, Mapping) and any(isinstance(part, Mapping) for part in own.values())
         for key, value in own.items() if several else ((None, own),):
             label = name if key is None else f"{name} of {key}"
-            told.append(as_python(value) if label == "budget" else f"{label} {as_python(value)}")
-    return ", ".join(told)
+            parts.append(as_python(value) if label == "budget" else f"{label} {as_python(value)}")
+    return ", ".join(parts)
 
 
 PAGE = Page(

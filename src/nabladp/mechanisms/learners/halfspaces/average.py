@@ -89,12 +89,12 @@ class Average:
 
     def figures(self) -> dict[str, Any]:
         how = "randomized first" if self.response else "charged in every sum" if self.task.label_sources else "public"
-        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
+        figures: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
         if self.task.n or not self.response:
-            told["deviation of the noise in a weight, in rows"] = self.noise()
+            figures["deviation of the noise in a weight, in rows"] = self.noise()
         if self.task.n:
-            told["deviation of the noise in a weight, as a share of the rows"] = self.noise() / self.task.n
-        return told
+            figures["deviation of the noise in a weight, as a share of the rows"] = self.noise() / self.task.n
+        return figures
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

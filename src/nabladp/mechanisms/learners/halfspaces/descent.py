@@ -306,12 +306,12 @@ class Descent:
 
     def figures(self) -> dict[str, Any]:
         how = "charged in every step" if self.task.label_sources else "public"
-        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
+        figures: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
         expected = self.mechanism.expected_error(self.task.schema, self.task.n)
-        told |= {"noise scale of a product of two columns": expected.largest_scale, "noisy steps": self.steps}
+        figures |= {"noise scale of a product of two columns": expected.largest_scale, "noisy steps": self.steps}
         if self.task.n:
-            told["noise in an entry of a step's sum, as a share of the rows"] = self._noise / self.task.n
-        return told
+            figures["noise in an entry of a step's sum, as a share of the rows"] = self._noise / self.task.n
+        return figures
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

@@ -168,16 +168,16 @@ class Exact:
         return self.pick.promise(self.candidates.count)
 
     def figures(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"halfspaces to choose from": self.candidates.count}
-        told["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
-        told["a row does not count from this distance on"] = self.pick.loss.outer
+        figures: dict[str, Any] = {"halfspaces to choose from": self.candidates.count}
+        figures["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
+        figures["a row does not count from this distance on"] = self.pick.loss.outer
         if self.pick.response is not None:
-            told["a label is kept with probability"] = float(self.pick.keep)
+            figures["a label is kept with probability"] = float(self.pick.keep)
         if self.task.n:
-            told["γ'-robust error on new people beyond the best γ-robust error, on average at most"] = (
+            figures["γ'-robust error on new people beyond the best γ-robust error, on average at most"] = (
                 self.promise.excess(self.task.n)
             )
-        return told
+        return figures
 
     # ---- on data --------------------------------------------------------------------------------------------------
 
@@ -296,14 +296,14 @@ class Robust:
         return tuple(halfspace_of(self.task.columns, self.task.features, own) for own in weights)
 
     def figures(self) -> dict[str, Any]:
-        told = self.gram.figures() | {"candidates": self.promise.candidates}
-        told["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
-        told["a row does not count from this distance on"] = self.pick.loss.outer
+        figures = self.gram.figures() | {"candidates": self.promise.candidates}
+        figures["a row counts fully up to this distance from a wrong label"] = self.pick.loss.inner
+        figures["a row does not count from this distance on"] = self.pick.loss.outer
         if self.task.n:
-            told["γ'-robust error on the table beyond the best candidate's γ-robust error, on average at most"] = (
+            figures["γ'-robust error on the table beyond the best candidate's γ-robust error, on average at most"] = (
                 self.promise.private_excess(self.task.n)
             )
-        return told
+        return figures
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

@@ -114,11 +114,11 @@ class Gradient:
         return tuple(map(law, states))
 
     def figures(self) -> dict[str, Any]:
-        told = self.sums.figures()
-        told |= {"noisy steps": self.steps, "largest weight": self.largest / WEIGHT_GRID}
+        figures = self.sums.figures()
+        figures |= {"noisy steps": self.steps, "largest weight": self.largest / WEIGHT_GRID}
         if self.task.n:
-            told["noise in an entry of a step's sum, as a share of the rows"] = self.scale / ROW_GRID / self.task.n
-        return told
+            figures["noise in an entry of a step's sum, as a share of the rows"] = self.scale / ROW_GRID / self.task.n
+        return figures
 
     # ---- on data --------------------------------------------------------------------------------------------------
 
@@ -130,13 +130,13 @@ class Gradient:
             drawn = noise.discrete_gaussian(self.scale, len(sums)) if self.scale else np.zeros(len(sums), np.int64)
             return np.asarray((sums + drawn) / (ROW_GRID * counts.n), dtype=np.float64)
 
-        def told(step: int) -> None:
+        def report_step(step: int) -> None:
             counts.working("learning, step", step, self.steps)
 
-        weights = self.descend(target, noisy, told)
+        weights = self.descend(target, noisy, report_step)
         return Fitted(weights / WEIGHT_GRID, {"steps": self.steps, "noise_scale": self.scale / ROW_GRID})
 
-    def descend(self, target: Floats, sums: Callable[[Integers], Floats], told: Callable[[int], None]) -> Floats:
+    def descend(self, target: Floats, sums: Callable[[Integers], Floats], report_step: Callable[[int], None]) -> Floats:
         """Logistic regression by noisy gradient steps with momentum inside the box, from 0; the later half is averaged.
 
         The curvature is at most ¼ of the number of columns: with this rate no step overshoots.
@@ -148,7 +148,7 @@ class Gradient:
             weights = np.clip(np.rint(weights - rate * pace), -self.largest, self.largest)  # [box]
             gradient = (sums(weights.astype(np.int64)) - target) / 2
             pace = MOMENTUM * pace + gradient
-            told(step + 1)
+            report_step(step + 1)
             if 2 * step >= self.steps - 1:
                 total, taken = total + np.clip(weights - rate * pace, -self.largest, self.largest), taken + 1
         return np.asarray(total / taken)

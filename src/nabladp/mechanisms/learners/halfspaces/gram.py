@@ -107,13 +107,13 @@ class GramFit:
     def figures(self) -> dict[str, Any]:
         expected = self.mechanism.expected_error(self.schema, self.task.n)
         how = "randomized first" if self.response else "paid for as one column" if self.task.label_sources else "public"
-        told: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
-        told["noise scale of a product of two columns"] = expected.largest_scale
+        figures: dict[str, Any] = {"columns of ±1, with the intercept": self.task.width, "the label": how}
+        figures["noise scale of a product of two columns"] = expected.largest_scale
         if self.task.n:
-            told["noise in a product with the label, as a share of the rows"] = self.label_noise() / self.task.n
+            figures["noise in a product with the label, as a share of the rows"] = self.label_noise() / self.task.n
             ridge = default_ridge(self._scales(self.task.n)) if self.ridge is None else self.ridge
-            told["ridge, as a share of the rows"] = ridge / self.task.n
-        return told
+            figures["ridge, as a share of the rows"] = ridge / self.task.n
+        return figures
 
     # ---- on data --------------------------------------------------------------------------------------------------
 

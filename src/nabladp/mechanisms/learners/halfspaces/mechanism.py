@@ -80,8 +80,8 @@ class HalfspaceError(ExpectedError):
 
     def _in_rows(self) -> float | None:
         """The noise that a method states as a share of the rows."""
-        told = {key: own for key, own in self.figures.items() if key.endswith("as a share of the rows")}
-        return max((own for key, own in told.items() if "ridge" not in key), default=None)
+        shares = {key: own for key, own in self.figures.items() if key.endswith("as a share of the rows")}
+        return max((own for key, own in shares.items() if "ridge" not in key), default=None)
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"method": self.method, "n": self.n, "columns": self.columns, **self._holdout()}

@@ -82,13 +82,13 @@ class HalfspaceModel(LearnedRule):
     holdout: Holdout | None = None
 
     def __repr__(self) -> str:
-        told = f"{self.label!r} from {len(self.features):,} features, method {self.method!r}, {self.n:,} rows"
+        summary = f"{self.label!r} from {len(self.features):,} features, method {self.method!r}, {self.n:,} rows"
         if self.holdout is not None:
             low, high = self.holdout.interval()
-            told += f", right on {self.holdout.accuracy:.1%} ({low:.1%} to {high:.1%}) of rows held out"
+            summary += f", right on {self.holdout.accuracy:.1%} ({low:.1%} to {high:.1%}) of rows held out"
             if self.holdout.labels is not None:
-                told += f", where the more frequent label is right on {self.holdout.labels.majority:.1%}"
-        return f"HalfspaceModel({told})"
+                summary += f", where the more frequent label is right on {self.holdout.labels.majority:.1%}"
+        return f"HalfspaceModel({summary})"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -240,13 +240,13 @@ class HalfspaceModel(LearnedRule):
         results = {"contributions": pa.table({"feature": names, "value": labels, "adds": amounts})}
         if self.holdout is not None:
             low, high = self.holdout.interval()
-            told = self.holdout.counted() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
+            summary = self.holdout.counted() | {"accuracy": self.holdout.accuracy, "low": low, "high": high}
             counted = self.holdout.labels
             if counted is not None:
                 shares = ("majority_share", "majority_low", "majority_high")
-                told |= {"majority": self.label_names()[counted.more_frequent]}
-                told |= dict(zip(shares, (counted.majority, *counted.interval()), strict=True))
-            results["holdout"] = pa.table({name: [value] for name, value in told.items()})
+                summary |= {"majority": self.label_names()[counted.more_frequent]}
+                summary |= dict(zip(shares, (counted.majority, *counted.interval()), strict=True))
+            results["holdout"] = pa.table({name: [value] for name, value in summary.items()})
             if self.holdout.margins is not None:
                 results["margins"] = self.holdout.margins.table()
         return results
