@@ -165,10 +165,21 @@ class JunctionTree:
     def _sets(self) -> list[frozenset[str]]:
         return [frozenset(cluster.names) for cluster in self.clusters]
 
+    @cached_property
+    def _holding(self) -> dict[str, list[int]]:
+        """The clusters with each attribute."""
+        results: dict[str, list[int]] = {}
+        for i, held in enumerate(self._sets):
+            for name in held:
+                results.setdefault(name, []).append(i)
+        return results
+
     def home(self, names: Iterable[str]) -> int | None:
         """The smallest cluster of the junction tree that holds all these attributes, if any does."""
         wanted = frozenset(names)
-        results = [i for i, held in enumerate(self._sets) if wanted <= held]
+        some = next(iter(wanted), None)
+        near = range(len(self._sets)) if some is None else self._holding.get(some, ())
+        results = [i for i in near if wanted <= self._sets[i]]
         return min(results, key=lambda i: self.cells(self.clusters[i].names), default=None)
 
     def cells(self, names: Iterable[str]) -> int:
