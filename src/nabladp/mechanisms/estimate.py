@@ -154,7 +154,7 @@ class GroupEstimates(Displayed, Exported):
 
     def to_arrow(self) -> pa.Table:
         names = {name: label_column(self.schema[name], self.codes[:, i]) for i, name in enumerate(self.by)}
-        ends = ([_shown(own, self.texts) for own in part.tolist()] for part in self.found)
+        ends = ([_shown_value(own, self.texts) for own in part.tolist()] for part in self.found)
         table = tidy_table(names, dict(zip(("value", "low", "high"), ends, strict=True)))
         return table.drop_columns(table.column_names[-1:])  # no noise scale: numbers are made of several noisy ones
 
@@ -162,11 +162,11 @@ class GroupEstimates(Displayed, Exported):
 def single_estimate(
     found: Interval, level: float, note: str, sources: tuple[str, ...], texts: Mapping[int, str] | None
 ) -> Estimate:
-    ends = [_shown(float(part[0]), texts) for part in found]
+    ends = [_shown_value(float(part[0]), texts) for part in found]
     return Estimate(ends[0], ends[1], ends[2], level, note, sources)
 
 
-def _shown(value: float, texts: Mapping[int, str] | None) -> float | str | None:
+def _shown_value(value: float, texts: Mapping[int, str] | None) -> float | str | None:
     if not math.isfinite(value):
         return None
     return value if texts is None else texts[int(value)]

@@ -51,9 +51,9 @@ class NoisyCounts:
 
     @cached_property
     def pool(self) -> Pool:
-        told = [Table(own.attributes, own.counts[..., None], np.array([own.variance])) for _, own in self.tables]
+        parts = [Table(own.attributes, own.counts[..., None], np.array([own.variance])) for _, own in self.tables]
         everyone = Table((), np.array([self.n]), np.zeros(1))  # public
-        return Pool([*told, everyone])
+        return Pool([*parts, everyone])
 
     @property
     def laplace(self) -> bool:

@@ -42,7 +42,7 @@ _LAST = np.iinfo(np.int64).max  # of row IDs that are no whole numbers: they com
 
 @dataclass(frozen=True)
 class UsedRows:
-    """A source of which at most ``person.rows`` rows of each person are used, and their number is never revealed."""
+    """A source of which at most ``person.rows`` rows of each person are used; others are never revealed."""
 
     source: Source
     person: Person

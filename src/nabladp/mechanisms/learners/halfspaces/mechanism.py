@@ -85,14 +85,14 @@ class HalfspaceError(ExpectedError):
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {"method": self.method, "n": self.n, "columns": self.columns, **self._holdout()}
-        return body | {"summary": {"method": self.method, **self.figures, **self._told()}}
+        return body | {"summary": {"method": self.method, **self.figures, **self._holdout_figures()}}
 
     def _holdout(self) -> dict[str, Any]:
         if self.held_out_scale is None:
             return {}
         return {"held_out": self.held_out, "held_out_scale": self.held_out_scale}
 
-    def _told(self) -> dict[str, Any]:
+    def _holdout_figures(self) -> dict[str, Any]:
         if self.held_out_scale is None or not self.held_out:
             return {}
         return {
