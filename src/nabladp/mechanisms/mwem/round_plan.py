@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import itertools
 import math
 import operator
 from collections.abc import Mapping
@@ -14,6 +12,7 @@ from functools import cached_property
 
 from nabladp.arrays import Integers
 from nabladp.errors import BudgetError, MechanismError
+from nabladp.mechanisms.attribute_blocks import chance_of_one_block, split_into_blocks
 from nabladp.mechanisms.noise_uses import Charge, NoiseUse, each_source
 from nabladp.noise import largest_packing
 from nabladp.privacy.guarantee import Guarantee
@@ -86,7 +85,7 @@ def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int
             raise _no_packing(per_round, block[0].count)
         return (block,) * rounds
     pieces = math.ceil(d / WIDEST_BLOCK)
-    mixed = _chance_inside(d, pieces, scope.largest) < _RARELY
+    mixed = chance_of_one_block(d, pieces, scope.largest) < _RARELY
     results = tuple(
         everything if mixed and number % 2 else _round_blocks(scope, pieces, per_round, seed, number) or everything
         for number in range(rounds)
@@ -100,18 +99,12 @@ def blocks_of_rounds(scope: Scope, per_round: int | None, rounds: int, seed: int
 def _round_blocks(scope: Scope, pieces: int, per_round: int | None, seed: int, number: int) -> tuple[Block, ...]:
     """The blocks of one MWEM round: as many disjoint sets from each as there are, but no more than ``per_round`` in
     all."""
-    cuts = _cut(_shuffled(scope.attributes, seed, number), pieces)  # [blocks]
+    cuts = split_into_blocks(scope.attributes, pieces, seed, number)  # [blocks]
     made = [block for cut in cuts for block in scope.block(cut, None)]
     while per_round is not None and sum(block.count for block in made) > per_round:
         fullest = max(range(len(made)), key=lambda i: made[i].count)
         made[fullest] = replace(made[fullest], count=made[fullest].count - 1)
     return tuple(block for block in made if block.count)
-
-
-def _chance_inside(d: int, pieces: int, size: int) -> float:
-    """The probability that all of ``size`` attributes lie in one block."""
-    cuts = _cut(("",) * d, pieces)
-    return sum(math.comb(len(cut), size) for cut in cuts) / math.comb(d, size)
 
 
 def _no_packing(wanted: int, largest: int) -> MechanismError:
@@ -123,15 +116,6 @@ def _no_packing(wanted: int, largest: int) -> MechanismError:
         per_round=wanted,
         largest=largest,
     )
-
-
-def _shuffled(names: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
-    return tuple(sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{number}/{name}".encode()).digest()))
-
-
-def _cut(names: tuple[str, ...], pieces: int) -> list[tuple[str, ...]]:
-    ends = [len(names) * i // pieces for i in range(pieces + 1)]
-    return [names[a:b] for a, b in itertools.pairwise(ends)]
 
 
 @dataclass(frozen=True)

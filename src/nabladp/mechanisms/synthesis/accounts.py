@@ -7,8 +7,6 @@ to each account whose attributes it touches. What is not spent in one round is t
 from __future__ import annotations
 
 import functools
-import hashlib
-import itertools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +16,7 @@ from functools import cached_property
 
 from nabladp.errors import BudgetError, MechanismError
 from nabladp.mechanisms.allocation import allocate
+from nabladp.mechanisms.attribute_blocks import chance_of_one_block, split_into_blocks
 from nabladp.mechanisms.synthesis import strategy
 from nabladp.noise import largest_packing
 from nabladp.privacy.budget import Budget
@@ -246,10 +245,10 @@ def blocks_of_rounds(
     if len(attributes) <= widest:
         return ((_block(attributes, sources, single=False),),) * rounds
     pieces = math.ceil(len(attributes) / widest)
-    mixed = _chance_inside(len(attributes), pieces, max(map(len, sources))) < _RARELY
+    mixed = chance_of_one_block(len(attributes), pieces, max(map(len, sources))) < _RARELY
     results = []
     for number in range(rounds):
-        cuts = _cut(_shuffled(attributes, seed, number), pieces)  # [blocks]
+        cuts = split_into_blocks(attributes, pieces, seed, number)  # [blocks]
         made = tuple(block for cut in cuts if (block := _block(cut, sources, single=False)).members)
         results.append(everything if (mixed and number % 2) or not made else made)
     return tuple(results)
@@ -272,18 +271,3 @@ def _matched(block: Block) -> Block:
             fix='Set strategy = "packed", or workload = 2.',
         )
     return replace(block, most=len(block.attributes) // min(sizes), one=False, matched=True)
-
-
-def _chance_inside(d: int, pieces: int, size: int) -> float:
-    """The probability that all of ``size`` attributes lie in one block."""
-    cuts = _cut(("",) * d, pieces)
-    return sum(math.comb(len(cut), size) for cut in cuts) / math.comb(d, size)
-
-
-def _shuffled(names: Names, seed: int, number: int) -> Names:
-    return tuple(sorted(names, key=lambda name: hashlib.sha256(f"{seed}/{number}/{name}".encode()).digest()))
-
-
-def _cut(names: Names, pieces: int) -> list[Names]:
-    ends = [len(names) * i // pieces for i in range(pieces + 1)]
-    return [names[a:b] for a, b in itertools.pairwise(ends)]
