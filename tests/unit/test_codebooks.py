@@ -46,6 +46,7 @@ def test_a_data_dictionary_fills_in_domains_labels_and_missing_codes() -> None:
     assert found["HOURS"]["high"] == 80 and found["HOURS"]["null_values"] == [98, 99]
     assert "confirm" not in found["AGEP"] and "1341000" in found["PINCP"]["confirm"]
     assert found["PINCP"]["kind"] == "real" and found["PINCP"]["edges"][-1] == 1_400_000
+    assert found["PINCP"]["decode"] == "smooth"  # synthetic incomes keep the mean, the top bin is no box
     assert found["ODD"]["null_values"] == ["FILL IN: is 95 a missing value?"]
     assert found["PUMA"]["values"] == ["25-00503", "01-01301"] and found["STATE"]["values"] == ["01", "25"]
     assert found["INDP"]["low"].startswith("FILL IN") and "271" in found["INDP"]["description"]

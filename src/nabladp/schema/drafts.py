@@ -43,7 +43,7 @@ _HEADER = f"""\
 _ENDS = {"low": f"{MARKER}: smallest", "high": f"{MARKER}: largest"}
 _DOMAINS: dict[str, dict[str, Any]] = {
     "integer": {"kind": "integer", **_ENDS},
-    "real": {"kind": "real", **_ENDS, "bins": 10},
+    "real": {"kind": "real", **_ENDS, "bins": 10, "decode": "smooth"},
     "boolean": {"kind": "boolean"},
     "date": {"kind": "date", "low": f"{MARKER}: first day", "high": f"{MARKER}: last day", "levels": ["month", "year"]},
     "text": {"kind": "categorical", "values": [f"{MARKER}: every value"]},
@@ -203,11 +203,12 @@ def _range(low: float, high: float, whole: bool) -> dict[str, Any]:
     if whole and high - low <= _MOST_CELLS and max(abs(low), abs(high)) <= WIDEST:
         return {"kind": "integer", "low": int(low), "high": int(high)}
     if max(abs(low), abs(high)) >= _MOST_CELLS:  # such as incomes: most are far from the largest
-        return {"kind": "real", "edges": [_plain(edge) for edge in _growing_edges(low, high)]}
+        return {"kind": "real", "edges": [_plain(edge) for edge in _growing_edges(low, high)], "decode": "smooth"}
     width = 10.0 ** math.floor(math.log10(high - low))
     step = next(width / part for part in (10, 5, 4, 2) if (high - low) / (width / part) <= 50)
     low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
-    return {"kind": "real", "low": _plain(low), "high": _plain(high), "bins": round((high - low) / step)}
+    bins = round((high - low) / step)
+    return {"kind": "real", "low": _plain(low), "high": _plain(high), "bins": bins, "decode": "smooth"}
 
 
 def _growing_edges(low: float, high: float) -> list[float]:
