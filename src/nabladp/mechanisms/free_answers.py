@@ -118,8 +118,8 @@ class Ratio:
             (part.value[one], part.value[other]) for part in self._known[self.asked.z]
         )
         together = self._correlation(a, b, one, other)
-        low = a_low - b_high - _joined(a_low - whole.low[one], whole.high[other] - b_high, together)
-        high = a_high - b_low + _joined(whole.high[one] - a_high, b_low - whole.low[other], together)
+        low = a_low - b_high - _reach_of_difference(a_low - whole.low[one], whole.high[other] - b_high, together)
+        high = a_high - b_low + _reach_of_difference(whole.high[one] - a_high, b_low - whole.low[other], together)
         wide = _box_difference(both, one, other)  # where the noise hides one of them
         return Interval(a - b, np.where(np.isfinite(low), low, wide.low), np.where(np.isfinite(high), high, wide.high))
 
@@ -211,7 +211,7 @@ def _box_ratio(found: Interval, both: Interval, one: Integers, other: Integers) 
     return Interval(np.where(found.value[other] > 0, value, np.nan), np.nan_to_num(low, nan=0.0), high)
 
 
-def _joined(one: Floats, other: Floats, together: Floats) -> Floats:
+def _reach_of_difference(one: Floats, other: Floats, together: Floats) -> Floats:
     """The reach of a difference, from those of two numbers and how their noise belongs together."""
     return np.asarray(np.sqrt(np.maximum(one**2 + other**2 - 2 * together * one * other, 0.0)))
 

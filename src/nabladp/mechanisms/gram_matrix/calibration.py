@@ -257,7 +257,9 @@ def calibrate(
     sources = {name: universe.sources(name) - universe.public for name in columns.attributes}  # [sources]
     left = {source: units[source] for source in sorted(frozenset().union(*sources.values()))}
     flips = {block.attribute: block.flips for block in columns.all_blocks}
-    star = None if label is None else _star(columns.width, _held(sources, flips, label), sources[label], left)
+    star = (
+        None if label is None else _star(columns.width, _flipped_columns(sources, flips, label), sources[label], left)
+    )
     if star is not None:
         left = {source: units - star.cost(star.held.get(source, 0)) for source, units in left.items()}
     squares = _squares(columns, sources, flips, left)
@@ -293,7 +295,9 @@ def calibrate(
 # Layers
 
 
-def _held(sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], but: str | None = None) -> Counter[str]:
+def _flipped_columns(
+    sources: Mapping[str, frozenset[str]], flips: Mapping[str, int], but: str | None = None
+) -> Counter[str]:
     """The number of ±1 columns each protected source can flip at once: those of all attributes derived from it."""
     result: Counter[str] = Counter()
     for name, behind in sources.items():
@@ -308,7 +312,7 @@ def _layers(
     """The layers of a Gram matrix calibration, and for every attribute the last layer that holds it."""
     active, layers, last = dict(sources), list[Layer](), dict[str, int]()
     left = dict(left)
-    while len(layers) < MOST_LAYERS and (held := _held(active, flips)):
+    while len(layers) < MOST_LAYERS and (held := _flipped_columns(active, flips)):
         width = 1 + sum(len(columns.column_ranges[name]) for name in active)
         weight = min(left[source] // moved(held[source], width) for source in held)
         if weight > 0:
@@ -333,7 +337,7 @@ def _squares(
         held.update(dict.fromkeys(sources[block.attribute], 1))
     if not held:
         return None
-    pairs = _held(sources, flips)
+    pairs = _flipped_columns(sources, flips)
     weight = min(left[source] // (moved(pairs[source], columns.width) + count) for source, count in held.items())
     if weight < _FEWEST_UNITS:
         raise BudgetError(

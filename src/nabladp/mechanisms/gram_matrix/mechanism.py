@@ -188,7 +188,7 @@ class GramMatrix(Mechanism):
         return [Scenario(0.0, laws)]
 
     def published_values(self, output: NoisyGram, schema: Schema, n: int) -> Mapping[Any, int]:
-        return _published(output, self.calibration(schema), n)
+        return _published_sums(output, self.calibration(schema), n)
 
     def noise_uses(self, schema: Schema, n: int, output: NoisyGram) -> list[NoiseUse]:
         return self.calibration(schema).noise_uses()
@@ -218,7 +218,7 @@ def _draw_noise(scales: Floats, noise: NoiseSource) -> Integers:
     return drawn
 
 
-def _published(output: NoisyGram, calibration: Calibration, n: int) -> dict[Hashable, int]:
+def _published_sums(output: NoisyGram, calibration: Calibration, n: int) -> dict[Hashable, int]:
     """The noisy sum behind every number of a Gram release; a count of disagreements whose entry has not the parity of
     n has a name that no law knows."""
     entries = [*output.entries.tolist(), *output.squares.tolist()]

@@ -94,7 +94,7 @@ class SignedColumns:
                 raise MechanismError(f"'encode' names {name!r}, which is not read.", fix="Add it to 'over'.")
         own = tuple(number_block(schema[name]) for name in names if numbers and chosen.get(name) == NUMBER)
         signed = [name for name in names if name not in {block.attribute for block in own}]
-        coded = [(schema[name], _checked(schema[name], chosen.get(name), numbers)) for name in signed]
+        coded = [(schema[name], _check_encoding(schema[name], chosen.get(name), numbers)) for name in signed]
         width = 1 + len(own) + sum(_width(attribute, encoding) for attribute, encoding in coded)
         if width > MOST_COLUMNS:
             raise DomainTooLarge(
@@ -231,7 +231,7 @@ class SignedColumns:
         return cls.of(schema, tuple(data), data, numbers=numbers)
 
 
-def _checked(attribute: Attribute, encoding: Any, numbers: bool) -> Encoding:
+def _check_encoding(attribute: Attribute, encoding: Any, numbers: bool) -> Encoding:
     name = attribute.name
     if attribute.size > MOST_CODES:
         raise DomainTooLarge(
@@ -271,21 +271,21 @@ def _block(attribute: Attribute, encoding: Encoding) -> Block:
     categories = _categories(attribute, encoding)
     if encoding == "bits" and categories > 2:
         digits = range((categories - 1).bit_length())
-        return _made(attribute, encoding, [(f"{name} bit {d}", (codes >> d) & 1 == 1) for d in digits])
+        return _make_block(attribute, encoding, [(f"{name} bit {d}", (codes >> d) & 1 == 1) for d in digits])
     if encoding == "thermometer" and categories > 2:
         declared = attribute.ordered_size
         steps = [(f"{name} ≥ {_edge(attribute, t)}", (codes >= t) & (codes < declared)) for t in range(1, declared)]
         extra = [(f"{name} = {attribute.label(c)}", codes == c) for c in range(declared, attribute.size)]
-        return _made(attribute, encoding, steps + extra)
+        return _make_block(attribute, encoding, steps + extra)
     declared = attribute.ordered_size
     ranges = categories - (attribute.size - declared)
     category = np.where(codes < declared, codes * ranges // declared, codes - declared + ranges)
     first = np.searchsorted(category, np.arange(categories + 1))
     each = [(f"{name} = {_range(attribute, *first[c : c + 2])}", category == c) for c in range(categories)]
-    return _made(attribute, encoding, each[1:] if categories <= 2 else each)
+    return _make_block(attribute, encoding, each[1:] if categories <= 2 else each)
 
 
-def _made(attribute: Attribute, encoding: Encoding, columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Block:
+def _make_block(attribute: Attribute, encoding: Encoding, columns: Sequence[tuple[str, NDArray[np.bool_]]]) -> Block:
     positive = np.array([signs for _, signs in columns], dtype=bool).reshape(len(columns), attribute.size)
     return Block(attribute.name, encoding, tuple(name for name, _ in columns), positive)
 

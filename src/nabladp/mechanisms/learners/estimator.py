@@ -88,7 +88,7 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "This estimator has no session: it was pickled, or sent to another process.",
                 fix="Fit where the session is (n_jobs=None), or set_params(session=session).",
             )
-        return self.session if X is None else self.session.with_table(self._complete(self._labelled(X, y)))
+        return self.session if X is None else self.session.with_table(self._complete(self._with_label(X, y)))
 
     def keep(self, release: Any) -> None:
         """Take on what a release of this estimator's mechanism learned."""
@@ -102,7 +102,7 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """The predicted label of every row, as the schema declares its values."""
         check_is_fitted(self, "model_")
-        predicted: NDArray[Any] = self.model_.predict(self._named(X))
+        predicted: NDArray[Any] = self.model_.predict(self._with_names(X))
         return predicted
 
     def _settings(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _features(self) -> tuple[str, ...]:
         return tuple(name for name in self.mechanism.reads(self._schema) if name != self.mechanism.label)
 
-    def _named(self, X: Any) -> Any:
+    def _with_names(self, X: Any) -> Any:
         if not isinstance(X, np.ndarray):
             return X
         columns = X.shape[1] if X.ndim == 2 else 1
@@ -141,8 +141,8 @@ class Estimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             table = table.append_column(name, pa.nulls(table.num_rows))
         return table
 
-    def _labelled(self, X: Any, y: Any) -> pa.Table:
-        table, label = as_arrow(self._named(X)), self.mechanism.label
+    def _with_label(self, X: Any, y: Any) -> pa.Table:
+        table, label = as_arrow(self._with_names(X)), self.mechanism.label
         if y is None:
             return table
         labels = column(y)
@@ -173,13 +173,13 @@ class HalfspaceEstimator(Estimator):
         """The halfspace's decision value: at least 0 where ``classes_[1]`` is predicted (above 0, should that be the
         label's first value)."""
         check_is_fitted(self, "model_")
-        result: NDArray[Any] = self._sign * self.model_.decision_function(self._named(X))
+        result: NDArray[Any] = self._sign * self.model_.decision_function(self._with_names(X))
         return result
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
         """The probability of each of ``classes_`` for every row; refused unless ``probabilities`` were asked for."""
         check_is_fitted(self, "model_")
-        second = self.model_.probability(self._named(X))
+        second = self.model_.probability(self._with_names(X))
         columns = (1 - second, second) if self._sign > 0 else (second, 1 - second)
         result: NDArray[Any] = np.column_stack(columns)
         return result
@@ -187,10 +187,10 @@ class HalfspaceEstimator(Estimator):
     def distance_to_flip(self, X: Any, y: Any = None) -> NDArray[Any]:
         """For every row, the fewest features to change until the fitted halfspace predicts another label."""
         check_is_fitted(self, "model_")
-        result: NDArray[Any] = self.model_.distance_to_flip(self._named(X), y)
+        result: NDArray[Any] = self.model_.distance_to_flip(self._with_names(X), y)
         return result
 
     def robust_error(self, X: Any, y: Any, gamma: float) -> float:
         """The share of rows that the fitted halfspace gets wrong after at most γ·d of the d features have changed."""
         check_is_fitted(self, "model_")
-        return float(self.model_.robust_error(self._named(X), y, gamma))
+        return float(self.model_.robust_error(self._with_names(X), y, gamma))

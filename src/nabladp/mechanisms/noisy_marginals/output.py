@@ -146,16 +146,16 @@ class NoisyMarginal(Displayed, Exported):
             raise MechanismError(f"The table has {len(self.attributes)} attributes.", fix="Give a value for each.")
         codes = tuple(code_of(self.schema[name], value) for name, value in zip(self.attributes, given, strict=False))
         if len(codes) < len(self.attributes):
-            return self._turned(self.attributes[len(codes) :], lambda counts: counts[codes])
+            return self._with_axes(self.attributes[len(codes) :], lambda counts: counts[codes])
         value, width = self.values[codes].item(), self.half_width()
         return Estimate(value, value - width, value + width, LEVEL)
 
     def in_order(self, names: tuple[str, ...]) -> NoisyMarginal:
         """The same table with its axes in another order."""
         axes = [self.attributes.index(name) for name in names]
-        return self._turned(names, lambda counts: counts.transpose(axes))
+        return self._with_axes(names, lambda counts: counts.transpose(axes))
 
-    def _turned(self, names: tuple[str, ...], turn: Callable[[Any], Any]) -> NoisyMarginal:
+    def _with_axes(self, names: tuple[str, ...], turn: Callable[[Any], Any]) -> NoisyMarginal:
         known = self.consistent and replace(self.consistent, counts=turn(self.consistent.counts))
         return replace(self, attributes=names, counts=turn(self.counts), consistent=known)
 

@@ -145,7 +145,7 @@ class Statistics(Mechanism):
             )
 
     def _check_query(self) -> None:
-        written = self._written
+        written = self._written_query
         given = [key for key, parts in written.aggregates.items() if parts] + ["quantile"] * bool(written.quantile)
         given += ["sum_per_person"] * bool(written.sum_per_person)
         around = ["by"] * bool(written.by) + ["where"] * (written.where is not None)
@@ -161,7 +161,7 @@ class Statistics(Mechanism):
     # ---- before data ----------------------------------------------------------------------------------------------
 
     @property
-    def _written(self) -> WrittenQuery:
+    def _written_query(self) -> WrittenQuery:
         """The query that is given by its parts."""
         aggregates = {
             "count": self.count,
@@ -176,10 +176,10 @@ class Statistics(Mechanism):
         return WrittenQuery(self.by, self.where, aggregates, *own)  # type: ignore[arg-type]  # as checked
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        written, groups = self._written, tuple(self.groups.items())
+        written, groups = self._written_query, tuple(self.groups.items())
         texts = tuple(self.sql) or (written.text(schema),)
         try:
-            found = tuple(_parsed(text, schema, groups, self.id or "") for text in texts)
+            found = tuple(_parse_query(text, schema, groups, self.id or "") for text in texts)
         except QueryError as error:
             raise error if self.sql else written.explain(error, schema) from None
         keys = [key for query in found for key in query.keys]
@@ -382,7 +382,7 @@ class Statistics(Mechanism):
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str, schema: Schema, groups: tuple[tuple[str, Sequence[Any]], ...], person: str) -> Query:
+def _parse_query(text: str, schema: Schema, groups: tuple[tuple[str, Sequence[Any]], ...], person: str) -> Query:
     return parse_query(text, schema, dict(groups), person)
 
 

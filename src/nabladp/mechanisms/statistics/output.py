@@ -287,7 +287,7 @@ class StatisticsOutput(Output):
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         """Every column of every answer, for all declared groups, beside the values without noise."""
         exact = self.calibration.without_noise()
-        numbers = tuple(map(tuple, _chosen(exact, exact_numbers(self.calibration, counts))))
+        numbers = tuple(map(tuple, _chosen_positions(exact, exact_numbers(self.calibration, counts))))
         truth = StatisticsOutput(self.schema, self.sql, self.options, exact, numbers, self.n)
         for number, (answer, true) in enumerate(zip(self.answers, truth.answers, strict=True)):
             title = f"query {number + 1}: " if len(self.answers) > 1 else ""
@@ -307,7 +307,7 @@ def _with_headings(view: View, headings: Mapping[str, str]) -> View:
     return replace(view, columns=columns)
 
 
-def _chosen(exact: Calibration, numbers: Any) -> Iterator[list[Any]]:
+def _chosen_positions(exact: Calibration, numbers: Any) -> Iterator[list[Any]]:
     """Histograms of quantiles that are chosen one by one become the position of the best."""
     for block, parts in zip(exact.plan.blocks, numbers, strict=True):
         yield [

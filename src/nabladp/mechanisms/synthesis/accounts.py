@@ -240,7 +240,7 @@ def blocks_of_rounds(
     if chosen == "single":
         return (everything,) * rounds
     if chosen == "matched":
-        return ((_matched(everything[0]),),) * rounds
+        return ((_matching_block(everything[0]),),) * rounds
     widest = strategy.WIDEST_BLOCK
     if len(attributes) <= widest:
         return ((_block(attributes, sources, single=False),),) * rounds
@@ -262,7 +262,7 @@ def _block(attributes: Names, sources: Sequence[frozenset[str]], *, single: bool
     return Block(attributes, inside, masks, most, single)
 
 
-def _matched(block: Block) -> Block:
+def _matching_block(block: Block) -> Block:
     """A block of everything whose pick is a matching of its sets, all of which have one or two attributes."""
     sizes = [mask.bit_count() for mask in block.masks]
     if max(sizes) > 2:

@@ -147,7 +147,7 @@ class Declared:
         self._mend(rows)
         self._place(rows, positions)
         self._compute(rows, positions)
-        wrong = self._impossible(rows) | self._broken(rows, positions)
+        wrong = self._impossible(rows) | self._rows_that_break_rules(rows, positions)
         good = np.flatnonzero(~wrong)
         if wrong.any() and len(good):  # no value of theirs would do: they become copies of rows that hold
             chosen = good[np.arange(int(wrong.sum())) * 7919 % len(good)]
@@ -167,7 +167,7 @@ class Declared:
     def _numbers(self, rows: Codes, positions: Mapping[str, NDArray[Any]], names: Sequence[str]) -> dict[str, Floats]:
         return {name: coded_numbers(self.schema[name], rows[name], positions.get(name)) for name in names}
 
-    def _broken(self, rows: Codes, positions: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
+    def _rows_that_break_rules(self, rows: Codes, positions: Mapping[str, NDArray[Any]]) -> NDArray[np.bool_]:
         """Rows whose numbers break a rule."""
         result = np.zeros(len(next(iter(rows.values()))), np.bool_)
         for rule in self.rules:
@@ -196,12 +196,12 @@ class Declared:
         if not set(positions) & {name for rule in self.rules for name in rule.names}:
             return
         for moved in _ways(self.rules, positions):
-            wrong = np.flatnonzero(self._broken(rows, positions))
+            wrong = np.flatnonzero(self._rows_that_break_rules(rows, positions))
             if not len(wrong):
                 return
             part = {name: column[wrong] for name, column in rows.items()}
             trial = {name: moved(name, column[wrong]) for name, column in positions.items()}
-            done = ~self._broken(part, trial)
+            done = ~self._rows_that_break_rules(part, trial)
             for name, column in trial.items():
                 positions[name][wrong[done]] = column[done]
 

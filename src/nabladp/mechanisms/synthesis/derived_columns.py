@@ -93,10 +93,10 @@ def recompute_derived(codes: Codes, known: Mapping[str, Function], model: Model)
 
 def expected(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
     """The expected marginal of synthetic rows: the model's, with derived columns recomputed from their sources."""
-    return _followed(model, known, names, plain) if set(known) & set(names) else plain
+    return _recomputed_marginal(model, known, names, plain) if set(known) & set(names) else plain
 
 
-def _followed(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
+def _recomputed_marginal(model: Model, known: Mapping[str, Function], names: Names, plain: Floats) -> Floats:
     follow = {name: known[name] for name in names if name in known}
     kept = [name for name in names if name not in follow]
     base = tuple(dict.fromkeys([*kept, *(source for function in follow.values() for source in function.sources)]))

@@ -206,7 +206,7 @@ class Tables:
             compile_loop(count_rows)(_block(codes, start), counts, starts, self.layout)
         orders = [_last(target.attributes, target.attributes[0]) for target in self.targets]
         return [
-            _turned(part.reshape([self.sizes[name] for name in order]), order, target.attributes)
+            _transpose(part.reshape([self.sizes[name] for name in order]), order, target.attributes)
             for part, order, target in zip(np.split(counts, starts[1:-1]), orders, self.targets, strict=True)
         ]
 
@@ -221,7 +221,7 @@ class Tables:
             names = target.attributes
             gap = count - np.clip(count, np.floor(target.counts), np.ceil(target.counts))
             for k, name in enumerate(names):
-                result[self._cells(table + k)] = _turned(gap, names, _last(names, name)).ravel()
+                result[self._cells(table + k)] = _transpose(gap, names, _last(names, name)).ravel()
         first = self._offset[self._table_start[len(self.targets)]]
         result[first:] = np.concatenate([np.empty(0), *self._known])
         return result
@@ -243,7 +243,7 @@ class Tables:
         return np.array([np.abs(count - target.counts).sum() for count, target in pairs]) / (2 * max(rows, 1))
 
 
-def _turned(table: NDArray[Any], names: Names, order: Names) -> NDArray[Any]:
+def _transpose(table: NDArray[Any], names: Names, order: Names) -> NDArray[Any]:
     return table.transpose([names.index(name) for name in order])
 
 

@@ -163,11 +163,11 @@ class Facts:
 
 def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
     """Synthesis strategy: the one asked for, or for "auto" the one that public facts speak for."""
-    chosen = _auto(facts) if strategy == "auto" else _named(facts, strategy, "asked for")
+    chosen = _auto(facts) if strategy == "auto" else _choice_of(facts, strategy, "asked for")
     return chosen if rounds is None or chosen.strategy == "all" else replace(chosen, rounds=rounds)
 
 
-def _named(facts: Facts, strategy: str, why: str) -> Choice:
+def _choice_of(facts: Facts, strategy: str, why: str) -> Choice:
     if strategy == "all":
         return Choice("all", why, one_way=_one_way(facts), balance=0.0 if facts.person is None else PROTECTED)
     if facts.person is not None:
@@ -208,13 +208,15 @@ def _auto(facts: Facts) -> Choice:
         once = (
             "every marginal can be measured at once" if clear >= 1 else "pairs are best measured at once, noisy or not"
         )
-        return _named(facts, "all", f"{once} (a cell holds {_short(clear)} times its noise on average)")
+        return _choice_of(facts, "all", f"{once} (a cell holds {_short(clear)} times its noise on average)")
     why = (
         f"noise would drown most marginals (a cell holds {_short(clear)} times its noise on average), so rounds choose"
     )
     if facts.person is not None:
-        return _named(facts, "single", f"{why}; one per round costs a person least, and only the person has a limit")
-    return _named(facts, "packed", why)
+        return _choice_of(
+            facts, "single", f"{why}; one per round costs a person least, and only the person has a limit"
+        )
+    return _choice_of(facts, "packed", why)
 
 
 def _signal(facts: Facts) -> float:

@@ -239,7 +239,7 @@ def _check_names(schema: Schema, columns: Sequence[str], conditions: Mapping[str
 
 def _meets(attribute: Attribute, condition: Any) -> Mask:
     """For every code of an attribute, whether it meets the condition of a declared zero."""
-    met = _all_met(attribute, condition) if isinstance(condition, Mapping) else _listed(attribute, condition)
+    met = _all_met(attribute, condition) if isinstance(condition, Mapping) else _mask_of_values(attribute, condition)
     if not met.any():
         raise _refusal(attribute, "has a condition that none of its values meets")
     _check_numbers(attribute, met)
@@ -251,7 +251,7 @@ def _all_met(attribute: Attribute, condition: Mapping[str, Any]) -> Mask:
         raise _refusal(attribute, f"has a condition other than {', '.join(WORDS)}")
     met = np.ones(attribute.size, np.bool_)
     for word, bound in condition.items():
-        met &= ~_listed(attribute, bound) if word == "not" else _beyond(attribute, word, bound)
+        met &= ~_mask_of_values(attribute, bound) if word == "not" else _beyond(attribute, word, bound)
     return met
 
 
@@ -271,7 +271,7 @@ def _check_numbers(attribute: Attribute, met: Mask) -> None:
         )
 
 
-def _listed(attribute: Attribute, given: Any) -> Mask:
+def _mask_of_values(attribute: Attribute, given: Any) -> Mask:
     met = np.zeros(attribute.size, np.bool_)
     for value in given if isinstance(given, list | tuple) else [given]:
         code = attribute.code(value)
@@ -292,13 +292,13 @@ def _beyond(attribute: Attribute, word: str, bound: Any) -> Mask:
     if attribute.kind == "real":  # a bin ends before its upper edge, the last one at it
         below[:-1] = highs[:-1] <= bound
     if not (above | below).all():
-        raise _cut(attribute, word, bound, int(np.argmin(above | below)))
+        raise _cut_bin(attribute, word, bound, int(np.argmin(above | below)))
     met = np.zeros(attribute.size, np.bool_)  # neither null nor other is below anything
     met[: len(lows)] = above if word == "from" else below
     return met
 
 
-def _cut(attribute: Attribute, word: str, bound: float, code: int) -> MechanismError:
+def _cut_bin(attribute: Attribute, word: str, bound: float, code: int) -> MechanismError:
     last = code == attribute.ordered_size - 1
     edges = [number_label(edge) for edge in attribute.edges[code : code + (1 if last else 2)]]
     nearest = f"{' or '.join(edges)}, the nearest {'edge' if last else 'edges'}"

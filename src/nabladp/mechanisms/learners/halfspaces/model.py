@@ -144,22 +144,22 @@ class HalfspaceModel(LearnedRule):
 
     def score(self, data: Any, y: Any = None) -> float:
         """The share of rows that the halfspace predicts right; labels in ``y`` or in a column of the table."""
-        codes, labels = self._labelled(data, y)
+        codes, labels = self._codes_and_labels(data, y)
         return float(np.mean(self.halfspace.predict(codes) == labels))
 
     def distance_to_flip(self, data: Any, y: Any = None) -> Distances:
         """The robust distance of every row: the fewest features to change until its label (by default the predicted
         one) is no longer predicted, ``dec`` of `lem:erm-robust`."""
         codes = encoded(data, self.schema, self.features)
-        labels = self.halfspace.predict(codes) if y is None else self._labelled(data, y)[1]
+        labels = self.halfspace.predict(codes) if y is None else self._codes_and_labels(data, y)[1]
         return self.halfspace.distance(codes, labels)
 
     def robust_error(self, data: Any, y: Any = None, gamma: float = 0.0) -> float:
         """The share of rows that the halfspace gets wrong after at most γ·d of the d features have changed."""
-        codes, labels = self._labelled(data, y)
+        codes, labels = self._codes_and_labels(data, y)
         return robust_error(codes, labels, self.halfspace, share(gamma))
 
-    def _labelled(self, data: Any, y: Any) -> tuple[Integers, Integers]:
+    def _codes_and_labels(self, data: Any, y: Any) -> tuple[Integers, Integers]:
         codes = encoded(data, self.schema, self.features)
         table = as_arrow(data) if y is None else {self.label: y}
         labels = encoded(table, self.schema, (self.label,))[:, 0]

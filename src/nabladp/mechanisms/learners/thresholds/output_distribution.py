@@ -58,10 +58,10 @@ class RunLaw:
         ones = int(self.counts.marginals([(self.label,)])[0][1])
         shown = np.arange(low, high + 1)
         which = np.where(shown <= few, 0, np.where(n - shown <= few, 1, 2))
-        told = Branch(self._shown(low - ones, high - ones), which, (Law(()), Law(()), self._cut()))
+        told = Branch(self._log_chances_of_ones(low - ones, high - ones), which, (Law(()), Law(()), self._cut_law()))
         return Law((told,), math.inf if self.design.notion == "pure" else _AUDIT_ORDER)
 
-    def _shown(self, low: int, high: int) -> Floats:
+    def _log_chances_of_ones(self, low: int, high: int) -> Floats:
         scale = self.design.ones_scale
         if self.design.notion != "pure":
             return gaussian_log_pmf(scale, low, high)
@@ -69,11 +69,11 @@ class RunLaw:
         law[0], law[-1] = log_tails("pure", scale, low + 1)[1], log_tails("pure", scale, high)[0]
         return law
 
-    def _cut(self) -> Law:
+    def _cut_law(self) -> Law:
         chances = search_law(self.design, polarization(self.counts, self.names, self.label, self.design))
-        return Law((Branch(chances, np.arange(len(chances)), tuple(map(self._listed, range(len(chances))))),))
+        return Law((Branch(chances, np.arange(len(chances)), tuple(map(self._law_of_lists, range(len(chances))))),))
 
-    def _listed(self, cut_index: int) -> Law:
+    def _law_of_lists(self, cut_index: int) -> Law:
         names = self.names[: self.design.cuts[cut_index]]
         if not names:
             return self._choice(cut_index, np.empty((1, 0), np.int64))
