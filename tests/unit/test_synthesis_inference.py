@@ -255,6 +255,19 @@ def test_no_rows_and_no_noise_are_no_trouble() -> None:
     assert len(nobody.draw(0, NoiseSource.seeded(1))["a"]) == 0
 
 
+def test_a_table_too_large_on_the_way_between_clusters_does_not_fail_a_release() -> None:
+    """A model is fitted once the budget is spent, and its tree follows from noisy numbers."""
+    sets: list[Names] = [("a", "b", "c"), ("b", "c", "d", "f"), ("d", "f", "e")]
+    sizes = {"a": 8, "b": 3, "c": 3, "d": 3, "f": 3, "e": 8}
+    model = fit(sizes, 200.0, measured(sizes, sets, 2), cliques=sets)
+    whole = marginals_module.Answers(model.tree, model.beliefs)
+    tight = marginals_module.Answers(model.tree, model.beliefs, most_bytes=8 * 8 * 9 - 1)
+    (joint,), (product,) = whole.marginals([("a", "e")]), tight.marginals([("a", "e")])
+    single = whole.marginals([("a",), ("e",)])
+    np.testing.assert_allclose(product, np.outer(*single))
+    assert np.abs(joint - product).max() > 1e-6
+
+
 # ---- zeros --------------------------------------------------------------------------------------------------------
 
 
