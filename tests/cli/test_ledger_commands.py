@@ -83,7 +83,7 @@ def test_recover_cleans_up_after_a_kill(desk: Any) -> None:
     found = desk.run("ledger", "recover", "ledger.db", "--json")
     assert found.json == {"published": [], "removed": [".other.pending-0a0b", hidden], "unfinished": [name]}
     assert desk.hidden() == [".mine.pending-0a0b"] and desk.spent() == spent
-    assert "Nothing was left behind" in desk.run("ledger", "recover", "ledger.db").words
+    assert "There is no unfinished release" in desk.run("ledger", "recover", "ledger.db").words
 
 
 def test_recover_leaves_a_running_release_alone(desk: Any) -> None:
