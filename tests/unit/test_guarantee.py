@@ -262,7 +262,9 @@ def test_budget_values_refuse_what_makes_no_sense(bad: object) -> None:
 
 
 def test_bare_numbers_are_refused_with_the_fix() -> None:
-    with pytest.raises(BudgetError, match=r"Write Pure\(eps\), CDP\(eps0\)"):
+    with pytest.raises(
+        BudgetError, match=r"^A budget must say what it measures: it is a bare number\. .* in Python CDP\(0\.2\)"
+    ):
         as_value(0.5)
     assert as_value({"cdp": 0.5}) == CDP(0.5)
     assert as_value({"epsilon": 1.0, "delta": 1e-6}) == Approx(1.0, 1e-6)

@@ -118,7 +118,7 @@ class Approx:
 BudgetValue = Pure | CDP | Rho | Approx
 
 
-def as_value(value: Any, what: str = "a budget") -> BudgetValue:
+def as_value(value: Any, what: str = "A budget") -> BudgetValue:
     """A typed budget value from one or from its plan-file form, e.g. ``{"cdp": 0.5}``; refuses a bare number."""
     if isinstance(value, (Pure, CDP, Rho, Approx)):
         return value
@@ -132,7 +132,7 @@ def as_value(value: Any, what: str = "a budget") -> BudgetValue:
                 return CDP(value["cdp"])
             case keys if keys == {"delta", "epsilon"}:
                 return Approx(value["epsilon"], value["delta"])
-    raise _untyped(value, what if isinstance(what, str) else "a budget")
+    raise _untyped(value, what if isinstance(what, str) else "A budget")
 
 
 _MEASURES = ("pure", "cdp", "rho", "epsilon", "delta")
