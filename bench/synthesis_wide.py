@@ -1,4 +1,4 @@
-"""Synthetic tables of up to 200 columns: memory and time as told before anything is spent, and as they come out.
+"""Synthetic tables of up to 500 columns: memory and time as told before anything is spent, and as they come out.
 
 Each table in a process of its own; time is that of the processor for the whole release, published and with its report.
 The error is the mean total variation over all pairs, beside that of the noise alone.

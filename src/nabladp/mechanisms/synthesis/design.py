@@ -227,13 +227,13 @@ def _shares(wanted: Wanted, groups: Groups, balance: float) -> list[Fraction]:
 
 _ROWS_A_SECOND = 3e6  # counted, for each hundred marginals
 _CELLS_A_SECOND = 2e7  # compared with the model
-_SECONDS_A_BYTE = 4e-7  # of a model, to fit it
-_SECONDS_A_SET = 1.5e-3  # of a fit, for every marginal it is fitted to
+_SECONDS_A_BYTE = 2e-7  # of a model, to fit it
+_SECONDS_A_SET = 0.95e-3  # of a fit, for every marginal it is fitted to
 _SECONDS_A_ROUND = 1.25e-9  # for every byte of the model and every column, to answer all candidates
 _SECONDS_SAMPLED = 1.6e-7  # of a row, for every column
 _SECONDS_LOOKED_AT = 1.6e-9  # of a cell, while rows are repaired
 MOST_SHOWN = 20_000  # marginals that a report shows cell by cell
-_SECONDS_PUBLISHED = 1.5e-3  # for every marginal that is answered, written and shown
+_SECONDS_PUBLISHED = 1.85e-3  # for every marginal that is answered, written and shown
 _BYTES_A_SET = 14_000
 _BYTES_SHOWN = 30_000
 _BYTES_COMPARED = 38_000  # and in rounds, for every candidate
