@@ -142,7 +142,7 @@ def test_a_cost_covers_the_very_double_and_a_limit_only_what_was_written(kind: A
 
 def test_who_is_to_blame_is_named() -> None:
     for what in ({}, 1, None):
-        with pytest.raises(BudgetError, match=r"^a budget must say"):
+        with pytest.raises(BudgetError, match=r"^A budget must say"):
             as_value(what)
     with pytest.raises(BudgetError, match=r"^a number must be finite"):
         exact(math.inf)
