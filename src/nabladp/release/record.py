@@ -180,14 +180,17 @@ class Release(Displayed, Exported, FreeAnswers):
         are not in the record."""
 
         def read_table(name: str, columns: Sequence[str]) -> pa.Table | None:
+            import pyarrow as pa
             import pyarrow.parquet as pq
 
             path = None if folder is None else folder / f"{name}.parquet"
             if path is None or not path.exists():
                 return None
-            known = set(pq.read_schema(path).names)  # older versions wrote fewer columns
-            chosen = [name for name in columns if name in known]
-            return pq.read_table(path, columns=chosen, use_threads=False, pre_buffer=False)  # takes less memory
+            with pq.ParquetFile(path, pre_buffer=False) as file:
+                known = set(file.schema_arrow.names)  # older versions wrote fewer columns
+                table = file.read([name for name in columns if name in known], use_threads=False)
+            pa.default_memory_pool().release_unused()  # wide releases have many megabytes of scratch for each column
+            return table
 
         return ReleaseContext(
             self.schema, self.n, self.parameters, self.expected_error, self.rows_per_person, read_table
