@@ -281,7 +281,7 @@ class SyntheticModel(Output):
         """Views of a Synthesis release: answers, measurements beside the model, and the first synthetic rows, where at
         hand."""
         answers, codes = self._answers_at_hand(context), self._codes_at_hand(context)
-        shown = self._shown(answers)
+        shown = self._answers_to_show(answers)
         of = {answer.attributes: answer for answer in shown}
         views = [quality_view(self.schema, self.quality, answers, len(shown))]
         views += [answer_view(self.schema, own, codes, self.n) for own in shown]
@@ -293,7 +293,7 @@ class SyntheticModel(Output):
         return views if self.codes is None else [*views, synthetic_preview(self.synthetic)]
 
     @staticmethod
-    def _shown(answers: Sequence[Answer]) -> Sequence[Answer]:
+    def _answers_to_show(answers: Sequence[Answer]) -> Sequence[Answer]:
         """The answers whose cells views show: of very many, those where the rows are expected to be worst."""
         if len(answers) <= MOST_SHOWN:
             return answers

@@ -195,7 +195,7 @@ def _single_rounds(facts: Facts) -> int:
 
 
 # Measured on ten tables, and reported on others (python -m bench synthesis). For pairs all marginals at once are better
-# than rounds even where most are drowned in noise (by 6 to 35 % at signals of 0.15 to 0.5): the model is told of the
+# than rounds even where most are drowned in noise (by 6 to 35 % at signals of 0.15 to 0.5): the model is fitted to the
 # others only. Where only a person's limit is given, rounds are as good up to about 1. For triples it depends on the
 # table between 6 and 11.
 _CLEAR = {"pairs": 0.15, "pairs, person": 1.0, "triples": 9.0, "triples, person": 14.0}

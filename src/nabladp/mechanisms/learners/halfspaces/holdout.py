@@ -260,7 +260,7 @@ STEPS, SHORTEST = 60, 1e-9
 def logistic_curve(middles: Floats, counts: Floats) -> tuple[float, float]:
     """Slope and start of the logistic curve through noisy counts: Newton's steps on their likelihood, each halved until
     it helps. A range of which noise made a negative number has no weight; a little weight on a flat curve keeps the fit
-    finite where the labels are told apart without error."""
+    finite where margins separate the labels without error."""
     rows = np.clip(counts.sum(axis=1), 0, None)
     second = np.clip(counts[:, 1], 0, rows)
     if not rows.any():
