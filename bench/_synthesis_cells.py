@@ -19,8 +19,8 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 OURS, PERSON = "ours", "ours, person"
 AIM = "AIM + pooling"  # the one that ours is compared with
 BASELINES = ("AIM", AIM, "Gaussian", "Gaussian + model", "single")
-FIXED = tuple(f"{OURS}, {strategy}" for strategy in ("packed", "single", "all"))  # what "auto" chooses from
-FIXED_PERSON = tuple(f"{PERSON}, {strategy}" for strategy in ("single", "all"))
+FIXED = tuple(f"{OURS}, {strategy}" for strategy in ("packed", "single", "refined", "all"))  # what "auto" chooses from
+FIXED_PERSON = tuple(f"{PERSON}, {strategy}" for strategy in ("single", "refined", "all"))
 
 
 @dataclass(frozen=True)

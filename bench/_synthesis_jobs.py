@@ -1,8 +1,8 @@
 """Independent jobs in a pool of processes with one thread each; every result is written down as it comes.
 
 A run that is stopped, or out of time, goes on where it was: what the same code has measured is not measured again. The
-file is under ``.bench-cache`` (or NABLADP_BENCH_CACHE), named by the code that measures; how figures are put together
-may change.
+files are under ``.bench-cache`` (or NABLADP_BENCH_CACHE), named by the code that measures: what is compared with
+does not know our strategies, and outlives a change of them. How figures are put together may change.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nabladp.mechanisms.synthesis.strategy import ROOM
+
 ROOT = Path(__file__).resolve().parents[1]
 SPARE = 15.0  # seconds before the end in which nothing is started
 ALONE = 180.0  # seconds that a job alone may need: it cannot be given up
@@ -30,6 +32,7 @@ class Job:
     function: str
     given: tuple[Any, ...]
     alone: bool = False
+    baseline: bool = False  # of the code that is shared with what we are compared with, and of no other
 
     @property
     def key(self) -> str:
@@ -44,21 +47,18 @@ class Job:
 
 @dataclass
 class Kept:
-    """Results by job, in a file."""
+    """Results by job, in two files: those of baselines, and all others."""
 
-    file: Path
+    files: dict[bool, Path]
     results: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def open(cls, name: str) -> Kept:
         folder = Path(os.environ.get("NABLADP_BENCH_CACHE", ROOT / ".bench-cache"))
         folder.mkdir(parents=True, exist_ok=True)
-        sources = [*Path(__file__).parent.glob("_synthesis*.py")]
-        sources += (ROOT / "src/nabladp/mechanisms/synthesis").rglob("*.py")
-        code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(sources))).hexdigest()
-        kept = cls(folder / f"{name}-{code[:12]}.jsonl")
-        if kept.file.exists():
-            for line in kept.file.read_text().splitlines():
+        kept = cls({own: folder / f"{name}-{_digest(own)}.jsonl" for own in (True, False)})
+        for file in kept.files.values():
+            for line in file.read_text().splitlines() if file.exists() else ():
                 if line.endswith("}"):  # one that was cut off is measured again
                     entry = json.loads(line)
                     kept.results[entry["job"]] = entry["result"]
@@ -66,8 +66,20 @@ class Kept:
 
     def add(self, job: Job, result: Any) -> None:
         self.results[job.key] = result
-        with self.file.open("a") as out:
+        with self.files[job.baseline].open("a") as out:
             out.write(json.dumps({"job": job.key, "result": result}) + "\n")
+
+
+def _digest(baseline: bool) -> str:
+    """Of the code that decides what a job finds."""
+    bench, synthesis = Path(__file__).parent, ROOT / "src/nabladp/mechanisms/synthesis"
+    sources = [bench / f"_synthesis_{part}.py" for part in ("baselines", "cells", "data", "shapes")]
+    if baseline:
+        sources += [*(synthesis / "inference").rglob("*.py"), *synthesis.glob("repair*.py")]
+    else:
+        sources += [*bench.glob("_synthesis*.py"), *synthesis.rglob("*.py")]
+    code = b"".join(path.read_bytes() for path in sorted({*sources}))
+    return hashlib.sha256(code + f"{baseline}, {ROOM}".encode()).hexdigest()[:12]
 
 
 def work_through(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> int:
@@ -75,7 +87,10 @@ def work_through(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> i
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     missing = [job for job in jobs if job.key not in kept.results]
-    print(f"{len(jobs) - len(missing)} of {len(jobs)} jobs are known: {kept.file}", flush=True)
+    print(
+        f"{len(jobs) - len(missing)} of {len(jobs)} jobs are known: {', '.join(map(str, kept.files.values()))}",
+        flush=True,
+    )
     for job in [job for job in missing if job.alone]:
         if time.monotonic() + ALONE < end:
             one_alone(job, kept)

@@ -130,7 +130,7 @@ def other_jobs(rows: int, seeds: Iterable[int], peer_seconds: int) -> Iterator[J
 
 
 def job_of(cell: Cell) -> Job:
-    return Job("_synthesis_cells.measured", tuple(asdict(cell).values()))
+    return Job("_synthesis_cells.measured", tuple(asdict(cell).values()), baseline=cell.method in BASELINES)
 
 
 def in_turn(wanted: Sequence[Cell]) -> list[Cell]:

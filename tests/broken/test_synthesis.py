@@ -37,6 +37,9 @@ LIMITED = Synthesis(
     CDP(3), (("a",), ("b",)), strategy="packed", one_way=0, rounds=1, selection=0.05, sets={"a+b": Rho(5)}
 )
 
+AGAIN = Synthesis(CDP(3), (("a",), ("b",)), strategy="refined", one_way=0, rounds=2)
+ONCE_MORE = Synthesis(CDP(3), (("a", "b"), ("a",)), strategy="refined", one_way=0, rounds=1)
+
 
 def refuted(mechanism: Synthesis, schema: Schema, n: int = 1, **more: Any) -> bool:
     return not exact_audit(mechanism, schema, n, **more).passed
@@ -53,6 +56,8 @@ SOUND = {
     "packs": (PACKS, 4),
     "weights": (WEIGHTS, 3),
     "saving": (SAVING, 3),
+    "again": (AGAIN, 2),
+    "once more": (ONCE_MORE, 2),
 }
 
 
@@ -133,6 +138,23 @@ def set_limit_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rounds.Course, "leftovers", lambda *_: ([], []))
 
 
+def less_noise_again(patch: pytest.MonkeyPatch) -> None:
+    """Only on what is measured again."""
+    patch.setattr(output_distribution, "scale_for", lambda units: 0.7 * design.scale_for(units))
+
+
+def marginals_do_not_share(patch: pytest.MonkeyPatch) -> None:
+    """Each marginal that is measured again gets all that its attributes have saved."""
+
+    def again(self: rounds.Course, state: rounds.State) -> Any:
+        grown = state.accounts.grow(Fraction(1)) if state.accounts else None
+        sets, charged = self.design.wanted.sets, self.design.limits.charged
+        return grown, sets, [min(grown.saved(key) for key in charged(names)) for names in sets] if grown else []
+
+    patch.setattr(rounds.Course, "again", again)
+    patch.setattr(accounts.Accounts, "pay", lambda self, keys, units: self)
+
+
 @pytest.mark.parametrize(
     ("plant", "mechanism", "d"),
     [
@@ -143,6 +165,9 @@ def set_limit_ignored(patch: pytest.MonkeyPatch) -> None:
         (the_richest_pays, Synthesis(CDP(3), RING, strategy="single", one_way=0, rounds=1, budgets={"a": CDP(1)}), 3),
         (savings_are_never_spent, SAVING, 3),
         (set_limit_ignored, LIMITED, 2),
+        (less_noise_again, AGAIN, 2),
+        (savings_are_never_spent, AGAIN, 2),
+        (marginals_do_not_share, ONCE_MORE, 2),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -163,6 +188,14 @@ def test_realised_spending_is_no_guarantee() -> None:
         realised += Guarantee.touch(bits(3), names, Rho(Fraction(units, UNIT)))
     assert realised.rho("c") < SAVING.guarantee(bits(3), 1).rho("c")
     assert refuted(SAVING, bits(3), guarantee=realised)
+
+
+def test_what_was_measured_before_it_is_measured_again_is_charged() -> None:
+    for mechanism in (AGAIN, ONCE_MORE):
+        found = mechanism.design(bits(2), 1)
+        again = found.accounts.guarantee(found.least) if found.accounts else Guarantee.none(bits(2))
+        for claim in (found.fixed, again):
+            assert refuted(mechanism, bits(2), guarantee=claim)
 
 
 def test_selection_is_charged_to_attributes_that_are_never_measured() -> None:

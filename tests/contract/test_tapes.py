@@ -306,7 +306,8 @@ def test_a_stronger_first_selection_in_synthesis(strategy: str, one_way: Any) ->
     assert "the first round's selection" in refuted(mechanism, schema, plant)
 
 
-def test_rounds_that_spend_more_than_they_say() -> None:
+@pytest.mark.parametrize("strategy", ["single", "refined"])
+def test_rounds_that_spend_more_than_they_say(strategy: str) -> None:
     """The output states a smaller scale than the accounts allow: caught by what all measurements cost together."""
     from nabladp.mechanisms.synthesis import rounds
 
@@ -314,7 +315,7 @@ def test_rounds_that_spend_more_than_they_say() -> None:
         true = rounds.scale_for
         patches.set(rounds, "scale_for", lambda units: 0.7 * true(units))
 
-    mechanism = Synthesis(CDP(2), strategy="single", rounds=3)
+    mechanism = Synthesis(CDP(2), strategy=strategy, rounds=3)
     assert "too much together" in refuted(mechanism, ABY, plant)
 
 

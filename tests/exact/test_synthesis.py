@@ -139,6 +139,7 @@ DERIVED = Schema(
 SHARING = (("a", "b"), ("b", "c"), ("c", "a"))  # who is left out in one round has saved up for the next
 PACKED: dict[str, Any] = {"strategy": "packed", "one_way": 0}
 SINGLE: dict[str, Any] = {"strategy": "single", "one_way": 0}
+AGAIN: dict[str, Any] = {"strategy": "refined", "one_way": 0}
 RUNS: dict[str, tuple[Synthesis, Schema, int]] = {
     "all at once": (Synthesis(CDP(2), strategy="all"), bits(3), 1),
     "all at once, a set and a person": (
@@ -187,7 +188,18 @@ RUNS: dict[str, tuple[Synthesis, Schema, int]] = {
         bits(2),
         1,
     ),
-    "only a person": (Synthesis(person=Rho(4), workload=1, one_way=0, rounds=2, selection=0.4), bits(2), 1),
+    "only a person": (Synthesis(person=Rho(4), workload=1, **SINGLE, rounds=2, selection=0.4), bits(2), 1),
+    "again": (Synthesis(CDP(3), 1, **AGAIN, rounds=1), bits(2), 1),
+    "again and again": (Synthesis(CDP(4), (("a",), ("b",)), **AGAIN, rounds=2), bits(2), 1),
+    "again, pairs": (Synthesis(CDP(4), (("a", "b"),), **AGAIN, rounds=1), bits(2), 1),
+    "again, overlapping": (Synthesis(CDP(4), (("a", "b"), ("b", "c")), **AGAIN, rounds=1), bits(3), 1),
+    "again, sharing": (Synthesis(CDP(5), (("a", "b"), ("a",)), **AGAIN, rounds=1, weights=(2.0, 1.0)), bits(2), 1),
+    "again, a person": (Synthesis(person=Rho(9), workload=1, **AGAIN, rounds=1), bits(2), 1),
+    "again, a set": (
+        Synthesis(CDP(4), (("a",), ("b",)), **AGAIN, rounds=1, sets={"a+b": Rho(10)}),
+        bits(2),
+        1,
+    ),
     "a person and a set": (
         Synthesis(person=Rho(4), sets={"b+c": Rho(2)}, workload=SHARING[:2], **SINGLE, rounds=2, selection=0.4),
         bits(3),
@@ -205,11 +217,19 @@ def test_no_set_of_attributes_loses_more_than_claimed(name: str, monkeypatch: py
     assert audit.tightest.tightness > 0.4  # the instance is no triviality
 
 
-def test_real_models_are_fitted_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Synthesis(CDP(3), (("a", "b"), ("b",)), **PACKED, rounds=2, selection=0.3),
+        Synthesis(CDP(4), (("a", "b"), ("b",)), **AGAIN, rounds=1),
+    ],
+    ids=lambda mechanism: mechanism.strategy,
+)
+def test_real_models_are_fitted_on_the_way(mechanism: Synthesis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "nabladp.mechanisms.synthesis.output_distribution.learned_counts", lambda counts, n: np.clip(counts, 0, n)
     )
-    audit = exact_audit(Synthesis(CDP(3), (("a", "b"), ("b",)), **PACKED, rounds=2, selection=0.3), bits(2), 1)
+    audit = exact_audit(mechanism, bits(2), 1)
     assert audit.passed and audit.tightest.tightness > 0.4
 
 

@@ -52,7 +52,7 @@ def table() -> CodedTable:
     return CodedTable(SCHEMA, {name: np.asarray(column, np.int64) for name, column in codes.items()})
 
 
-@pytest.mark.parametrize("strategy", ["all", "packed", "single", "auto"])
+@pytest.mark.parametrize("strategy", ["all", "refined", "packed", "single", "auto"])
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_nothing_is_spent_that_was_not_claimed(budget: str, workload: str, strategy: str) -> None:

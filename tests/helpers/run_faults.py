@@ -76,6 +76,7 @@ RUNS = [
     (Projection(CDP(1), Marginals(1)), AB),
     (MWEM(CDP(1), Conjunctions(1), rounds=1, update="paper", rows=0), AB),
     (Synthesis(CDP(1), strategy="all"), AB),
+    (Synthesis(CDP(1), strategy="refined"), AB),
     (HeavyHitters(Rho(9), settings=TREE), AB),
     (DistributionEstimate(Rho(9), settings=LISTED), AB),
     (PointLearner(Rho(9), "b", settings=LISTED), AB),
@@ -87,7 +88,7 @@ RUNS = [
 
 
 def _named(mechanism: Any) -> str:
-    method = mechanism.method if isinstance(mechanism, HalfspaceLearner) else ""
+    method = getattr(mechanism, "method", "") or getattr(mechanism, "strategy", "")
     return " ".join(filter(None, (type(mechanism).__name__, method)))
 
 

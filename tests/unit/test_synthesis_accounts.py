@@ -93,7 +93,7 @@ def test_no_number_of_rows_costs_more_than_is_booked_before_it_is_known(eps0: fl
     for more in ({}, {"sets": {"b0+b1": CDP(1.2 * eps0)}}, {"person": CDP(1.5 * eps0)}):
         unknown = Synthesis(CDP(eps0), budgets={"b2": CDP(eps0 / 3)}, **more).guarantee(schema, 0)
         assert (unknown.rho_units("b0") or 0) <= limit_units(CDP(eps0))
-        for n, strategy in itertools.product((1, 50, 10**6), ("auto", "packed", "single", "all")):
+        for n, strategy in itertools.product((1, 50, 10**6), ("auto", "packed", "single", "refined", "all")):
             claim = Synthesis(CDP(eps0), budgets={"b2": CDP(eps0 / 3)}, strategy=strategy, **more).guarantee(schema, n)
             for size in range(1, 5):
                 for chosen in itertools.combinations(schema.names, size):
@@ -113,7 +113,7 @@ def test_where_nothing_depends_on_the_number_of_rows_the_claim_is_the_same() -> 
         ({"budget": CDP(1), "sets": dict.fromkeys(MANY, Rho(1))}, "too many"),
         ({"budget": Rho(1e-14), "strategy": "all"}, "too small"),
         ({"budget": Rho(1e-13), "strategy": "packed", "one_way": 0}, "'b0' is too small for"),
-        ({"budget": Rho(1), "sets": {"b0+b1": Rho(1e-13)}}, "too small"),
+        ({"budget": Rho(1), "sets": {"b0+b1": Rho(1e-14)}}, "too small"),
     ],
 )
 def test_budgets_that_cannot_be_used_are_refused(budget: dict[str, Any], words: str) -> None:

@@ -168,8 +168,15 @@ class Accounts:
 
     def left(self) -> Limits:
         """The unspent budget of the accounts, as limits of its own."""
-        units = tuple(most - spent for most, spent in zip(self.most, self.spent, strict=True))
-        return Limits(self.limits.universe, self.limits.attributes, self.limits.sets, self.limits.names, units)
+        return self._as_limits(self.most)
+
+    def saved_limits(self) -> Limits:
+        """What was granted and is not spent, as limits of its own."""
+        return self._as_limits(self.granted)
+
+    def _as_limits(self, upto: Sequence[int]) -> Limits:
+        units = tuple(most - spent for most, spent in zip(upto, self.spent, strict=True))
+        return replace(self.limits, units=units)
 
     def guarantee(self, least: int) -> Guarantee:
         """The guarantee of all marginals that rounds may measure, each touching ``least`` attributes or more.

@@ -21,7 +21,7 @@ from nabladp.mechanisms.synthesis.accounts import Accounts, Block, Limits, block
 from nabladp.mechanisms.synthesis.groups import Groups
 from nabladp.mechanisms.synthesis.repair import passes_of, work
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE, Selector, prices
-from nabladp.mechanisms.synthesis.strategy import GROUPED_ALONE, Choice
+from nabladp.mechanisms.synthesis.strategy import AT_FIRST, GROUPED_ALONE, Choice
 from nabladp.mechanisms.synthesis.workload import Names, Wanted
 from nabladp.noise import variance
 from nabladp.privacy.guarantee import Guarantee
@@ -57,7 +57,8 @@ def variance_of(scale: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """``planned`` is measured first (for "all": it is everything); then rounds choose, from accounts that grow."""
+    """``planned`` is measured first (for "all": it is everything); then rounds choose, from accounts that grow. For
+    "refined" they pick nothing: what was released says what they measure again."""
 
     wanted: Wanted
     limits: Limits
@@ -77,12 +78,18 @@ class Design:
         groups = groups or Groups()
         alone = [Fraction(GROUPED_ALONE if names[0] in groups.starts else 1) for names in wanted.first]
         planned = _planned(limits, wanted.first, alone, choice.one_way)
-        if choice.strategy == "all":
+        if choice.pairs:
+            pairs, weights = wanted.pairs
+            shares = _shares(pairs, weights, wanted, groups, choice.balance)
+            planned = _merge_planned(planned + _planned(limits, pairs, shares, choice.pairs))
+        if choice.strategy in ("all", "refined"):
             rest = Accounts.after(limits, _cost(limits, planned)).left()
-            planned = _merge_planned(
-                planned + _planned(rest, wanted.sets, _shares(wanted, groups, choice.balance), Fraction(1))
-            )
-            return cls(wanted, limits, choice, n, planned, _cost(limits, planned), groups=groups)
+            shares = _shares(wanted.sets, wanted.weights, wanted, groups, choice.balance)
+            first = AT_FIRST if choice.strategy == "refined" else Fraction(1)
+            planned = _merge_planned(planned + _planned(rest, wanted.sets, shares, first))
+            fixed = _cost(limits, planned)
+            accounts = Accounts.after(limits, fixed) if choice.strategy == "refined" else None
+            return cls(wanted, limits, choice, n, planned, fixed, accounts=accounts, groups=groups)
         sources = [limits.universe.sources(names) for names in wanted.candidates]
         read = frozenset().union(*sources)
         scope = tuple(name for name in limits.universe.roots if name in read)
@@ -122,12 +129,18 @@ class Design:
         for names, cells, scale in measured:
             what, charge = f"the marginal {'+'.join(names)} of a round", Charge.of_each(spent, names, 2)
             results.append(NoiseUse.exactly(what, "discrete_gaussian", cells, charge, published=scale))
-        return results + self._pick_uses(spent)
+        return [
+            *results,
+            *self._pick_uses(),
+            NoiseUse("what rounds may still measure", "discrete_gaussian", 0, 0, (Charge(spent),)),
+        ]
 
-    def _pick_uses(self, spent: Guarantee) -> list[NoiseUse]:
+    def _pick_uses(self) -> list[NoiseUse]:
         """The draws of the rounds' picks, at most one per block: a round may find nothing to pick, a later one may
         stand for several."""
-        universe, result = self.limits.universe, []
+        if not self.rounds:
+            return []
+        universe, result = self.limits.universe, list[NoiseUse]()
         first = [(block, block.guarantee(universe, self.price)) for block in self.rounds[0]]
         later = [block.guarantee(universe, self.price) for blocks in self.rounds[1:] for block in blocks]
         rest = Guarantee.compose(universe, later)
@@ -136,7 +149,7 @@ class Design:
             result.append(NoiseUse("the first round's selection", _kind_of(block), 0, 1, (Charge(cost),)))
         for kind, most in kinds.items():
             result.append(NoiseUse("selections of later rounds", kind, 0, most, (Charge(rest),)))
-        return [*result, NoiseUse("what rounds may still measure", "discrete_gaussian", 0, 0, (Charge(spent),))]
+        return result
 
     @cached_property
     def keys(self) -> list[tuple[int, ...]]:
@@ -145,8 +158,9 @@ class Design:
 
     @cached_property
     def least(self) -> int:
-        """The number of protected attributes that every candidate marginal with a cost touches at least."""
-        counted = [len(self.limits.protected(names)) for names in self.wanted.candidates]
+        """The number of protected attributes that every marginal that rounds may pay for touches at least."""
+        measured = self.wanted.candidates if self.rounds else self.wanted.sets
+        counted = [len(self.limits.protected(names)) for names in measured]
         return min((count for count in counted if count), default=1)
 
     @cached_property
@@ -160,6 +174,12 @@ class Design:
     def measured_cells(self, names: Names) -> int:
         """The counts that a measurement of a marginal has."""
         return self.groups.cells(names, self.wanted.sizes)
+
+    def spread_evenly(self) -> list[int]:
+        """What each marginal of the workload would get if all that is not planned were spread evenly."""
+        if self.accounts is None:
+            return [0] * len(self.wanted.sets)
+        return self.accounts.left().divided(self.wanted.sets, [Fraction(1)] * len(self.wanted.sets))
 
     @cached_property
     def one_block(self) -> bool:
@@ -216,12 +236,14 @@ def _cost(limits: Limits, planned: tuple[Planned, ...]) -> Guarantee:
     return limits.touched([p.attributes for p in planned], [p.units for p in planned], [p.scale for p in planned])
 
 
-def _shares(wanted: Wanted, groups: Groups, balance: float) -> list[Fraction]:
-    """Weights for measuring all marginals at once: those of the workload times a power of the cells, which protects
-    larger tables."""
+def _shares(
+    sets: Sequence[Names], weights: Sequence[float], wanted: Wanted, groups: Groups, balance: float
+) -> list[Fraction]:
+    """Shares of marginals that are measured at once: their weights times a power of the cells, which protects larger
+    tables."""
     return [
         Fraction(weight).limit_denominator(1 << 20) * max(1, round(1000 * groups.cells(names, wanted.sizes) ** balance))
-        for names, weight in zip(wanted.sets, wanted.weights, strict=True)
+        for names, weight in zip(sets, weights, strict=True)
     ]
 
 
@@ -289,13 +311,18 @@ class SynthesisError(ExpectedError):
 
 def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
     wanted, n = design.wanted, design.n
-    if design.accounts is None:
-        chosen = {frozenset(p.attributes): p.scale for p in design.planned}
-        scales = np.array([chosen[frozenset(names)] for names in wanted.sets])
+    if not design.rounds:
+        units = {frozenset(p.attributes): p.units for p in design.planned}
+        spread = design.spread_evenly()
+        scales = np.array(
+            [scale_for(units[frozenset(names)] + more) for names, more in zip(wanted.sets, spread, strict=True)]
+        )
     else:
+        if design.accounts is None:
+            raise ValueError("rounds have accounts")
         grown = design.accounts.grow(Fraction(1, design.choice.rounds))
-        units = [grown.affordable(design.limits.charged(names), design.sharing) for names in wanted.sets]
-        scales = np.array([scale_for(max(amount, 1)) for amount in units])
+        able = [grown.affordable(design.limits.charged(names), design.sharing) for names in wanted.sets]
+        scales = np.array([scale_for(max(amount, 1)) for amount in able])
     cells, counted = np.array(
         [(wanted.cells(names), design.measured_cells(names)) for names in wanted.sets], np.int64
     ).T

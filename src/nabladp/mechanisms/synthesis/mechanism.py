@@ -114,7 +114,8 @@ class Synthesis(Mechanism):
     all of it is spent. ``workload`` is 2 or 3, for all 2-way or 3-way marginals (of ``over``), or a list of
     sets; ``weights`` and a ``target`` column state what matters more. ``strategy``: "packed" (each round selects
     attribute-disjoint marginals jointly), "matched" (so among any number of columns, for pairs), "single" (one per
-    round), "all" (all at once), or "auto", which decides from public facts. ``rounds``, and the shares ``one_way`` and
+    round), "all" (all at once), "refined" (all at once, then again where answers are least certain), or "auto", which
+    decides from public facts. ``rounds``, and the shares ``one_way``, ``pairs`` (before larger marginals) and
     ``selection`` of the budget, are chosen likewise.
     ``rows`` are sampled (default: as many as the table has). ``model_mb`` limits the model, never the measurements.
     ``repair`` moves them towards the answers, which know more than the model.
@@ -147,7 +148,7 @@ class Synthesis(Mechanism):
         default="auto",
         metadata=parameter(
             Choice(*STRATEGIES),
-            "How a round picks marginals: packing, matching, one, or all at once; by default as public facts suggest.",
+            "Whether rounds pick marginals, or all are measured, once or again; chosen by default from public facts.",
         ),
     )
     rounds: int | None = field(
@@ -161,6 +162,13 @@ class Synthesis(Mechanism):
     )
     selection: float | None = field(
         default=None, metadata=parameter(Share(), "The share of the budget that picks marginals; chosen by default.")
+    )
+    pairs: float | None = field(
+        default=None,
+        metadata=parameter(
+            Share(zero=True),
+            "The share of the budget for all pairs, before marginals of more columns; chosen by default.",
+        ),
     )
     rows: int | None = field(
         default=None,
@@ -207,8 +215,10 @@ class Synthesis(Mechanism):
             raise BudgetError("Synthesis needs a budget.", fix=f"Give budget or person: {SUPPORTED_BY[False]}.")
         if self.sets:  # refuses what names no set
             object.__setattr__(self, "sets", dict(Budget(sets=self.sets).sets))
-        if (self.one_way or 0) + (self.selection or 0) >= 1:
-            raise MechanismError("'one_way' and 'selection' leave nothing to measure with.", fix="Lower one of them.")
+        if (self.one_way or 0) + (self.pairs or 0) + (self.selection or 0) >= 1:
+            raise MechanismError(
+                "'one_way', 'pairs' and 'selection' leave nothing to measure with.", fix="Lower one of them."
+            )
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -241,12 +251,19 @@ class Synthesis(Mechanism):
         result = choose(facts, self.strategy, self.rounds)
         one_way = result.one_way if self.one_way is None else exact(self.one_way)
         selection = result.selection if self.selection is None else exact(self.selection)
-        why = result.why + self._unused(result.strategy)
-        return replace(result, why=why, one_way=one_way, selection=selection)
+        pairs = exact(self.pairs) if self.pairs is not None and facts.width > 2 else result.pairs
+        why = result.why + self._unused(result.strategy, facts.width)
+        return replace(result, why=why, one_way=one_way, selection=selection, pairs=pairs)
 
-    def _unused(self, strategy: str) -> str:
-        given = [name for name in ("rounds", "selection") if getattr(self, name) is not None]
-        return f"; {' and '.join(given)} not used" if strategy == "all" and given else ""
+    def _unused(self, strategy: str, width: int) -> str:
+        unused = {
+            "rounds": strategy == "all",
+            "selection": strategy in ("all", "refined"),
+            "pairs": width <= 2,
+        }
+        return "".join(
+            f"; {name} not used" for name, idle in unused.items() if idle and getattr(self, name) is not None
+        )
 
     def design(self, schema: Schema, n: int) -> Design:
         """The Synthesis design, fixed before data is read; refuses what could not be carried out."""
@@ -350,7 +367,8 @@ class Synthesis(Mechanism):
             sets=design.wanted.sets,
             weights=design.wanted.weights,
             model=state.model,
-            measured=state.measured,
+            # nothing may follow from what is not published: how much a planned marginal surprised the model
+            measured=tuple(m if m.round else replace(m, surprise=()) for m in state.measured),
             strategy=design.choice.strategy,
             why=design.choice.why,
             rounds=state.number,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +160,9 @@ class SyntheticModel(Output):
             away = float(np.abs(pooled.values - guess).sum()) / (2 * self.n)
             rows = math.hypot(pooled.error, away) + self._rounding(guess)
         else:
-            rows = math.hypot(pooled.error, apart)
+            # moved rows keep of an answer what some table can have, and that is no farther from the truth
+            moved = self.apart is not None and self.apart.repaired
+            rows = max(pooled.error, apart) if moved else math.hypot(pooled.error, apart)
         return Answer(pooled.attributes, pooled.values, np.sqrt(pooled.variance), pooled.error, min(1.0, rows))
 
     def _rounding(self, guess: Floats) -> float:
@@ -206,14 +209,18 @@ class SyntheticModel(Output):
         return result
 
     def _tables(self) -> Tables:
-        """The answers and the one-way marginals, towards which rows are moved, and what no row may be."""
-        scale = self.rows / self.n
-        own = {names[0] for names in self.sets if len(names) == 1}
-        alone = self._pool([(name,) for name in self.columns if name not in own])
-        weights = [*self.weights, *[float(np.mean(self.weights))] * len(alone)]
+        """The answers and what is known of single columns and pairs inside them, towards which rows are moved, and
+        what no row may be. A pair stands for several larger answers."""
+        scale, mean = self.rows / self.n, float(np.mean(self.weights))
+        own = {frozenset(names) for names in self.sets}
+        larger = [names for names in self.sets if len(names) > 2]
+        parts = [*((name,) for name in self.columns), *(pair for names in larger for pair in combinations(names, 2))]
+        lower = self._pool(list({frozenset(part): part for part in parts if frozenset(part) not in own}.values()))
+        more = max(1, max(map(len, self.sets)) - 1)
+        weights = [*self.weights, *[more * mean] * len(lower)]
         targets = [
             Target(each.attributes, each.values * scale, float(each.variance.mean()) * scale**2, weight)
-            for each, weight in zip([*self._pooled, *alone], weights, strict=True)
+            for each, weight in zip([*self._pooled, *lower], weights, strict=True)
         ]
         return Tables(self.model.sizes, targets, self._declared.zeros, self._functions)
 

@@ -42,6 +42,8 @@ class OutputDistribution:
 
     def _round(self, state: State) -> Law:
         """The exact law of a Synthesis round: a pick, and what follows each."""
+        if not self.course.design.rounds:
+            return self._again(state)
         grown, strength, selectors = self.course.next_round(state)
         excess = self.course.excess(state, grown, selectors, self.truth)
         chances, then = [], []
@@ -49,6 +51,19 @@ class OutputDistribution:
             chances.append(chance)
             then.append(self._answers(state, pick))
         return Law((Branch(np.array(chances), np.arange(len(then)), tuple(then)),), _ORDER)
+
+    def _again(self, state: State) -> Law:
+        """The exact law of a round that measures marginals again: which, and with how much noise, is no secret."""
+        paid, sets, units = self.course.again(state)
+        scales = [scale_for(amount) for amount in units]
+        if self.course.is_last(state):
+            return Law(tuple(self._cells(sets, scales)), _ORDER)
+        return self._each(
+            sets,
+            scales,
+            state.number + 1,
+            lambda noisy: self._round(self.course.after_again(state, paid, noisy)),
+        )
 
     def _answers(self, state: State, pick: Pick) -> Law:
         grown = self.course.next_round(state)[0]

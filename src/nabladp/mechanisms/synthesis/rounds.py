@@ -176,18 +176,29 @@ class Course:
         state = self.start(self._measure(truth, planned, [p.scale for p in design.planned], 0, noise))
         if design.accounts is None:
             return state
+        step = self._choose_and_measure if design.rounds else self._measure_again
         while not self.over(state):
-            grown, strength, selectors = self.next_round(state)
-            excess = self.excess(state, grown, selectors, truth)
-            pick = tuple(sorted(c for s in selectors for c in s.draw(excess, strength, noise)))
-            units = self.units(grown, pick)
-            sets = [design.wanted.candidates[c] for c in pick]
-            noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)  # [answers]
-            state = self.after(state, grown, pick, units, noisy)
+            state = step(state, truth, noise)
             progress(state.done, design.choice.rounds)
+        if not design.rounds:
+            return state
         sets, units = self.leftovers(state.accounts, state.chosen)
         noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)
         return self.finish(state, noisy)
+
+    def _choose_and_measure(self, state: State, truth: Truth, noise: NoiseSource) -> State:
+        grown, strength, selectors = self.next_round(state)
+        excess = self.excess(state, grown, selectors, truth)
+        pick = tuple(sorted(c for s in selectors for c in s.draw(excess, strength, noise)))
+        units = self.units(grown, pick)
+        sets = [self.design.wanted.candidates[c] for c in pick]
+        noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)  # [answers]
+        return self.after(state, grown, pick, units, noisy)
+
+    def _measure_again(self, state: State, truth: Truth, noise: NoiseSource) -> State:
+        paid, sets, units = self.again(state)
+        noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)
+        return self.after_again(state, paid, noisy)
 
     def _measure(
         self, truth: Truth, sets: Sequence[Names], scales: Sequence[float], number: int, noise: NoiseSource
@@ -213,15 +224,17 @@ class Course:
     # ---- before a choice ------------------------------------------------------------------------------------------
 
     def start(self, noisy: Sequence[Noisy]) -> State:
-        if self.design.accounts is not None:
-            return State(self._fit(noisy, {}, None), tuple(noisy), self.design.accounts)
+        """Single columns first; then pairs, then larger marginals, each by how much it surprises the model so far."""
         first = {frozenset(names) for names in self.design.wanted.first}
-        known = [m for m in noisy if frozenset(m.attributes) in first]
-        before = self._fit(known, {}, None)
-        later = with_surprise(before, known, [m for m in noisy if frozenset(m.attributes) not in first])
-        worth = self._surprise({}, before, later)
-        measured = (*known, *later)
-        return State(self._fit(measured, worth, before, last=True), measured, None, worth)
+        measured = tuple(m for m in noisy if frozenset(m.attributes) in first)
+        later = [m for m in noisy if frozenset(m.attributes) not in first]
+        widths, over = sorted({len(m.attributes) for m in later}), self.design.accounts is None
+        model, worth = self._fit(measured, {}, None, last=over and not widths), dict[Names, float]()
+        for width in widths:
+            new = with_surprise(model, measured, [m for m in later if len(m.attributes) == width])
+            worth, measured = self._surprise(worth, model, new), (*measured, *new)
+            model = self._fit(measured, worth, model, last=over and width == widths[-1])
+        return State(model, measured, self.design.accounts, worth)
 
     def over(self, state: State) -> bool:
         return state.done >= self.design.choice.rounds
@@ -296,16 +309,49 @@ class Course:
             state.number + 1,
         )
 
+    # ---- measuring again ------------------------------------------------------------------------------------------
+
+    def again(self, state: State) -> tuple[Accounts, list[Names], list[int]]:
+        """The marginals of the workload that a round measures again, what for each, and the accounts once that is paid:
+        the more, the larger the error of its answer is expected to be."""
+        if state.accounts is None:
+            raise ValueError("this course has no rounds")
+        wanted = self.design.wanted
+        grown = state.accounts.grow(Fraction(state.done + 1, self.design.choice.rounds))
+        shares = self.expected_errors(state) * np.array(wanted.weights)
+        shares = np.maximum(shares / max(float(shares.mean()), 1e-300), strategy.LEAST_AGAIN)
+        weights = [Fraction(round(strategy.FINE_AGAIN * share)) for share in shares.tolist()]
+        units = grown.saved_limits().divided(wanted.sets, weights)  # [again]
+        return self._paid_each(grown, wanted.sets, units)
+
+    def expected_errors(self, state: State) -> Floats:
+        """For every marginal of the workload, the expected error of its answer as things stand."""
+        known = measurements(state.measured)
+        return np.array([answer.error for answer in pool(state.model, known, self.design.wanted.sets)])
+
+    def after_again(self, state: State, paid: Accounts, noisy: Sequence[Noisy]) -> State:
+        measured = (*state.measured, *noisy)
+        model = self._fit(measured, state.worth, state.model, last=self.is_last(state))
+        return replace(
+            state, model=model, measured=measured, accounts=paid, done=state.done + 1, number=state.number + 1
+        )
+
+    def _paid_each(
+        self, accounts: Accounts, sets: Sequence[Names], units: Sequence[int]
+    ) -> tuple[Accounts, list[Names], list[int]]:
+        """What is enough to measure anything with, and the accounts once it is paid."""
+        kept = [(names, amount) for names, amount in zip(sets, units, strict=True) if amount >= LEAST_UNITS]
+        for names, amount in kept:
+            accounts = accounts.pay(self.design.limits.charged(names), amount)
+        return accounts, [names for names, _ in kept], [amount for _, amount in kept]
+
     def leftovers(self, accounts: Accounts | None, chosen: Sequence[Names]) -> tuple[list[Names], list[int]]:
         """The marginals measured once more at the end, with all that is still unspent: those that rounds measured."""
         if accounts is None:
             return [], []
         units = accounts.left().divided(chosen, [Fraction(1)] * len(chosen))
-        kept = [(names, amount) for names, amount in zip(chosen, units, strict=True) if amount >= LEAST_UNITS]
-        accounts = accounts.grow(Fraction(1))
-        for names, amount in kept:
-            accounts = accounts.pay(self.design.limits.charged(names), amount)
-        return [names for names, _ in kept], [amount for _, amount in kept]
+        _, kept, amounts = self._paid_each(accounts.grow(Fraction(1)), chosen, units)
+        return kept, amounts
 
     def finish(self, state: State, noisy: Sequence[Noisy]) -> State:
         measured = (*state.measured, *noisy)
@@ -323,7 +369,7 @@ class Course:
 
         Rounds have picked by weight already."""
         wanted = self.design.wanted
-        weights = dict(zip(wanted.sets, wanted.weights, strict=True)) if self.design.accounts is None else {}
+        weights = {} if self.design.rounds else dict(zip(wanted.sets, wanted.weights, strict=True))
         return lambda names: -worth[names] * weights.get(names, 1.0) / wanted.cells(names) ** strategy.ROOM
 
     def _fit(

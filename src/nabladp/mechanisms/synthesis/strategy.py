@@ -114,7 +114,7 @@ def _key(key: Any) -> str:
 
 # ---- choosing --------------------------------------------------------------------------------------------------------
 
-STRATEGIES = ("auto", "packed", "matched", "single", "all")
+STRATEGIES = ("auto", "packed", "matched", "single", "refined", "all")
 WIDEST_BLOCK = 16  # attributes that are packed jointly
 FASTER = 4  # how many rounds in one, after a round that taught less than noise would
 CLOSE = 0.3  # how near a fit between rounds comes to its optimum, in deviations of the noise
@@ -123,7 +123,12 @@ SURE = 0.5  # of a measurement's distance from the model: the part that must not
 ONE_WAY_BY_SIGNAL = 2.0  # the share for single columns times the signal, with a person's limit alone
 ONE_WAY_BEFORE_TRIPLES = 0.4  # the same where rounds can choose pairs before triples
 LEAST_ONE_WAY = Fraction(2, 100)
-MOST_ONE_WAY = Fraction(30, 100)
+MOST_ONE_WAY = Fraction(30, 100)  # with a person's limit alone
+MOST_ONE_WAY_OF_ATTRIBUTES = Fraction(10, 100)  # "refined"
+AT_FIRST = Fraction(1, 3)  # "refined": of what is left after pairs, to measure all marginals once
+TIMES_AGAIN = 2  # rounds in which it measures marginals again
+LEAST_AGAIN = 0.02  # a marginal's share of a round in which marginals are measured again, over the mean share
+FINE_AGAIN = 1024  # these shares are whole numbers of such a part
 PROTECTED = 0.5  # with a person's limit alone, a marginal's share grows with its cells to this power
 GROUPED = 2.0  # rows in a cell over its noise, below which values are measured in groups
 LEAST_GROUPS = 16  # and so many there are at least; a column of fewer than twice as many values has none
@@ -140,6 +145,7 @@ class Choice:
     rounds: int = 0
     one_way: Fraction = Fraction(6, 100)  # of the budget, before anything is chosen
     selection: Fraction = Fraction(8, 100)  # of the budget, for choosing; the rest measures
+    pairs: Fraction = Fraction(0)  # of the budget, for all pairs at once before larger marginals
     balance: float = 0.0  # all at once: a marginal's share grows with its number of cells to this power
 
 
@@ -168,47 +174,75 @@ def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
 
 
 def _choice_of(facts: Facts, strategy: str, why: str) -> Choice:
-    if strategy == "all":
-        return Choice("all", why, one_way=_one_way(facts), balance=0.0 if facts.person is None else PROTECTED)
+    by_signal = ONE_WAY_BY_SIGNAL if facts.width <= 2 else ONE_WAY_BEFORE_TRIPLES
+    choice = Choice(strategy, why, pairs=_pairs(facts, strategy))
+    if strategy in ("all", "refined"):
+        balance = 0.0 if facts.person is None else PROTECTED
+        rounds = TIMES_AGAIN if strategy == "refined" else 0
+        most = MOST_ONE_WAY_OF_ATTRIBUTES if strategy == "refined" else LEAST_ONE_WAY
+        return replace(choice, rounds=rounds, one_way=_one_way(facts, most=most), balance=balance)
     if facts.person is not None:
-        by_signal = ONE_WAY_BY_SIGNAL if facts.width <= 2 else ONE_WAY_BEFORE_TRIPLES
         one_way = max(_one_way(facts, by_signal), Fraction(6, 100))
-        return Choice(strategy, why, 16 * facts.sources, one_way, Fraction(10, 100))
+        return replace(
+            choice, rounds=16 * facts.sources, one_way=one_way, selection=Fraction(10, 100), balance=PROTECTED
+        )
     rounds = 16 if facts.width <= 2 else 32
     if facts.each > 0.4:  # ε0 ≈ 0.9
         rounds *= 2
-    return Choice(strategy, why, _single_rounds(facts) if strategy == "single" else rounds)
+    return replace(choice, rounds=_single_rounds(facts) if strategy == "single" else rounds)
 
 
-def _one_way(facts: Facts, by_signal: float = ONE_WAY_BY_SIGNAL) -> Fraction:
+def _pairs(facts: Facts, strategy: str) -> Fraction:
+    """The share of the budget for all pairs at once, before triples."""
+    if facts.width <= 2 or strategy == "all":
+        return Fraction(0)
+    clear, person = _signal(facts), facts.person is not None
+    if strategy == "refined":
+        return Fraction(1, 5) if clear < _CLEAR["triples alone" + ", person" * person] else Fraction(0)
+    if not person:
+        return Fraction(2, 3)
+    return Fraction(1, 3) if clear >= 1 else Fraction(0)
+
+
+def _one_way(facts: Facts, by_signal: float = ONE_WAY_BY_SIGNAL, most: Fraction = LEAST_ONE_WAY) -> Fraction:
     """The share of the budget for single columns: the less a larger marginal holds beside its noise, the more of what
-    can be known is known from these alone. With budgets for attributes a larger share would cost a person more; larger
-    sets tell about single columns, too."""
-    if facts.person is None:
-        return LEAST_ONE_WAY
+    can be known is known from these alone. With budgets for attributes it is ``most`` at most, as a larger share costs
+    a person more, and larger sets tell about single columns, too."""
     share = by_signal / max(_signal(facts), 1e-9)
-    return min(max(Fraction(round(1000 * min(share, 1.0)), 1000), LEAST_ONE_WAY), MOST_ONE_WAY)
+    most = most if facts.person is None else MOST_ONE_WAY
+    return min(max(Fraction(round(1000 * min(share, 1.0)), 1000), LEAST_ONE_WAY), most)
 
 
 def _single_rounds(facts: Facts) -> int:
     return max(16, math.ceil(16 * facts.sources / max(1, min(facts.width, 2))))
 
 
-# Measured on ten tables, and reported on others (python -m bench synthesis). For pairs all marginals at once are better
-# than rounds even where most are drowned in noise (by 6 to 35 % at signals of 0.15 to 0.5): the model is fitted to the
-# others only. Where only a person's limit is given, rounds are as good up to about 1. For triples it depends on the
-# table between 6 and 11.
-_CLEAR = {"pairs": 0.15, "pairs, person": 1.0, "triples": 9.0, "triples, person": 14.0}
+# Measured on fourteen tables, and reported on others (python -m bench synthesis). For pairs all marginals at once, and
+# then again where answers are least certain, are better than rounds that pick even where most marginals are drowned in
+# noise. Where only a person's limit is given, rounds are as good up to about 1. For triples it depends on the table
+# between 3 and 15; where noise is small, they need no pairs before them.
+_CLEAR = {
+    "pairs": 0.15,
+    "pairs, person": 0.5,
+    "triples": 9.0,
+    "triples, person": 3.0,
+    "triples alone": 25.0,
+    "triples alone, person": 15.0,
+}
+_TOO_MANY = 4_000  # marginals that are not worth the minutes of measuring them again
 
 
 def _auto(facts: Facts) -> Choice:
     clear = _signal(facts)
     kind = ("pairs" if facts.width <= 2 else "triples") + ("" if facts.person is None else ", person")
     if clear >= _CLEAR[kind]:
-        once = (
+        why = (
             "every marginal can be measured at once" if clear >= 1 else "pairs are best measured at once, noisy or not"
         )
-        return _choice_of(facts, "all", f"{once} (a cell holds {_short(clear)} times its noise on average)")
+        why += f" (a cell holds {_short(clear)} times its noise on average)"
+        if len(facts.wanted.sets) > _TOO_MANY:
+            return _choice_of(facts, "all", why)
+        return _choice_of(facts, "refined", f"{why}, and then again where answers are least certain")
     why = (
         f"noise would drown most marginals (a cell holds {_short(clear)} times its noise on average), so rounds choose"
     )

@@ -64,6 +64,13 @@ class Wanted:
         return math.prod(self.sizes[name] for name in names)
 
     @cached_property
+    def pairs(self) -> tuple[tuple[Names, ...], tuple[float, ...]]:
+        """The pairs inside the workload's larger sets, with their weights."""
+        both = zip(self.candidates, self.candidate_weights, strict=True)
+        chosen = [(names, weight) for names, weight in both if len(names) == 2]
+        return tuple(names for names, _ in chosen), tuple(weight for _, weight in chosen)
+
+    @cached_property
     def first(self) -> tuple[Names, ...]:
         """The marginals measured before anything is chosen: every column, by itself or tied to its sources."""
         tied = {link[0] for link in self.links}
