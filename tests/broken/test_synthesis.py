@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nabladp.audit import exact_audit
+from nabladp.errors import AuditError
 from nabladp.mechanisms.allocation import least_scale
 from nabladp.mechanisms.synthesis import Synthesis, accounts, design, output_distribution, rounds, selection
 from nabladp.privacy import CDP, Guarantee, Rho
@@ -37,7 +38,8 @@ LIMITED = Synthesis(
     CDP(3), (("a",), ("b",)), strategy="packed", one_way=0, rounds=1, selection=0.05, sets={"a+b": Rho(5)}
 )
 
-AGAIN = Synthesis(CDP(3), (("a",), ("b",)), strategy="refined", one_way=0, rounds=2)
+AGAIN = Synthesis(CDP(5), (("a", "b"), ("a",)), strategy="refined", one_way=0, rounds=2)
+WIDTHS = Synthesis(CDP(4), (("a",), ("b", "c")), strategy="refined", one_way=0, rounds=1)
 ONCE_MORE = Synthesis(CDP(3), (("a", "b"), ("a",)), strategy="refined", one_way=0, rounds=1)
 
 
@@ -58,6 +60,7 @@ SOUND = {
     "saving": (SAVING, 3),
     "again": (AGAIN, 2),
     "once more": (ONCE_MORE, 2),
+    "widths": (WIDTHS, 3),
 }
 
 
@@ -146,13 +149,20 @@ def less_noise_again(patch: pytest.MonkeyPatch) -> None:
 def marginals_do_not_share(patch: pytest.MonkeyPatch) -> None:
     """Each marginal that is measured again gets all that its attributes have saved."""
 
-    def again(self: rounds.Course, state: rounds.State) -> Any:
-        grown = state.accounts.grow(Fraction(1)) if state.accounts else None
-        sets, charged = self.design.wanted.sets, self.design.limits.charged
-        return grown, sets, [min(grown.saved(key) for key in charged(names)) for names in sets] if grown else []
+    class All:
+        def __init__(self, own: accounts.Accounts) -> None:
+            self.own = own
 
-    patch.setattr(rounds.Course, "again", again)
+        def divided(self, sets: Any, weights: Any) -> list[int]:
+            return [min(self.own.saved(key) for key in self.own.limits.charged(names)) for names in sets]
+
+    patch.setattr(accounts.Accounts, "saved_limits", lambda self: All(self))
     patch.setattr(accounts.Accounts, "pay", lambda self, keys, units: self)
+
+
+def wide_marginals_are_counted_on(patch: pytest.MonkeyPatch) -> None:
+    """Every marginal is thought to touch as many attributes as the widest."""
+    patch.setattr(design.Design, "least", property(lambda self: max(map(len, self.wanted.sets))))
 
 
 @pytest.mark.parametrize(
@@ -168,12 +178,28 @@ def marginals_do_not_share(patch: pytest.MonkeyPatch) -> None:
         (less_noise_again, AGAIN, 2),
         (savings_are_never_spent, AGAIN, 2),
         (marginals_do_not_share, ONCE_MORE, 2),
+        (wide_marginals_are_counted_on, WIDTHS, 3),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_fault_is_refuted(plant: Plant, mechanism: Synthesis, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert refuted(mechanism, bits(d))
+
+
+def test_errors_read_from_the_data_are_no_part_of_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured again, and with how much noise, may depend on released numbers only."""
+
+    def known(self: output_distribution.OutputDistribution, state: Any) -> Any:
+        sets = self.course.design.wanted.sets
+        true = [float(table.ravel()[0]) for table in self.truth.tables(sets)]
+        self.course.expected_errors = lambda _: np.array(true)  # type: ignore[method-assign]
+        return law(self, state)
+
+    law = output_distribution.OutputDistribution._again
+    monkeypatch.setattr(output_distribution.OutputDistribution, "_again", known)
+    with pytest.raises(AuditError, match="outcomes"):
+        refuted(AGAIN, bits(2))
 
 
 # ---- faults in what is claimed -------------------------------------------------------------------------------------

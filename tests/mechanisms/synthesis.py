@@ -7,9 +7,8 @@ from typing import Any
 from faults import AB, Fault, scale_07
 
 from nabladp.mechanisms import Mechanism
-from nabladp.mechanisms.synthesis import Synthesis
+from nabladp.mechanisms.synthesis import Synthesis, rounds
 from nabladp.mechanisms.synthesis import design as synthesis
-from nabladp.mechanisms.synthesis import rounds
 from nabladp.privacy import CDP, Approx, Rho
 
 INSTANCES: list[Mechanism] = [

@@ -100,6 +100,31 @@ def test_no_number_of_rows_costs_more_than_is_booked_before_it_is_known(eps0: fl
                     assert (claim.rho_units(chosen) or 0) <= (unknown.rho_units(chosen) or 0)
 
 
+@pytest.mark.parametrize("strategy", ["packed", "single", "refined", "all"])
+@pytest.mark.parametrize("limit", [{"budget": Rho(0.1)}, {"person": Rho(0.01)}], ids=["budget", "person"])
+@pytest.mark.parametrize("workload", [2, 3])
+def test_given_shares_do_not_hide_what_depends_on_the_number_of_rows(
+    strategy: str, limit: dict[str, Any], workload: int
+) -> None:
+    """The share of pairs, and groups of values."""
+    schema = Schema((*bits(3).attributes, *(Attribute(f"n{i}", "integer", low=0, high=40) for i in range(2))))
+    mechanism = Synthesis(**limit, workload=workload, strategy=strategy, rounds=3, one_way=0.2, selection=0.08)
+    unknown = mechanism.guarantee(schema, 0)
+    for n in (1, 300, 10**6):
+        claim = mechanism.guarantee(schema, n)
+        for size in range(1, 6):
+            for chosen in itertools.combinations(schema.names, size):
+                assert (claim.rho_units(chosen) or 0) <= (unknown.rho_units(chosen) or 0)
+
+
+def test_large_shares_leave_something_to_measure_with() -> None:
+    for more in ({"strategy": "packed", "selection": 0.35}, {"strategy": "single", "one_way": 0.4}, {"one_way": 0.3}):
+        for n in (0, 100, 10**6):
+            assert Synthesis(Rho(1), 3, **more).guarantee(bits(4), n).rho("b0") <= 1
+    with pytest.raises(MechanismError, match="'pairs' and 'selection' leave nothing"):
+        Synthesis(person=Rho(1e-5), workload=3, strategy="refined", pairs=0.8).guarantee(bits(4), 100)
+
+
 def test_where_nothing_depends_on_the_number_of_rows_the_claim_is_the_same() -> None:
     mechanism = Synthesis(CDP(1), strategy="packed", rounds=5, one_way=0.1, selection=0.1)
     assert mechanism.guarantee(bits(4), 0) == mechanism.guarantee(bits(4), 77)

@@ -269,23 +269,25 @@ _BYTES_A_CODE = 2  # as sampled, and as repaired
 @dataclass(frozen=True)
 class SynthesisError(ExpectedError):
     """``noise_error`` is the mean total variation distance of a marginal from the truth, by its noise alone, if it is
-    measured once; the model, and measuring again, make it smaller. None while the number of rows is not known."""
+    picked once, or with all that it gets where nothing is picked; the model makes it smaller. None while the number of
+    rows is not known."""
 
     columns: int
     marginals: int
     workload_cells: int
+    measured_cells: int  # about as many in rounds that pick
     strategy: str
     why: str
     rounds: int
     rows: int
-    scale: float  # of the noise on a marginal when first measured, in the middle
+    scale: float  # of the noise on a marginal, in the middle
     noise_error: float | None
     memory_mb: float
     seconds: float
 
     def values_written(self) -> int:
         """The number of values that Synthesis will write: answers, measurements, synthetic table."""
-        return 2 * self.workload_cells + self.rows * self.columns // 32
+        return self.workload_cells + self.measured_cells + self.rows * self.columns // 32
 
     def measure(self, rows: int) -> ErrorMeasure:
         what = "Distance of a measured table from the truth by noise alone (total variation, at most 1)"
@@ -334,6 +336,7 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
         columns=len(wanted.columns),
         marginals=len(wanted.sets),
         workload_cells=int(cells.sum()),
+        measured_cells=_measured_cells(design, int(counted.sum())),
         strategy=design.choice.strategy,
         why=design.choice.why,
         rounds=design.choice.rounds,
@@ -343,6 +346,12 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
         memory_mb=_memory(design, limit_bytes, int(cells.sum()), rows) / 1e6,
         seconds=_seconds(design, limit_bytes) + _row_seconds(design, rows),
     )
+
+
+def _measured_cells(design: Design, workload_cells: int) -> int:
+    planned = sum(design.measured_cells(p.attributes) for p in design.planned)
+    again = 0 if design.accounts is None else 1 if design.rounds else design.choice.rounds
+    return planned + again * workload_cells
 
 
 def _model_bytes(design: Design, limit_bytes: int) -> int:
@@ -360,6 +369,7 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int, rows: int) ->
         + _BYTES_SHOWN * min(MOST_SHOWN, len(design.wanted.sets))
         + kept
         + counting
+        + 16 * _measured_cells(design, workload_cells)
         + _COPIES * _model_bytes(design, limit_bytes)
         + _ANSWER_COPIES * 8 * workload_cells
         + _BYTES_REPAIRED * sum(len(names) * design.wanted.cells(names) for names in design.wanted.sets)

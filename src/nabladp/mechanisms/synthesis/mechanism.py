@@ -22,6 +22,7 @@ from nabladp.mechanisms.synthesis.output import SyntheticModel
 from nabladp.mechanisms.synthesis.rounds import Course, State, Truth
 from nabladp.mechanisms.synthesis.strategy import (
     BACK_ENDS,
+    MOST_PAIRS,
     MOST_ROUNDS,
     STRATEGIES,
     DeclaredZeros,
@@ -95,6 +96,14 @@ class Synthesizer:
     def save(self, path: Any) -> None:
         """Save the fitted synthetic model as a file; ``SyntheticModel.load`` reads it."""
         self.model_.save(path)
+
+
+def _check_shares(shares: float | Fraction) -> None:
+    if shares >= 1:
+        raise MechanismError(
+            "'one_way', 'pairs' and 'selection' leave nothing to measure with.",
+            fix="Lower one of them; where one is not given, it is chosen for you, and `nabladp cost` tells.",
+        )
 
 
 # ---- the mechanism ---------------------------------------------------------------------------------------------------
@@ -215,10 +224,7 @@ class Synthesis(Mechanism):
             raise BudgetError("Synthesis needs a budget.", fix=f"Give budget or person: {SUPPORTED_BY[False]}.")
         if self.sets:  # refuses what names no set
             object.__setattr__(self, "sets", dict(Budget(sets=self.sets).sets))
-        if (self.one_way or 0) + (self.pairs or 0) + (self.selection or 0) >= 1:
-            raise MechanismError(
-                "'one_way', 'pairs' and 'selection' leave nothing to measure with.", fix="Lower one of them."
-            )
+        _check_shares((self.one_way or 0) + (self.pairs or 0) + (self.selection or 0))
 
     # ---- before data ----------------------------------------------------------------------------------------------
 
@@ -237,8 +243,11 @@ class Synthesis(Mechanism):
     def _facts(self, asked: Wanted, limits: Limits, n: int) -> Facts:
         own = sorted(limits.units[: len(limits.attributes)])
         each = own[len(own) // 2] / UNIT if own else 1.0
-        only_person = self.budget is None and not self.budgets and not self.sets
-        return Facts(n, asked, each, each if only_person else None)
+        return Facts(n, asked, each, each if self._only_person else None)
+
+    @property
+    def _only_person(self) -> bool:
+        return self.budget is None and not self.budgets and not self.sets
 
     def _groups(self, schema: Schema, facts: Facts) -> Groups:
         """The groups of values that are measured together, by public facts only."""
@@ -251,7 +260,11 @@ class Synthesis(Mechanism):
         result = choose(facts, self.strategy, self.rounds)
         one_way = result.one_way if self.one_way is None else exact(self.one_way)
         selection = result.selection if self.selection is None else exact(self.selection)
-        pairs = exact(self.pairs) if self.pairs is not None and facts.width > 2 else result.pairs
+        chosen = one_way + (selection if result.picks else 0)
+        pairs = min(result.pairs, MOST_PAIRS * (1 - chosen))
+        if self.pairs is not None and facts.width > 2:
+            pairs = exact(self.pairs)
+            _check_shares(chosen + pairs)
         why = result.why + self._unused(result.strategy, facts.width)
         return replace(result, why=why, one_way=one_way, selection=selection, pairs=pairs)
 
@@ -320,13 +333,22 @@ class Synthesis(Mechanism):
 
     def guarantee(self, schema: Schema, n: int) -> Guarantee:
         check_asked(schema, n)
-        if n or (None not in (self.rounds, self.one_way, self.selection) and self.strategy != "auto"):
+        asked = self.wanted(schema)
+        if n or self._is_settled(asked):
             return self.design(schema, n).guarantee()
-        asked = self.wanted(schema)  # how the budget will be used depends on n: only group privacy is sure
+        # how the budget will be used depends on n: only group privacy is sure
         limits = self._limits(schema, asked)
         self.design(schema, 1)
         each = {name: CDP(Fraction(units, UNIT)) for name, units in limits.group_prices().items()}
         return Guarantee.linear(limits.universe, each)  # [any-rows]
+
+    def _is_settled(self, asked: Wanted) -> bool:
+        """Whether all that the guarantee depends on is known without the number of rows: strategy, rounds and shares;
+        with a person's limit alone, how values are grouped depends on it."""
+        given = [self.rounds, self.one_way, self.selection]
+        if any(len(names) > 2 for names in asked.sets):
+            given.append(self.pairs)
+        return None not in given and self.strategy != "auto" and not self._only_person
 
     def expected_error(self, schema: Schema, n: int) -> SynthesisError:
         """How Synthesis will use the budget and why, the noise of a measured marginal, memory and time."""
@@ -367,7 +389,7 @@ class Synthesis(Mechanism):
             sets=design.wanted.sets,
             weights=design.wanted.weights,
             model=state.model,
-            # nothing may follow from what is not published: how much a planned marginal surprised the model
+            # how much a planned marginal surprised the model is not published, so that answers must not need it
             measured=tuple(m if m.round else replace(m, surprise=()) for m in state.measured),
             strategy=design.choice.strategy,
             why=design.choice.why,

@@ -160,7 +160,7 @@ class SyntheticModel(Output):
             away = float(np.abs(pooled.values - guess).sum()) / (2 * self.n)
             rows = math.hypot(pooled.error, away) + self._rounding(guess)
         else:
-            # moved rows keep of an answer what some table can have, and that is no farther from the truth
+            # what rows cannot follow of an answer is mostly noise: moved rows were rarely farther from the truth
             moved = self.apart is not None and self.apart.repaired
             rows = max(pooled.error, apart) if moved else math.hypot(pooled.error, apart)
         return Answer(pooled.attributes, pooled.values, np.sqrt(pooled.variance), pooled.error, min(1.0, rows))

@@ -112,7 +112,10 @@ class OutputDistribution:
         ]
         total = math.prod(map(len, heard))
         if total > _MOST_AFTER:
-            raise AuditError("There are too many outcomes to follow up.", fix="Audit one round, with one_way = 0.")
+            raise AuditError(
+                "There are too many outcomes to follow up.",
+                fix='Audit one round of "packed" or "single" with one_way = 0, or strategy = "all".',
+            )
         ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
         chances, then = [], list[Law]()
         for outcome in itertools.product(*heard):
@@ -166,7 +169,10 @@ def published_scenarios(course: Course, law: Law) -> Iterator[Scenario]:
         return
     state = course.start([])
     if planned or not course.is_last(state):
-        raise AuditError("Published counts are known for one round without planned tables.", fix="Set one_way = 0.")
+        raise AuditError(
+            "Published counts are known for one round that picks, without planned tables.",
+            fix='Set strategy = "packed" or "single", rounds = 1 and one_way = 0; or strategy = "all".',
+        )
     grown, strength, selectors = course.next_round(state)
     able = np.full(len(design.wanted.candidates), UNABLE, np.int64)
     able[list(course.explained(grown, selectors))] = 0  # who can be paid decides which picks there are

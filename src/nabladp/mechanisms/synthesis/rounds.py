@@ -172,7 +172,8 @@ class Course:
         design = self.design
         planned = [p.attributes for p in design.planned]
         if design.accounts is not None:
-            truth.keep(list(dict.fromkeys([*planned, *design.wanted.candidates])))
+            later = design.wanted.candidates if design.rounds else design.wanted.sets
+            truth.keep(list(dict.fromkeys([*planned, *later])))
         state = self.start(self._measure(truth, planned, [p.scale for p in design.planned], 0, noise))
         if design.accounts is None:
             return state
@@ -312,8 +313,8 @@ class Course:
     # ---- measuring again ------------------------------------------------------------------------------------------
 
     def again(self, state: State) -> tuple[Accounts, list[Names], list[int]]:
-        """The marginals of the workload that a round measures again, what for each, and the accounts once that is paid:
-        the more, the larger the error of its answer is expected to be."""
+        """A round that measures marginals of the workload again: the accounts once it is paid, these marginals, and
+        what for each, which is the more, the larger the error of its answer is expected to be."""
         if state.accounts is None:
             raise ValueError("this course has no rounds")
         wanted = self.design.wanted
@@ -322,7 +323,7 @@ class Course:
         shares = np.maximum(shares / max(float(shares.mean()), 1e-300), strategy.LEAST_AGAIN)
         weights = [Fraction(round(strategy.FINE_AGAIN * share)) for share in shares.tolist()]
         units = grown.saved_limits().divided(wanted.sets, weights)  # [again]
-        return self._paid_each(grown, wanted.sets, units)
+        return self._pay_for(grown, wanted.sets, units)
 
     def expected_errors(self, state: State) -> Floats:
         """For every marginal of the workload, the expected error of its answer as things stand."""
@@ -336,10 +337,10 @@ class Course:
             state, model=model, measured=measured, accounts=paid, done=state.done + 1, number=state.number + 1
         )
 
-    def _paid_each(
+    def _pay_for(
         self, accounts: Accounts, sets: Sequence[Names], units: Sequence[int]
     ) -> tuple[Accounts, list[Names], list[int]]:
-        """What is enough to measure anything with, and the accounts once it is paid."""
+        """The accounts once marginals are paid, and these: those that get enough to be measured at all."""
         kept = [(names, amount) for names, amount in zip(sets, units, strict=True) if amount >= LEAST_UNITS]
         for names, amount in kept:
             accounts = accounts.pay(self.design.limits.charged(names), amount)
@@ -350,7 +351,7 @@ class Course:
         if accounts is None:
             return [], []
         units = accounts.left().divided(chosen, [Fraction(1)] * len(chosen))
-        _, kept, amounts = self._paid_each(accounts.grow(Fraction(1)), chosen, units)
+        _, kept, amounts = self._pay_for(accounts.grow(Fraction(1)), chosen, units)
         return kept, amounts
 
     def finish(self, state: State, noisy: Sequence[Noisy]) -> State:

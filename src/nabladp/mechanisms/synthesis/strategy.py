@@ -124,7 +124,8 @@ ONE_WAY_BY_SIGNAL = 2.0  # the share for single columns times the signal, with a
 ONE_WAY_BEFORE_TRIPLES = 0.4  # the same where rounds can choose pairs before triples
 LEAST_ONE_WAY = Fraction(2, 100)
 MOST_ONE_WAY = Fraction(30, 100)  # with a person's limit alone
-MOST_ONE_WAY_OF_ATTRIBUTES = Fraction(10, 100)  # "refined"
+MOST_ONE_WAY_REFINED = Fraction(10, 100)  # with budgets for attributes
+MOST_PAIRS = Fraction(4, 5)  # of what single columns and selection leave, where nobody asked for a share
 AT_FIRST = Fraction(1, 3)  # "refined": of what is left after pairs, to measure all marginals once
 TIMES_AGAIN = 2  # rounds in which it measures marginals again
 LEAST_AGAIN = 0.02  # a marginal's share of a round in which marginals are measured again, over the mean share
@@ -146,7 +147,11 @@ class Choice:
     one_way: Fraction = Fraction(6, 100)  # of the budget, before anything is chosen
     selection: Fraction = Fraction(8, 100)  # of the budget, for choosing; the rest measures
     pairs: Fraction = Fraction(0)  # of the budget, for all pairs at once before larger marginals
-    balance: float = 0.0  # all at once: a marginal's share grows with its number of cells to this power
+    balance: float = 0.0  # a share of a marginal measured at once grows with its number of cells to this power
+
+    @property
+    def picks(self) -> bool:
+        return self.strategy not in ("all", "refined")
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,12 @@ class Facts:
     def width(self) -> int:
         return max(len(names) for names in self.wanted.sets)
 
+    @property
+    def middle_cells(self) -> int:
+        """Of the marginal in the middle."""
+        cells = sorted(self.wanted.cells(names) for names in self.wanted.sets)
+        return cells[len(cells) // 2]
+
 
 def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
     """Synthesis strategy: the one asked for, or for "auto" the one that public facts speak for."""
@@ -176,10 +187,10 @@ def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
 def _choice_of(facts: Facts, strategy: str, why: str) -> Choice:
     by_signal = ONE_WAY_BY_SIGNAL if facts.width <= 2 else ONE_WAY_BEFORE_TRIPLES
     choice = Choice(strategy, why, pairs=_pairs(facts, strategy))
-    if strategy in ("all", "refined"):
+    if not choice.picks:
         balance = 0.0 if facts.person is None else PROTECTED
         rounds = TIMES_AGAIN if strategy == "refined" else 0
-        most = MOST_ONE_WAY_OF_ATTRIBUTES if strategy == "refined" else LEAST_ONE_WAY
+        most = MOST_ONE_WAY_REFINED if strategy == "refined" else LEAST_ONE_WAY
         return replace(choice, rounds=rounds, one_way=_one_way(facts, most=most), balance=balance)
     if facts.person is not None:
         one_way = max(_one_way(facts, by_signal), Fraction(6, 100))
@@ -198,7 +209,7 @@ def _pairs(facts: Facts, strategy: str) -> Fraction:
         return Fraction(0)
     clear, person = _signal(facts), facts.person is not None
     if strategy == "refined":
-        return Fraction(1, 5) if clear < _CLEAR["triples alone" + ", person" * person] else Fraction(0)
+        return Fraction(1, 5) if clear < (_ALONE_PERSON if person else _ALONE) else Fraction(0)
     if not person:
         return Fraction(2, 3)
     return Fraction(1, 3) if clear >= 1 else Fraction(0)
@@ -217,24 +228,20 @@ def _single_rounds(facts: Facts) -> int:
     return max(16, math.ceil(16 * facts.sources / max(1, min(facts.width, 2))))
 
 
-# Measured on fourteen tables, and reported on others (python -m bench synthesis). For pairs all marginals at once, and
+# Measured on fifteen tables, and reported on others (python -m bench synthesis). For pairs all marginals at once, and
 # then again where answers are least certain, are better than rounds that pick even where most marginals are drowned in
-# noise. Where only a person's limit is given, rounds are as good up to about 1. For triples it depends on the table
-# between 3 and 15; where noise is small, they need no pairs before them.
-_CLEAR = {
-    "pairs": 0.15,
-    "pairs, person": 0.5,
-    "triples": 9.0,
-    "triples, person": 3.0,
-    "triples alone": 25.0,
-    "triples alone, person": 15.0,
-}
+# noise. Where only a person's limit is given, rounds are a little better up to about 3, but not for bits. For triples
+# it depends on the table between 1 and 9; where noise is small, they need no pairs before them.
+_CLEAR = {"pairs": 0.15, "bits, person": 0.5, "pairs, person": 3.0, "triples": 2.5, "triples, person": 1.3}
+_ALONE, _ALONE_PERSON = 25.0, 15.0  # from which on triples need no pairs before them
 _TOO_MANY = 4_000  # marginals that are not worth the minutes of measuring them again
 
 
 def _auto(facts: Facts) -> Choice:
     clear = _signal(facts)
-    kind = ("pairs" if facts.width <= 2 else "triples") + ("" if facts.person is None else ", person")
+    kind = "triples" if facts.width > 2 else "pairs"
+    if facts.person is not None:
+        kind = "bits, person" if facts.middle_cells <= 4 else f"{kind}, person"
     if clear >= _CLEAR[kind]:
         why = (
             "every marginal can be measured at once" if clear >= 1 else "pairs are best measured at once, noisy or not"
