@@ -230,19 +230,21 @@ def _single_rounds(facts: Facts) -> int:
 
 # Measured on fifteen tables, and reported on others (python -m bench synthesis). For pairs all marginals at once, and
 # then again where answers are least certain, are better than rounds that pick even where most marginals are drowned in
-# noise. Where only a person's limit is given, rounds are a little better up to about 3, but not for bits. For triples
-# it depends on the table between 1 and 9; where noise is small, they need no pairs before them.
-_CLEAR = {"pairs": 0.15, "bits, person": 0.5, "pairs, person": 3.0, "triples": 2.5, "triples, person": 1.3}
+# noise. For triples it depends on the table between 1 and 9; where noise is small, they need no pairs before them.
+# Where only a person's limit is given, rounds stay close to what other methods with such a limit reach.
+_CLEAR = {"pairs": 0.15, "triples": 2.5}
+_CLEAR_PERSON = {"pairs": 6.0, "triples": 4.5}
+_CLEAR_PERSON_BITS = {"pairs": 0.5, "triples": 1.0}  # of columns of two values
 _ALONE, _ALONE_PERSON = 25.0, 15.0  # from which on triples need no pairs before them
 _TOO_MANY = 4_000  # marginals that are not worth the minutes of measuring them again
 
 
 def _auto(facts: Facts) -> Choice:
     clear = _signal(facts)
-    kind = "triples" if facts.width > 2 else "pairs"
+    thresholds = _CLEAR
     if facts.person is not None:
-        kind = "bits, person" if facts.middle_cells <= 4 else f"{kind}, person"
-    if clear >= _CLEAR[kind]:
+        thresholds = _CLEAR_PERSON_BITS if facts.middle_cells <= 2**facts.width else _CLEAR_PERSON
+    if clear >= thresholds["triples" if facts.width > 2 else "pairs"]:
         why = (
             "every marginal can be measured at once" if clear >= 1 else "pairs are best measured at once, noisy or not"
         )
