@@ -318,7 +318,11 @@ class FittedDistribution(Output):
             caption="Shares of the rows: the model and the noisy measurements",
             note="Queries that were not measured have an answer from the model only.",
         )
-        return [*answers.views(), *([] if drawn is None else [synthetic_preview(self.synthetic)])]
+        if drawn is None:
+            return answers.views()
+        # as published, where that is at hand: a record does not say where in their bins numbers were drawn
+        rows = context.read_table("synthetic", context.schema.names) if self.within is None else None
+        return [*answers.views(), synthetic_preview(self.synthetic if rows is None else rows)]
 
     def _synthetic_shares(self, runs: Sequence[QueryRun], records: Integers, times: Integers) -> Shares:
         """The share of the synthetic rows in each cell of the whole marginals; null for other queries."""

@@ -297,7 +297,8 @@ class SyntheticModel(Output):
             for own in self.measured
             if len(shown) == len(answers) or own.attributes in of or len(own.attributes) == 1
         ]
-        return views if self.codes is None else [*views, synthetic_preview(self.synthetic)]
+        rows = self._rows_at_hand(context)
+        return views if rows is None else [*views, synthetic_preview(rows)]
 
     @staticmethod
     def _answers_to_show(answers: Sequence[Answer]) -> Sequence[Answer]:
@@ -321,6 +322,12 @@ class SyntheticModel(Output):
         if self.codes is not None or self.rows * len(self.columns) > MOST_READ:
             return self.codes
         return self._published_codes(context) or None
+
+    def _rows_at_hand(self, context: ReleaseContext) -> pa.Table | None:
+        if self.codes is not None:
+            return self.synthetic
+        small = self.rows * len(self.columns) <= MOST_READ
+        return context.read_table("synthetic", self.columns) if small else None
 
     def compared(self, counts: Counts, context: ReleaseContext) -> Iterator[Compared]:
         """Synthesis's answers and, from memory or from the published file, the synthetic rows beside the true
