@@ -106,6 +106,12 @@ def ma2019() -> Data | None:
     return acs_of("ma2019")
 
 
+@cache
+def few_of_acs() -> Data | None:
+    found = acs()
+    return None if found is None else some_rows(found, 7_000)
+
+
 CHOSEN_ON: dict[str, Maker] = {
     **TABLES,
     "plants, 40 bits": cache(lambda: bits_of("plants", 40)),
@@ -114,6 +120,11 @@ CHOSEN_ON: dict[str, Maker] = {
     "acs, star": cache(lambda: shaped(acs(), "star", 16, 3_000)),
     "plants, clusters": cache(lambda: shaped(bits_of("plants", 30), "clusters", 30, 3_000)),
     "made up, independent": cache(lambda: shaped(made_up(), "independent", 16, 10_000)),
+    "plants, band": cache(lambda: shaped(bits_of("plants", 16), "band", 16, 2_000)),
+    "plants, chain": cache(lambda: shaped(bits_of("plants", 24), "chain", 24, 10_000)),
+    "adult, clusters": cache(lambda: shaped(adult(), "clusters", 13, 20_000)),
+    "acs, band": cache(lambda: shaped(acs(), "band", 12, 30_000)),
+    "acs, some rows": few_of_acs,
 }
 
 UNSEEN: dict[str, Maker] = {
