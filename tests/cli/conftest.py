@@ -258,7 +258,7 @@ import time
 from nabladp.tables import Marginals
 whole = Marginals.add_to
 def add_to(*arguments):
-    time.sleep(0.25)
+    time.sleep(0.6)
     whole(*arguments)
 Marginals.add_to = add_to
 """
@@ -266,7 +266,7 @@ Marginals.add_to = add_to
 
 @pytest.fixture
 def busy(desk: Desk) -> Desk:
-    """A desk whose table takes a second to count, batch after batch, when ``SLOW`` runs before the command."""
+    """A desk whose table takes seconds to count, batch after batch, when ``SLOW`` runs before the command."""
     line = b"north,30,20000,true\nsouth,31,30000,false\n"
     desk.write("people.csv", b"region,age,income,health\n" + line * (ROWS // 2))
     desk.plan(('source = "people.csv"', f'source = "people.csv"\nrows = {ROWS}'))
