@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -156,6 +156,23 @@ def random_pick(course: Course, selectors: list[object], able: set[int], draw: r
     return tuple(sorted(chosen))
 
 
+class Claimed:
+    """What rounds may cost every set of attributes; and how much of it some course has paid."""
+
+    def __init__(self, course: Course) -> None:
+        design = course.design
+        assert design.accounts is not None
+        self.claim = design.accounts.guarantee(design.least)
+        self.reached = dict.fromkeys(subsets(design.wanted.schema.names), 0.0)
+
+    def check(self, paid: Sequence[tuple[frozenset[str], int]]) -> None:
+        """``paid`` is a course: the source attributes of each marginal, and its cost in units."""
+        for held in self.reached:
+            cost, most = sum(amount for touched, amount in paid if touched & held), self.claim.rho_units(held) or 0
+            assert cost <= most, sorted(held)
+            self.reached[held] = max(self.reached[held], cost / most)
+
+
 @pytest.mark.parametrize("strategy", ["packed", "single"])
 @pytest.mark.parametrize("more", [{}, {"sets": {"b0+b1": Rho(0.7)}, "person": Rho(1.4)}], ids=["plain", "limits"])
 def test_on_every_course_each_set_pays_at_most_what_is_claimed(strategy: str, more: dict[str, object]) -> None:
@@ -163,11 +180,7 @@ def test_on_every_course_each_set_pays_at_most_what_is_claimed(strategy: str, mo
     schema = bits(4)
     mechanism = Synthesis(Rho(1), strategy=strategy, rounds=7, selection=0.1, **more)  # type: ignore[arg-type]
     course = mechanism._course(schema, 50)
-    design = course.design
-    assert design.accounts is not None
-    claim = design.accounts.guarantee(design.least)
-    start = course.start([])
-    closest = dict.fromkeys(subsets(schema.names), 0.0)
+    design, start, claimed = course.design, course.start([]), Claimed(course)
     for seed in range(60):
         draw, state, paid = random.Random(seed), start, []
         while not course.over(state):
@@ -188,11 +201,8 @@ def test_on_every_course_each_set_pays_at_most_what_is_claimed(strategy: str, mo
         chosen = [design.wanted.candidates[c] for c in range(len(design.keys)) if draw.random() < 0.7]
         sets, units = course.leftovers(state.accounts, chosen)
         paid += [(design.limits.universe.sources(names), amount) for names, amount in zip(sets, units, strict=True)]
-        for held in closest:
-            cost, most = sum(amount for touched, amount in paid if touched & held), claim.rho_units(held) or 0
-            assert cost <= most, (seed, sorted(held))
-            closest[held] = max(closest[held], cost / most)
-    assert min(closest.values()) > 0.6 and max(closest.values()) > 0.95  # claims are nearly reached
+        claimed.check(paid)
+    assert min(claimed.reached.values()) > 0.6 and max(claimed.reached.values()) > 0.95  # claims are nearly reached
 
 
 @pytest.mark.parametrize("workload", [2, 3])
@@ -208,11 +218,7 @@ def test_whatever_is_measured_again_each_set_pays_at_most_what_is_claimed(
     schema = bits(4)
     mechanism = Synthesis(Rho(1), workload=workload, strategy="refined", rounds=3, **more)  # type: ignore[arg-type]
     course = mechanism._course(schema, 50)
-    design = course.design
-    assert design.accounts is not None
-    claim = design.accounts.guarantee(design.least)
-    start = course.start([])
-    closest = dict.fromkeys(subsets(schema.names), 0.0)
+    start, claimed = course.start([]), Claimed(course)
     for seed in range(40):
         draw, state, paid = np.random.default_rng(seed), start, []
         monkeypatch.setattr(
@@ -222,12 +228,9 @@ def test_whatever_is_measured_again_each_set_pays_at_most_what_is_claimed(
             accounts, sets, units = course.again(state)
             paid += [(frozenset(names), amount) for names, amount in zip(sets, units, strict=True)]
             state = replace(state, accounts=accounts, done=state.done + 1)
-        for held in closest:
-            cost, most = sum(amount for touched, amount in paid if touched & held), claim.rho_units(held) or 0
-            assert cost <= most, (seed, sorted(held))
-            closest[held] = max(closest[held], cost / most)
-    reached = 0.4 if workload == 3 and more else 0.6  # every triple meets b0 or b1, whose limit is used up first
-    assert min(closest.values()) > reached and max(closest.values()) > 0.95
+        claimed.check(paid)
+    least = 0.4 if workload == 3 and more else 0.6  # every triple meets b0 or b1, whose limit is used up first
+    assert min(claimed.reached.values()) > least and max(claimed.reached.values()) > 0.95
 
 
 # ---- distances ------------------------------------------------------------------------------------------------------

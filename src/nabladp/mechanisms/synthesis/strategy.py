@@ -185,7 +185,6 @@ def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
 
 
 def _choice_of(facts: Facts, strategy: str, why: str) -> Choice:
-    by_signal = ONE_WAY_BY_SIGNAL if facts.width <= 2 else ONE_WAY_BEFORE_TRIPLES
     choice = Choice(strategy, why, pairs=_pairs(facts, strategy))
     if not choice.picks:
         balance = 0.0 if facts.person is None else PROTECTED
@@ -193,6 +192,7 @@ def _choice_of(facts: Facts, strategy: str, why: str) -> Choice:
         most = MOST_ONE_WAY_REFINED if strategy == "refined" else LEAST_ONE_WAY
         return replace(choice, rounds=rounds, one_way=_one_way(facts, most=most), balance=balance)
     if facts.person is not None:
+        by_signal = ONE_WAY_BY_SIGNAL if facts.width <= 2 else ONE_WAY_BEFORE_TRIPLES
         one_way = max(_one_way(facts, by_signal), Fraction(6, 100))
         return replace(
             choice, rounds=16 * facts.sources, one_way=one_way, selection=Fraction(10, 100), balance=PROTECTED
