@@ -125,6 +125,19 @@ def test_large_shares_leave_something_to_measure_with() -> None:
         Synthesis(person=Rho(1e-5), workload=3, strategy="refined", pairs=0.8).guarantee(bits(4), 100)
 
 
+@pytest.mark.parametrize("strategy", ["all", "refined"])
+def test_weights_count_by_their_ratio_however_small(strategy: str) -> None:
+    claims = [
+        Synthesis(CDP(1), strategy=strategy, weights=tuple(scale * w for w in (1, 2, 3, 1, 2, 3))).guarantee(
+            bits(4), 50
+        )
+        for scale in (1.0, 2.0**-40)
+    ]
+    assert claims[0] == claims[1]
+    tiny = Synthesis(CDP(1), strategy=strategy, weights=(1e-12, 1, 1, 1, 1, 1)).guarantee(bits(4), 50)
+    assert tiny.rho("b0") <= 0.5
+
+
 def test_where_nothing_depends_on_the_number_of_rows_the_claim_is_the_same() -> None:
     mechanism = Synthesis(CDP(1), strategy="packed", rounds=5, one_way=0.1, selection=0.1)
     assert mechanism.guarantee(bits(4), 0) == mechanism.guarantee(bits(4), 77)

@@ -28,6 +28,7 @@ from nabladp.privacy.guarantee import Guarantee
 
 MOST_BYTES = 1 << 30  # of true marginals that are kept
 AT_ONCE = 1 << 24  # cells counted in one pass
+_FINEST = 1 << 20  # a marginal's weight over the largest is no finer
 LEAST_UNITS = 1 << 12  # of a marginal: its noise would be of scale 10⁷
 _NO_NOISE = 1e-12  # the variance of noise so small that it underflows
 _SMALLEST_SCALE = 1e-6  # what the noise source draws
@@ -82,7 +83,7 @@ class Design:
             pairs, weights = wanted.pairs
             shares = _shares(pairs, weights, wanted, groups, choice.balance)
             planned = _merge_planned(planned + _planned(limits, pairs, shares, choice.pairs))
-        if choice.strategy in ("all", "refined"):
+        if not choice.picks:
             rest = Accounts.after(limits, _cost(limits, planned)).left()
             shares = _shares(wanted.sets, wanted.weights, wanted, groups, choice.balance)
             first = AT_FIRST if choice.strategy == "refined" else Fraction(1)
@@ -239,12 +240,12 @@ def _cost(limits: Limits, planned: tuple[Planned, ...]) -> Guarantee:
 def _shares(
     sets: Sequence[Names], weights: Sequence[float], wanted: Wanted, groups: Groups, balance: float
 ) -> list[Fraction]:
-    """Shares of marginals that are measured at once: their weights times a power of the cells, which protects larger
-    tables."""
-    return [
-        Fraction(weight).limit_denominator(1 << 20) * max(1, round(1000 * groups.cells(names, wanted.sizes) ** balance))
-        for names, weight in zip(sets, weights, strict=True)
-    ]
+    """Shares of marginals that are measured at once: their weights over the largest, times a power of the cells, which
+    protects larger tables."""
+    largest = Fraction(max(weights))
+    relative = [(Fraction(weight) / largest).limit_denominator(_FINEST) or Fraction(1, _FINEST) for weight in weights]
+    sizes = [max(1, round(1000 * groups.cells(names, wanted.sizes) ** balance)) for names in sets]
+    return [share * size for share, size in zip(relative, sizes, strict=True)]
 
 
 _ROWS_A_SECOND = 3e6  # counted, for each hundred marginals
