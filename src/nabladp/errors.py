@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -184,6 +184,12 @@ def nearest(word: object, known: Iterable[str]) -> str | None:
     long."""
     near = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) and len(word) < 200 else []
     return near[0] if near else None
+
+
+def without(names: Sequence[str]) -> str:
+    """Columns that something does not have: the first by name, and how many more."""
+    more = len(names) - 1
+    return f"column {names[0]!r}" + (f" (nor {more} other{'s' * (more > 1)})" if more else "")
 
 
 def suggestion(word: object, known: Iterable[str], otherwise: str) -> str:

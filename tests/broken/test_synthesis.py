@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +20,7 @@ from nabladp.privacy import CDP, Guarantee, Rho
 from nabladp.privacy.units import UNIT
 from nabladp.privacy.universe import Universe
 from nabladp.schema import Attribute, Schema
-from tests.helpers.opinions import give_opinions, pick_loss
+from tests.helpers.opinions import give_opinions, pick_loss, two_choices
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -41,6 +43,7 @@ LIMITED = Synthesis(
 AGAIN = Synthesis(CDP(5), (("a", "b"), ("a",)), strategy="refined", one_way=0, rounds=2)
 WIDTHS = Synthesis(CDP(4), (("a",), ("b", "c")), strategy="refined", one_way=0, rounds=1)
 ONCE_MORE = Synthesis(CDP(3), (("a", "b"), ("a",)), strategy="refined", one_way=0, rounds=1)
+DECIDED = Synthesis(CDP(4), 1, one_way=0.1, rounds=1, selection=0.1)  # with two_choices
 
 
 def refuted(mechanism: Synthesis, schema: Schema, n: int = 1, **more: Any) -> bool:
@@ -165,6 +168,16 @@ def wide_marginals_are_counted_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(design.Design, "least", property(lambda self: max(map(len, self.wanted.sets))))
 
 
+def granted_once_more(patch: pytest.MonkeyPatch) -> None:
+    """What was measured at once before rounds is not taken off what these have."""
+    after = rounds.Course.after_together
+
+    def forgotten(self: rounds.Course, state: Any, paid: Any, noisy: Any) -> Any:
+        return replace(after(self, state, paid, noisy), accounts=state.accounts)
+
+    patch.setattr(rounds.Course, "after_together", forgotten)
+
+
 @pytest.mark.parametrize(
     ("plant", "mechanism", "d"),
     [
@@ -185,6 +198,28 @@ def wide_marginals_are_counted_on(patch: pytest.MonkeyPatch) -> None:
 def test_a_fault_is_refuted(plant: Plant, mechanism: Synthesis, d: int, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert refuted(mechanism, bits(d))
+
+
+@pytest.mark.parametrize("plant", [None, less_noise_again, savings_are_never_spent, granted_once_more])
+def test_a_fault_after_single_columns_decided_is_refuted(plant: Plant | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    two_choices(monkeypatch)
+    if plant:
+        plant(monkeypatch)
+    assert refuted(DECIDED, bits(2)) == (plant is not None)
+
+
+def test_single_columns_decide_as_released_not_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    two_choices(monkeypatch)
+    law = output_distribution.OutputDistribution.whole
+
+    def known(self: output_distribution.OutputDistribution) -> Any:
+        filled = float(self.truth.tables([("a",)])[0][0])
+        self.course.filled_cells = lambda _: math.inf if filled else 0.0  # type: ignore[method-assign]
+        return law(self)
+
+    monkeypatch.setattr(output_distribution.OutputDistribution, "whole", known)
+    with pytest.raises(AuditError, match="outcomes"):
+        refuted(DECIDED, bits(2))
 
 
 def test_errors_read_from_the_data_are_no_part_of_the_law(monkeypatch: pytest.MonkeyPatch) -> None:

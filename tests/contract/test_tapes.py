@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from nabladp.noise.tape import ForwardingNoise
 from nabladp.privacy import CDP, Guarantee, Pure, Rho
 from nabladp.schema import Attribute, Schema
 from nabladp.workloads import Marginals
+from tests.helpers.opinions import two_choices
 
 ROWS = 200
 CAY = Schema((Attribute("c", "categorical", values=tuple("uvw")), Attribute("a", "boolean"), Attribute("y", "boolean")))
@@ -306,8 +308,10 @@ def test_a_stronger_first_selection_in_synthesis(strategy: str, one_way: Any) ->
     assert "the first round's selection" in refuted(mechanism, schema, plant)
 
 
-@pytest.mark.parametrize("strategy", ["single", "refined"])
-def test_rounds_that_spend_more_than_they_say(strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "filled"), [("single", math.inf), ("refined", math.inf), ("auto", math.inf), ("auto", 0.0)]
+)
+def test_rounds_that_spend_more_than_they_say(strategy: str, filled: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """The output states a smaller scale than the accounts allow: caught by what all measurements cost together."""
     from nabladp.mechanisms.synthesis import rounds
 
@@ -315,6 +319,8 @@ def test_rounds_that_spend_more_than_they_say(strategy: str) -> None:
         true = rounds.scale_for
         patches.set(rounds, "scale_for", lambda units: 0.7 * true(units))
 
+    two_choices(monkeypatch)
+    monkeypatch.setattr(rounds.Course, "filled_cells", lambda *_: filled)
     mechanism = Synthesis(CDP(2), strategy=strategy, rounds=3)
     assert "too much together" in refuted(mechanism, ABY, plant)
 

@@ -19,10 +19,11 @@ import pytest
 
 from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.mechanisms.synthesis.design import LEAST_UNITS
-from nabladp.mechanisms.synthesis.rounds import Course
+from nabladp.mechanisms.synthesis.rounds import Course, State
 from nabladp.mechanisms.synthesis.selection import distance
 from nabladp.privacy import Rho
 from nabladp.schema import Attribute, Schema
+from tests.helpers.opinions import two_choices
 
 NAMES = ("a", "b", "c")
 ORDERS = (1.0001, 1.5, 2.0, 4.0, 16.0, 64.0)
@@ -156,6 +157,9 @@ def random_pick(course: Course, selectors: list[object], able: set[int], draw: r
     return tuple(sorted(chosen))
 
 
+Paid = tuple[frozenset[str], int]  # the source attributes of a marginal, and its cost in units
+
+
 class Claimed:
     """What rounds may cost every set of attributes; and how much of it some course has paid."""
 
@@ -165,8 +169,8 @@ class Claimed:
         self.claim = design.accounts.guarantee(design.least)
         self.reached = dict.fromkeys(subsets(design.wanted.schema.names), 0.0)
 
-    def check(self, paid: Sequence[tuple[frozenset[str], int]]) -> None:
-        """``paid`` is a course: the source attributes of each marginal, and its cost in units."""
+    def check(self, paid: Sequence[Paid]) -> None:
+        """``paid`` is a course."""
         for held in self.reached:
             cost, most = sum(amount for touched, amount in paid if touched & held), self.claim.rho_units(held) or 0
             assert cost <= most, sorted(held)
@@ -180,29 +184,74 @@ def test_on_every_course_each_set_pays_at_most_what_is_claimed(strategy: str, mo
     schema = bits(4)
     mechanism = Synthesis(Rho(1), strategy=strategy, rounds=7, selection=0.1, **more)  # type: ignore[arg-type]
     course = mechanism._course(schema, 50)
-    design, start, claimed = course.design, course.start([]), Claimed(course)
+    start, claimed = course.start([]), Claimed(course)
     for seed in range(60):
-        draw, state, paid = random.Random(seed), start, []
-        while not course.over(state):
-            grown, _, selectors = course.next_round(state)
-            able = {
-                c for c in range(len(design.keys)) if grown.affordable(design.keys[c], design.sharing) >= LEAST_UNITS
-            }
-            pick = random_pick(course, list(selectors), able, draw)
-            units = course.units(grown, pick)
-            paid += [(design.sources[c], amount) for c, amount in zip(pick, units, strict=True)]
-            state = replace(
-                state,
-                accounts=course.paid(grown, pick, units),
-                done=state.done + course._take(state),
-                step=state.step * draw.choice((1, 1, 4)),
-                number=state.number + 1,
-            )
-        chosen = [design.wanted.candidates[c] for c in range(len(design.keys)) if draw.random() < 0.7]
-        sets, units = course.leftovers(state.accounts, chosen)
-        paid += [(design.limits.universe.sources(names), amount) for names, amount in zip(sets, units, strict=True)]
-        claimed.check(paid)
+        claimed.check(random_rounds(course, start, random.Random(seed)))
     assert min(claimed.reached.values()) > 0.6 and max(claimed.reached.values()) > 0.95  # claims are nearly reached
+
+
+def random_rounds(course: Course, state: State, draw: random.Random) -> list[Paid]:
+    """What the rounds of a course pay that picks at random, and that is taught at random."""
+    design, paid = course.design, list[Paid]()
+    while not course.over(state):
+        grown, _, selectors = course.next_round(state)
+        able = {c for c in range(len(design.keys)) if grown.affordable(design.keys[c], design.sharing) >= LEAST_UNITS}
+        pick = random_pick(course, list(selectors), able, draw)
+        units = course.units(grown, pick)
+        paid += [(design.sources[c], amount) for c, amount in zip(pick, units, strict=True)]
+        state = replace(
+            state,
+            accounts=course.paid(grown, pick, units),
+            done=state.done + course._take(state),
+            step=state.step * draw.choice((1, 1, 4)),
+            number=state.number + 1,
+        )
+    chosen = [design.wanted.candidates[c] for c in range(len(design.keys)) if draw.random() < 0.7]
+    sets, units = course.leftovers(state.accounts, chosen)
+    return [*paid, *((design.limits.universe.sources(names), own) for names, own in zip(sets, units, strict=True))]
+
+
+@pytest.mark.parametrize("workload", [2, 3])
+@pytest.mark.parametrize("more", [{}, {"sets": {"b0+b1": Rho(0.7)}, "person": Rho(1.4)}], ids=["plain", "limits"])
+def test_whatever_single_columns_decide_each_set_pays_at_most_what_is_claimed(
+    workload: int, more: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_choices(monkeypatch)
+    schema = bits(4)
+    mechanism = Synthesis(Rho(1), workload=workload, rounds=7, **more)  # type: ignore[arg-type]
+    course, together = mechanism._course(schema, 50), 0
+    claimed = Claimed(course)
+    for seed in range(60):
+        draw = random.Random(seed)
+        numbers = np.random.default_rng(seed)
+        monkeypatch.setattr(Course, "filled_cells", lambda *_, draw=draw: draw.choice((0.0, math.inf)))
+        monkeypatch.setattr(Course, "expected_errors", lambda *_, numbers=numbers: random_errors(course, numbers))
+        state, paid = course.start([]), list[Paid]()
+        together += not state.choice.picks
+        while state.coming:
+            accounts, sets, units = course.together(state)
+            paid += [(frozenset(names), amount) for names, amount in zip(sets, units, strict=True)]
+            state = replace(state, accounts=accounts, coming=state.coming[1:])
+        paid += random_rounds(course, state, draw) if state.choice.picks else again_and_again(course, state)
+        claimed.check(paid)
+    assert 20 < together < 40
+    assert min(claimed.reached.values()) > 0.4 and max(claimed.reached.values()) > 0.95
+
+
+def random_errors(course: Course, draw: np.random.Generator) -> np.ndarray:
+    """Expected errors, of which every third is zero."""
+    sets = len(course.design.wanted.sets)
+    return draw.pareto(0.5, sets) ** 3 * (draw.random(sets) > 1 / 3)
+
+
+def again_and_again(course: Course, state: State) -> list[Paid]:
+    """What a course pays to measure marginals again."""
+    paid = list[Paid]()
+    while not course.over(state):
+        accounts, sets, units = course.again(state)
+        paid += [(frozenset(names), amount) for names, amount in zip(sets, units, strict=True)]
+        state = replace(state, accounts=accounts, done=state.done + 1)
+    return paid
 
 
 @pytest.mark.parametrize("workload", [2, 3])
@@ -212,23 +261,14 @@ def test_whatever_is_measured_again_each_set_pays_at_most_what_is_claimed(
 ) -> None:
     """What marginals are expected to be wrong by is drawn at random, and zero for every third."""
 
-    def errors(draw: np.random.Generator, sets: int) -> np.ndarray:
-        return draw.pareto(0.5, sets) ** 3 * (draw.random(sets) > 1 / 3)
-
     schema = bits(4)
     mechanism = Synthesis(Rho(1), workload=workload, strategy="refined", rounds=3, **more)  # type: ignore[arg-type]
     course = mechanism._course(schema, 50)
     start, claimed = course.start([]), Claimed(course)
     for seed in range(40):
-        draw, state, paid = np.random.default_rng(seed), start, []
-        monkeypatch.setattr(
-            Course, "expected_errors", lambda self, _, draw=draw: errors(draw, len(self.design.wanted.sets))
-        )
-        while not course.over(state):
-            accounts, sets, units = course.again(state)
-            paid += [(frozenset(names), amount) for names, amount in zip(sets, units, strict=True)]
-            state = replace(state, accounts=accounts, done=state.done + 1)
-        claimed.check(paid)
+        draw = np.random.default_rng(seed)
+        monkeypatch.setattr(Course, "expected_errors", lambda *_, draw=draw: random_errors(course, draw))
+        claimed.check(again_and_again(course, start))
     least = 0.4 if workload == 3 and more else 0.6  # every triple meets b0 or b1, whose limit is used up first
     assert min(claimed.reached.values()) > least and max(claimed.reached.values()) > 0.95
 

@@ -17,7 +17,7 @@ from nabladp.mechanisms.synthesis.selection import UNABLE, combined_law, distanc
 from nabladp.noise.packings import AnyPackings, fineness
 from nabladp.privacy import CDP, Rho
 from nabladp.schema import Attribute, Schema
-from tests.helpers.opinions import give_opinions, pick_loss
+from tests.helpers.opinions import give_opinions, pick_loss, two_choices
 
 
 def bits(d: int, **options: Any) -> Schema:
@@ -216,6 +216,36 @@ def test_no_set_of_attributes_loses_more_than_claimed(name: str, monkeypatch: py
     audit = exact_audit(mechanism, schema, n)
     assert audit.passed, audit.refuted
     assert audit.tightest.tightness > 0.4  # the instance is no triviality
+
+
+TWO_CHOICES: dict[str, Synthesis] = {
+    "packed": Synthesis(CDP(4), 1, one_way=0.3, rounds=1, selection=0.3),
+    "single": Synthesis(person=Rho(6), workload=1, one_way=0.3, rounds=1, selection=0.3),
+    "a person": Synthesis(CDP(4), 1, one_way=0.3, rounds=1, selection=0.3, person=Rho(10)),
+    "a set": Synthesis(CDP(4), (("a",), ("b",)), one_way=0.3, rounds=1, selection=0.3, sets={"a+b": Rho(12)}),
+    "unequal": Synthesis(CDP(4), 1, one_way=0.3, rounds=1, selection=0.3, budgets={"a": CDP(3)}),
+}
+
+
+@pytest.mark.parametrize("name", TWO_CHOICES)
+def test_single_columns_decide_how_the_rest_is_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of what they may say leads to rounds that pick, half to marginals that are measured at once and again."""
+    give_opinions(monkeypatch)
+    two_choices(monkeypatch)
+    taken = set()
+    together, again, picked = Course.together, Course.again, Course.next_round
+    for method, original in (("together", together), ("again", again), ("next_round", picked)):
+
+        def seen(self: Course, state: State, method: str = method, original: Any = original) -> Any:
+            taken.add((method, state.choice.strategy))
+            return original(self, state)
+
+        monkeypatch.setattr(Course, method, seen)
+    audit = exact_audit(TWO_CHOICES[name], bits(2), 1)
+    assert audit.passed, audit.refuted
+    assert audit.tightest.tightness > 0.4
+    rounds = "single" if name == "single" else "packed"
+    assert taken == {("together", "refined"), ("again", "refined"), ("next_round", rounds)}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ depending on every number it was told, so that a single row moves a score as far
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from nabladp.audit.exact import Divergences
 from nabladp.mechanisms import Law
-from nabladp.mechanisms.synthesis import output_distribution, rounds
+from nabladp.mechanisms.synthesis import output_distribution, rounds, strategy
 from nabladp.mechanisms.synthesis.selection import Selector, combined_law
 
 
@@ -45,10 +46,23 @@ def give_opinions(patch: pytest.MonkeyPatch) -> None:
         said = hashlib.sha256(f"{state.model.heard}/{state.done}".encode()).digest()  # type: ignore[attr-defined]
         return np.array([said[i % len(said)] for i, _ in enumerate(self.design.wanted.sets)], float)
 
+    def filled(self: rounds.Course, model: Opinion) -> float:
+        return (0.0, math.inf)[hashlib.sha256(model.heard.encode()).digest()[1] % 2]
+
     patch.setattr(rounds.Course, "_fit", fit)
+    patch.setattr(rounds.Course, "filled_cells", filled)
     patch.setattr(rounds.Course, "expected_errors", errors)
     patch.setattr(rounds, "answers", lambda model, noisy, sets: model.marginals(sets))
     patch.setattr(output_distribution, "learned_counts", lambda counts, n: np.clip(counts, 0, n))
+
+
+def two_choices(patch: pytest.MonkeyPatch) -> None:
+    """Single columns decide between rounds and marginals at once, which are measured once again, whatever the number
+    of rows is."""
+    for name in ("_CLEAR", "_CLEAR_PERSON", "_CLEAR_PERSON_BITS"):
+        patch.setattr(strategy, name, {"pairs": math.inf, "triples": math.inf})
+    patch.setattr(strategy, "_CLEAR_FILLED", 1e-12)
+    patch.setattr(strategy, "TIMES_AGAIN", 1)
 
 
 def pick_loss(selector: Selector, one: Any, other: Any, strength: int = 1) -> float:

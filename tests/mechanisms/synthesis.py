@@ -18,6 +18,7 @@ INSTANCES: list[Mechanism] = [
     Synthesis(CDP(1), (("region", "income"), ("band", "sick")), weights=(1.0, 2.5), strategy="single", target="sick"),
     Synthesis(person=Approx(1, 1e-6), over=("region", "age", "sick"), sets={"age+sick": Rho(0.02)}, rounds=5),
     Synthesis(Rho(0.2), 3, over=("region", "age", "sick"), strategy="refined", pairs=0.3, rounds=3, rows=7),
+    Synthesis(Rho(20), 3, over=("region", "age", "income", "sick"), rounds=4, rows=7),  # single columns decide
     Synthesis(CDP(1), over=("age", "band", "sick"), strategy="all", budgets={"sick": Rho(0.01)}, person=Rho(0.6)),
 ]
 

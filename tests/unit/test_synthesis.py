@@ -209,6 +209,42 @@ def test_pairs_are_measured_at_once_where_most_are_drowned_in_noise() -> None:
     assert "pairs are best measured at once" in choices[0].why
 
 
+FOUR = Schema(tuple(Attribute(f"c{i}", "integer", low=0, high=11) for i in range(4)))
+
+
+@pytest.mark.parametrize(("often", "strategy"), [(0.9, "refined"), (0.0, "single")])
+def test_released_single_columns_decide_whether_noise_would_drown_marginals(often: float, strategy: str) -> None:
+    """Most rows have one value in every column, or all values alike: the schema says nothing of it."""
+    draws = np.random.default_rng(2)
+    codes = {name: draws.integers(0, 12, 3000) * (draws.random(3000) >= often) for name in FOUR.names}
+    mechanism = Synthesis(person=Rho(0.055))
+    expected = mechanism.expected_error(FOUR, 3000)
+    assert expected.strategy == "single" and "unless single columns show that rows fill few cells" in expected.why
+    output = mechanism.run(CodedTable(FOUR, codes), NoiseSource.seeded(1))
+    quality = output.quality
+    assert quality["strategy"] == strategy and ("single columns show" in quality["why"])
+    everything = {m.attributes for m in output.measured if m.round == 1} == set(output.sets)
+    assert everything == (strategy == "refined")
+
+
+def test_single_columns_decide_only_where_they_are_measured_and_nobody_else_did() -> None:
+    def instead(**more: Any) -> Any:
+        return Synthesis(person=Rho(0.055), **more).design(FOUR, 3000).choice.instead
+
+    assert instead() is not None
+    assert instead(strategy="single") is None and instead(one_way=0) is None
+
+
+def test_pairs_wait_for_what_single_columns_decide() -> None:
+    design = Synthesis(Rho(1), 3).design(FOUR, 3000)
+    assert design.choice.instead is not None and {len(p.attributes) for p in design.planned} == {1}
+    rounds, at_once = design.at_once(design.choice), design.at_once(design.choice.instead)
+    assert [len(step.sets) for step in rounds] == [6] and [len(step.sets) for step in at_once] == [6, 4]
+    assert at_once[0].granted < rounds[0].granted < 1 and at_once[1].granted < 1
+    own = Synthesis(Rho(1), 3, pairs=0.5).design(FOUR, 3000)
+    assert [step.granted for step in own.at_once(own.choice)] == [own.choice.of_rest(own.choice.pairs)]
+
+
 def test_blocks_of_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Schema(tuple(Attribute(f"b{i}", "boolean") for i in range(9)))
     draws = np.random.default_rng(1)

@@ -377,6 +377,15 @@ def test_check_skips_derivations_of_columns_at_fault():
     assert {f.column for f in check_table(open_table(frame, BANDED))} == {"age", "mix"} - {"mix"}
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [("age,job,a", "column 'b'."), ("age,job", "column 'a' (nor 1 other)."), ("age", "column 'job' (nor 2 others).")],
+)
+def test_missing_columns_are_counted(tmp_path, given, says):
+    schema = Schema((*SCHEMA, Attribute("a", "boolean"), Attribute("b", "boolean")))
+    fails(DataError, says, csv(tmp_path, f"{given}\n{given}\n"), schema)
+
+
 def test_check_sees_faults_late_in_a_file(tmp_path):
     path = csv(tmp_path, "age,job\n" + "30,cook\n" * 100_000 + "300,cook\n30,pilot\n")
     assert [f.column for f in check_table(open_table(path, SCHEMA))] == ["age", "job"]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nabladp.checks import expect, is_whole
-from nabladp.errors import DataError
+from nabladp.errors import DataError, without
 from nabladp.person import Person
 from nabladp.schema import Schema
 from nabladp.tables.declarations import contradictions, declaration_faults
@@ -135,8 +135,7 @@ def _check_columns(what: str, columns: Sequence[str], is_text: bool, names: Sequ
     near = difflib.get_close_matches(missing[0], times, n=1)
     where = "in the schema, or remove it there" if missing[0] in schema else "where a person is declared"
     fix = f"Did you mean {near[0]!r}? Correct one of the two names." if near else f"Correct its name {where}."
-    more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-    raise DataError(f"{what} has no column {missing[0]!r}{more}.", fix=fix, column=missing[0], columns=missing)
+    raise DataError(f"{what} has no {without(missing)}.", fix=fix, column=missing[0], columns=missing)
 
 
 # ---- every column against its schema ---------------------------------------------------------------------------------

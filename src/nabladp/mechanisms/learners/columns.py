@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from nabladp.arrays import Integers
-from nabladp.errors import DataError, MechanismError, SourceError
+from nabladp.errors import DataError, MechanismError, SourceError, without
 from nabladp.schema import Schema
 from nabladp.tables import Encoder, decode
 from nabladp.tables.memory import object_texts
@@ -102,8 +102,7 @@ def column(values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def no_column(missing: Sequence[str], why: str = "", *, fix: str) -> DataError:
-    more = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
-    message = f"There is no column {missing[0]!r}{more}{why}."
+    message = f"There is no {without(missing)}{why}."
     return DataError(message, fix=fix, column=missing[0], columns=list(missing))
 
 

@@ -56,10 +56,21 @@ def variance_of(scale: float) -> float:
     return max(variance("gaussian", scale), _NO_NOISE)
 
 
+@dataclass(frozen=True)
+class AtOnce:
+    """Marginals that are measured at once after single columns have decided it, in proportion to ``shares`` from what
+    accounts were granted up to this part of the whole."""
+
+    sets: tuple[Names, ...]
+    shares: list[Fraction]
+    granted: Fraction
+
+
 @dataclass(frozen=True, eq=False)
 class Design:
     """``planned`` is measured first (for "all": it is everything); then rounds choose, from accounts that grow. For
-    "refined" they pick nothing: what was released says what they measure again."""
+    "refined" they pick nothing: what was released says what they measure again. Where the choice has another instead,
+    single columns are planned, and decide between the two."""
 
     wanted: Wanted
     limits: Limits
@@ -79,7 +90,7 @@ class Design:
         groups = groups or Groups()
         alone = [Fraction(GROUPED_ALONE if names[0] in groups.starts else 1) for names in wanted.first]
         planned = _planned(limits, wanted.first, alone, choice.one_way)
-        if choice.pairs:
+        if choice.pairs and choice.instead is None:
             pairs, weights = wanted.pairs
             shares = _shares(pairs, weights, wanted, groups, choice.balance)
             planned = _merge_planned(planned + _planned(limits, pairs, shares, choice.pairs))
@@ -99,7 +110,7 @@ class Design:
         fixed = _cost(limits, planned) + picks
         accounts = Accounts.after(limits, fixed)
         for name, units in zip(limits.names, accounts.most, strict=True):
-            if units // choice.rounds < LEAST_UNITS:
+            if units * (1 - _granted_before(choice)) // choice.rounds < LEAST_UNITS:
                 raise BudgetError(
                     f"The budget of {name!r} is too small for {choice.rounds:,} rounds.",
                     fix="Raise it or ask for fewer.",
@@ -159,8 +170,9 @@ class Design:
 
     @cached_property
     def least(self) -> int:
-        """The number of protected attributes that every marginal that rounds may pay for touches at least."""
-        measured = self.wanted.candidates if self.rounds else self.wanted.sets
+        """The number of protected attributes that every marginal that accounts may pay for touches at least."""
+        candidates, sets = self.wanted.candidates, self.wanted.sets
+        measured = (*candidates, *sets) if self.choice.instead else candidates if self.rounds else sets
         counted = [len(self.limits.protected(names)) for names in measured]
         return min((count for count in counted if count), default=1)
 
@@ -175,6 +187,23 @@ class Design:
     def measured_cells(self, names: Names) -> int:
         """The counts that a measurement of a marginal has."""
         return self.groups.cells(names, self.wanted.sizes)
+
+    def at_once(self, choice: Choice) -> tuple[AtOnce, ...]:
+        """What is measured at once by one of two choices that single columns decided between: pairs, and the workload
+        where nothing will be picked."""
+        results, granted = list[AtOnce](), Fraction(0)
+        if choice.pairs:
+            pairs, weights = self.wanted.pairs
+            granted = self.choice.of_rest(choice.pairs)
+            results.append(AtOnce(pairs, self._shares(pairs, weights, choice), granted))
+        if not choice.picks:
+            granted += (1 - granted) * AT_FIRST
+            sets, shares = self.wanted.sets, self._shares(self.wanted.sets, self.wanted.weights, choice)
+            results.append(AtOnce(sets, shares, granted))
+        return tuple(results)
+
+    def _shares(self, sets: Sequence[Names], weights: Sequence[float], choice: Choice) -> list[Fraction]:
+        return _shares(sets, weights, self.wanted, self.groups, choice.balance)
 
     def spread_evenly(self) -> list[int]:
         """What each marginal of the workload would get if all that is not planned were spread evenly."""
@@ -203,6 +232,11 @@ class Design:
         """For each account of a set: the number of marginals of one pick that may be charged to it."""
         most = max((sum(block.most for block in blocks) for blocks in self.rounds), default=1)
         return {key: min(most, len(held)) for key, held in enumerate(self.limits.sets) if len(held) > 1}
+
+
+def _granted_before(choice: Choice) -> Fraction:
+    """The part of the accounts that is spent on pairs before a round picks."""
+    return choice.of_rest(choice.pairs) if choice.instead else Fraction(0)
 
 
 def _kind_of(block: Block) -> str:
@@ -323,7 +357,8 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
     else:
         if design.accounts is None:
             raise ValueError("rounds have accounts")
-        grown = design.accounts.grow(Fraction(1, design.choice.rounds))
+        before = _granted_before(design.choice)
+        grown = design.accounts.grow((1 - before) / design.choice.rounds)
         able = [grown.affordable(design.limits.charged(names), design.sharing) for names in wanted.sets]
         scales = np.array([scale_for(max(amount, 1)) for amount in able])
     cells, counted = np.array(

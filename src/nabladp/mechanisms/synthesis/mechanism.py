@@ -266,7 +266,10 @@ class Synthesis(Mechanism):
             pairs = exact(self.pairs)
             _check_shares(chosen + pairs)
         why = result.why + self._unused(result.strategy, facts.width)
-        return replace(result, why=why, one_way=one_way, selection=selection, pairs=pairs)
+        instead = result.instead if one_way else None  # single columns decide
+        if instead is not None and self.pairs is not None:
+            instead = replace(instead, pairs=pairs)
+        return replace(result, why=why, one_way=one_way, selection=selection, pairs=pairs, instead=instead)
 
     def _unused(self, strategy: str, width: int) -> str:
         unused = {
@@ -389,10 +392,10 @@ class Synthesis(Mechanism):
             sets=design.wanted.sets,
             weights=design.wanted.weights,
             model=state.model,
-            # how much a planned marginal surprised the model is not published, so that answers must not need it
-            measured=tuple(m if m.round else replace(m, surprise=()) for m in state.measured),
-            strategy=design.choice.strategy,
-            why=design.choice.why,
+            # how much a marginal measured at once surprised the model is not published: answers must not need it
+            measured=tuple(m if m.round > state.at_once else replace(m, surprise=()) for m in state.measured),
+            strategy=state.choice.strategy,
+            why=state.choice.why,
             rounds=state.number,
             rows=self._drawn_rows(design.n),
         )

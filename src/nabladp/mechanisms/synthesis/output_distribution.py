@@ -42,7 +42,9 @@ class OutputDistribution:
 
     def _round(self, state: State) -> Law:
         """The exact law of a Synthesis round: a pick, and what follows each."""
-        if not self.course.design.rounds:
+        if state.coming:
+            return self._together(state)
+        if not state.choice.picks:
             return self._again(state)
         grown, strength, selectors = self.course.next_round(state)
         excess = self.course.excess(state, grown, selectors, self.truth)
@@ -51,6 +53,17 @@ class OutputDistribution:
             chances.append(chance)
             then.append(self._answers(state, pick))
         return Law((Branch(np.array(chances), np.arange(len(then)), tuple(then)),), _ORDER)
+
+    def _together(self, state: State) -> Law:
+        """The exact law of marginals that are measured at once after single columns have decided it."""
+        paid, sets, units = self.course.together(state)
+        scales = [scale_for(amount) for amount in units]
+        return self._each(
+            sets,
+            scales,
+            state.number + 1,
+            lambda noisy: self._round(self.course.after_together(state, paid, noisy)),
+        )
 
     def _again(self, state: State) -> Law:
         """The exact law of a round that measures marginals again: which, and with how much noise, is no secret."""

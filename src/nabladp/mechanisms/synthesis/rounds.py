@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 from nabladp.arrays import Floats, Integers
 from nabladp.mechanisms.synthesis import strategy
 from nabladp.mechanisms.synthesis.accounts import Accounts
-from nabladp.mechanisms.synthesis.design import AT_ONCE, LEAST_UNITS, MOST_BYTES, Design, scale_for, variance_of
+from nabladp.mechanisms.synthesis.design import (
+    AT_ONCE,
+    LEAST_UNITS,
+    MOST_BYTES,
+    AtOnce,
+    Design,
+    scale_for,
+    variance_of,
+)
 from nabladp.mechanisms.synthesis.groups import Starts, spread_out, summed
 from nabladp.mechanisms.synthesis.inference.fitting import fit
 from nabladp.mechanisms.synthesis.inference.junction_tree import admit
@@ -30,6 +38,7 @@ from nabladp.mechanisms.synthesis.inference.pooling import pool, subsets, surpri
 from nabladp.mechanisms.synthesis.selection import ABSOLUTE, UNABLE, Pick, Selector, distance
 from nabladp.mechanisms.synthesis.workload import Names
 from nabladp.noise import NoiseSource
+from nabladp.privacy.units import UNIT
 
 if TYPE_CHECKING:
     from nabladp.tables import Counts
@@ -151,15 +160,26 @@ class State:
     model: Model
     measured: tuple[Noisy, ...]
     accounts: Accounts | None
+    choice: strategy.Choice
     worth: Mapping[Names, float] = field(default_factory=dict)  # by how much each set surprised the model
+    coming: tuple[AtOnce, ...] = ()  # what is measured at once before rounds begin
+    granted: Fraction = Fraction(0)  # the part of the accounts that comes before rounds
     done: int = 0  # of the planned rounds
     step: int = 1  # how many of them the next one takes
-    number: int = 0  # rounds made
+    number: int = 0  # rounds made, and measurements at once
+    at_once: int = 0  # the last of these that was one
 
     @property
     def chosen(self) -> list[Names]:
         """The marginals that rounds have measured so far."""
-        return list(dict.fromkeys(m.attributes for m in self.measured if m.round))
+        return list(dict.fromkeys(m.attributes for m in self.measured if m.round > self.at_once))
+
+    def grow(self, rounds: int) -> Accounts:
+        """The accounts once so many more rounds are granted."""
+        if self.accounts is None:
+            raise ValueError("this course has no rounds")
+        part = Fraction(self.done + rounds, self.choice.rounds)
+        return self.accounts.grow(self.granted + (1 - self.granted) * part)
 
 
 class Course:
@@ -177,11 +197,13 @@ class Course:
         state = self.start(self._measure(truth, planned, [p.scale for p in design.planned], 0, noise))
         if design.accounts is None:
             return state
-        step = self._choose_and_measure if design.rounds else self._measure_again
+        while state.coming:
+            state = self._measure_at_once(state, truth, noise)
+        step = self._choose_and_measure if state.choice.picks else self._measure_again
         while not self.over(state):
             state = step(state, truth, noise)
-            progress(state.done, design.choice.rounds)
-        if not design.rounds:
+            progress(state.done, state.choice.rounds)
+        if not state.choice.picks:
             return state
         sets, units = self.leftovers(state.accounts, state.chosen)
         noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)
@@ -195,6 +217,11 @@ class Course:
         sets = [self.design.wanted.candidates[c] for c in pick]
         noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)  # [answers]
         return self.after(state, grown, pick, units, noisy)
+
+    def _measure_at_once(self, state: State, truth: Truth, noise: NoiseSource) -> State:
+        paid, sets, units = self.together(state)
+        noisy = self._measure(truth, sets, [scale_for(u) for u in units], state.number + 1, noise)
+        return self.after_together(state, paid, noisy)
 
     def _measure_again(self, state: State, truth: Truth, noise: NoiseSource) -> State:
         paid, sets, units = self.again(state)
@@ -222,38 +249,77 @@ class Course:
     def _starts(self, names: Names) -> Starts:
         return self.design.groups.of(names)
 
-    # ---- before a choice ------------------------------------------------------------------------------------------
+    # ---- at first -------------------------------------------------------------------------------------------------
 
     def start(self, noisy: Sequence[Noisy]) -> State:
         """Single columns first; then pairs, then larger marginals, each by how much it surprises the model so far."""
         first = {frozenset(names) for names in self.design.wanted.first}
         measured = tuple(m for m in noisy if frozenset(m.attributes) in first)
-        later = [m for m in noisy if frozenset(m.attributes) not in first]
-        widths, over = sorted({len(m.attributes) for m in later}), self.design.accounts is None
-        model, worth = self._fit(measured, {}, None, last=over and not widths), dict[Names, float]()
+        later, over = [m for m in noisy if frozenset(m.attributes) not in first], self.design.accounts is None
+        model = self._fit(measured, {}, None, last=over and not later)
+        state = self._learn(State(model, measured, self.design.accounts, self.design.choice), later, last=over)
+        return self._decided(state)
+
+    def _learn(self, state: State, noisy: Sequence[Noisy], *, last: bool = False) -> State:
+        """The model with marginals that were measured at once: smaller ones first."""
+        model, worth, measured = state.model, state.worth, state.measured
+        widths = sorted({len(m.attributes) for m in noisy})
         for width in widths:
-            new = with_surprise(model, measured, [m for m in later if len(m.attributes) == width])
+            new = with_surprise(model, measured, [m for m in noisy if len(m.attributes) == width])
             worth, measured = self._surprise(worth, model, new), (*measured, *new)
-            model = self._fit(measured, worth, model, last=over and width == widths[-1])
-        return State(model, measured, self.design.accounts, worth)
+            model = self._fit(measured, worth, model, last=last and width == widths[-1])
+        return replace(state, model=model, worth=worth, measured=measured)
+
+    def _decided(self, state: State) -> State:
+        """Which of two choices it will be, where there are two: a function of the single columns that were released."""
+        instead = self.design.choice.instead
+        if instead is None:
+            return state
+        filled = self.filled_cells(state.model)
+        choice = instead if filled <= self.design.choice.few_cells else self.design.choice  # [decided]
+        coming = self.design.at_once(choice)
+        return replace(state, choice=choice, coming=coming, granted=coming[-1].granted if coming else Fraction(0))
+
+    def filled_cells(self, model: Model) -> float:
+        """How many cells of the marginal in the middle rows fill: as many as one has that is as uncertain, if all cells
+        of it were alike."""
+        columns = self.design.wanted.columns
+        tables = model.marginals([(name,) for name in columns])
+        uncertain = {name: _entropy(table) for name, table in zip(columns, tables, strict=True)}
+        return math.exp(float(np.median([sum(uncertain[name] for name in names) for names in self.design.wanted.sets])))
+
+    # ---- at once, once that is decided ----------------------------------------------------------------------------
+
+    def together(self, state: State) -> tuple[Accounts, list[Names], list[int]]:
+        """The accounts once marginals that are measured at once are paid, these marginals, and what for each."""
+        if state.accounts is None:
+            raise ValueError("this course has no accounts")
+        now = state.coming[0]
+        grown = state.accounts.grow(now.granted)
+        return self._pay_for(grown, now.sets, grown.saved_limits().divided(now.sets, now.shares))
+
+    def after_together(self, state: State, paid: Accounts, noisy: Sequence[Noisy]) -> State:
+        number = state.number + 1
+        state = replace(state, accounts=paid, coming=state.coming[1:], number=number, at_once=number)
+        return self._learn(state, noisy)
+
+    # ---- before a round -------------------------------------------------------------------------------------------
 
     def over(self, state: State) -> bool:
-        return state.done >= self.design.choice.rounds
+        return state.done >= state.choice.rounds
 
     def is_last(self, state: State) -> bool:
-        return state.done + self._take(state) >= self.design.choice.rounds
+        return state.done + self._take(state) >= state.choice.rounds
 
     def next_round(self, state: State) -> tuple[Accounts, int, list[Selector]]:
         """The next Synthesis round: the accounts as they stand, how strongly it picks, and its blocks."""
-        if state.accounts is None:
-            raise ValueError("this course has no rounds")
-        rounds, take = self.design.choice.rounds, self._take(state)
-        grown = state.accounts.grow(Fraction(state.done + take, rounds))
+        take = self._take(state)
+        grown = state.grow(take)
         strength = math.isqrt(take) if self.design.one_block else 1  # [strength]: strength² picks are paid for
         return grown, strength, self.design.selectors(state.done)
 
     def _take(self, state: State) -> int:
-        left = self.design.choice.rounds - state.done
+        left = state.choice.rounds - state.done
         return left if left < 2 * state.step else state.step
 
     def excess(self, state: State, grown: Accounts, selectors: Sequence[Selector], truth: Truth) -> Integers:
@@ -300,30 +366,41 @@ class Course:
         before, now = answers(state.model, state.measured, sets), answers(model, measured, sets)
         moved = sum(float(np.abs(summed(a - b, m.starts)).sum()) for a, b, m in zip(before, now, noisy, strict=True))
         taught = moved > sum(m.expected for m in noisy)
-        return State(
-            model,
-            measured,
-            self.paid(grown, pick, units),
-            worth,
-            state.done + self._take(state),
-            state.step if taught else state.step * strategy.FASTER,
-            state.number + 1,
+        return replace(
+            state,
+            model=model,
+            measured=measured,
+            accounts=self.paid(grown, pick, units),
+            worth=worth,
+            done=state.done + self._take(state),
+            step=state.step if taught else state.step * strategy.FASTER,
+            number=state.number + 1,
         )
 
     # ---- measuring again ------------------------------------------------------------------------------------------
 
     def again(self, state: State) -> tuple[Accounts, list[Names], list[int]]:
         """A round that measures marginals of the workload again: the accounts once it is paid, these marginals, and
-        what for each, which is the more, the larger the error of its answer is expected to be."""
-        if state.accounts is None:
-            raise ValueError("this course has no rounds")
-        wanted = self.design.wanted
-        grown = state.accounts.grow(Fraction(state.done + 1, self.design.choice.rounds))
-        shares = self.expected_errors(state) * np.array(wanted.weights)
-        shares = np.maximum(shares / max(float(shares.mean()), 1e-300), strategy.LEAST_AGAIN)
+        what for each."""
+        sets, grown = self.design.wanted.sets, state.grow(1)
+        left = grown.saved_limits()
+        even = sum(left.divided(sets, [Fraction(1)] * len(sets)))
+        shares = self.shares_again(state, even / UNIT)
         weights = [Fraction(round(strategy.FINE_AGAIN * share)) for share in shares.tolist()]
-        units = grown.saved_limits().divided(wanted.sets, weights)  # [again]
-        return self._pay_for(grown, wanted.sets, units)
+        units = left.divided(sets, weights)  # [again]
+        return self._pay_for(grown, sets, units)
+
+    def shares_again(self, state: State, total: float) -> Floats:
+        """Halfway (their geometric mean) between shares in proportion to the expected errors of answers and those with
+        which so much ρ in all would lower these errors most. The latter say more, but trust expectations more."""
+        wanted, weights = self.design.wanted, np.array(self.design.wanted.weights)
+        errors = self.expected_errors(state)
+        errors = np.maximum(errors, max(1e-9 * float(errors.max()), 1e-12))
+        cells = np.array([self.design.measured_cells(names) for names in wanted.sets])
+        noise = ABSOLUTE * cells / (2 * max(self.design.n, 1))  # the error of a measurement that costs ρ = 1
+        shares = [errors * weights, least_error(errors, noise, weights, total)]
+        floored = [np.maximum(each / max(float(each.mean()), 1e-300), strategy.LEAST_AGAIN) for each in shares]
+        return np.asarray(np.sqrt(floored[0] * floored[1]))
 
     def expected_errors(self, state: State) -> Floats:
         """For every marginal of the workload, the expected error of its answer as things stand."""
@@ -393,3 +470,23 @@ class Course:
             back_end=self.back_end if last else "own",
             close=END_CLOSE if last else strategy.CLOSE,
         )
+
+
+def least_error(errors: Floats, noise: Floats, weights: Floats, total: float) -> Floats:
+    """How to divide a total of ρ among answers so that the sum of their weighted errors is least, where ρ turns an
+    error e into (e⁻² + ρ/noise²)^(−1/2): what all would gain from a little more is the same, and who gains less than
+    that from the first bit gets nothing."""
+
+    def divided(gain: float) -> Floats:
+        return noise**2 * np.maximum((2 * gain * noise**2 / weights) ** (-2 / 3) - errors**-2.0, 0)
+
+    low, high = -600.0, 600.0  # logarithms of the gain
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if divided(math.exp(middle)).sum() > total else (low, middle)
+    return divided(math.exp(low))
+
+
+def _entropy(counts: Floats) -> float:
+    shares = counts[counts > 0] / counts.sum()
+    return -float((shares * np.log(shares)).sum())

@@ -148,10 +148,16 @@ class Choice:
     selection: Fraction = Fraction(8, 100)  # of the budget, for choosing; the rest measures
     pairs: Fraction = Fraction(0)  # of the budget, for all pairs at once before larger marginals
     balance: float = 0.0  # a share of a marginal measured at once grows with its number of cells to this power
+    instead: Choice | None = None  # what takes its place where rows turn out to fill few cells
+    few_cells: float = 0.0  # of the marginal in the middle: so many, as released single columns fill them
 
     @property
     def picks(self) -> bool:
         return self.strategy not in ("all", "refined")
+
+    def of_rest(self, share: Fraction) -> Fraction:
+        """A share of the budget, as one of what single columns and picks leave of it."""
+        return share / (1 - self.one_way - self.selection)
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,7 @@ class Facts:
 
 def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
     """Synthesis strategy: the one asked for, or for "auto" the one that public facts speak for."""
-    chosen = _auto(facts) if strategy == "auto" else _choice_of(facts, strategy, "asked for")
+    chosen = _or_instead(facts, _auto(facts)) if strategy == "auto" else _choice_of(facts, strategy, "asked for")
     return chosen if rounds is None or chosen.strategy == "all" else replace(chosen, rounds=rounds)
 
 
@@ -236,6 +242,7 @@ _CLEAR = {"pairs": 0.15, "triples": 2.5}
 _CLEAR_PERSON = {"pairs": 6.0, "triples": 4.5}
 _CLEAR_PERSON_BITS = {"pairs": 0.5, "triples": 1.0}  # of columns of two values
 _ALONE, _ALONE_PERSON = 25.0, 15.0  # from which on triples need no pairs before them
+_CLEAR_FILLED = 30.0  # the same as above, with cells counted as rows fill them, which single columns show once released
 _TOO_MANY = 4_000  # marginals that are not worth the minutes of measuring them again
 
 
@@ -260,6 +267,17 @@ def _auto(facts: Facts) -> Choice:
             facts, "single", f"{why}; one per round costs a person least, and only the person has a limit"
         )
     return _choice_of(facts, "packed", why)
+
+
+def _or_instead(facts: Facts, choice: Choice) -> Choice:
+    """Rounds, or marginals at once where rows fill so few cells that these stand out from noise. Nobody knows before
+    single columns are released."""
+    few = facts.middle_cells * _signal(facts) / _CLEAR_FILLED
+    if not choice.picks or few < 1 or len(facts.wanted.sets) > _TOO_MANY:
+        return choice
+    instead = _choice_of(facts, "refined", "single columns show that rows fill few cells, which stand out from noise")
+    why = f"{choice.why}, unless single columns show that rows fill few cells"
+    return replace(choice, why=why, instead=instead, few_cells=few)
 
 
 def _signal(facts: Facts) -> float:
