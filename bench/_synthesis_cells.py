@@ -67,9 +67,9 @@ def cells(tables: Iterable[str], widths: Iterable[int], seeds: Iterable[int]) ->
 
 
 def others(name: str, k: int, epsilon: float) -> tuple[str, ...]:
-    known = BASELINES if name in OLD_TABLES else (AIM,)
-    fixed = [m for m in (*FIXED, *FIXED_PERSON) if not same_as_auto(name, k, epsilon, m)]
-    return (*known, *fixed)
+    if name in OLD_TABLES:
+        return BASELINES
+    return (AIM, *(m for m in (*FIXED, *FIXED_PERSON) if not same_as_auto(name, k, epsilon, m)))
 
 
 OLD_TABLES = tuple(CHOSEN_ON)[:4]

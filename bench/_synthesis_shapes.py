@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -101,6 +102,30 @@ def side_by_side(first: Data | None, second: Data | None) -> Data | None:
     return Data("both", "mixed", schema, {name: codes for each in both for name, codes in each.codes.items()})
 
 
+def skewed(n: int, sizes: Sequence[int], evenness: float, seed: int) -> Data:
+    """Six kinds of people in columns of which few values are common; each follows the kind or an earlier column."""
+    draw = np.random.default_rng(seed)
+    kind = draw.choice(6, n, p=(0.3, 0.25, 0.2, 0.12, 0.08, 0.05))
+    columns: list[Any] = []
+    order = draw.permutation(np.array(sizes)).tolist()
+    for place, size in enumerate(order):
+        usual = np.arange(1, size + 1) ** -1.6
+        usual = draw.permutation(usual / usual.sum())
+        loyalty = draw.uniform(0.2, 0.8)
+        parent = columns[draw.integers(place)] if place else kind
+        laws = np.stack([draw.dirichlet(evenness * size * usual + 1e-3) for _ in range(6)])
+        follow = np.where(draw.random(n) < loyalty, kind, parent % 6)
+        shares = np.where((draw.random(n) < 0.25)[:, None], usual, laws[follow])
+        columns.append((draw.random((n, 1)) > np.cumsum(shares, axis=1)).sum(axis=1).clip(max=size - 1))
+    schema = Schema(
+        tuple(
+            Attribute(f"c{i}", "categorical", values=tuple(f"v{k}" for k in range(size)))
+            for i, size in enumerate(order)
+        )
+    )
+    return Data("skewed", "mixed", schema, {f"c{i}": column for i, column in enumerate(columns)})
+
+
 @cache
 def ma2019() -> Data | None:
     return acs_of("ma2019")
@@ -125,6 +150,8 @@ CHOSEN_ON: dict[str, Maker] = {
     "adult, clusters": cache(lambda: shaped(adult(), "clusters", 13, 20_000)),
     "acs, band": cache(lambda: shaped(acs(), "band", 12, 30_000)),
     "acs, some rows": few_of_acs,
+    "skewed": cache(lambda: skewed(40_000, (10, 12, 12, 14, 15, 16, 18, 20, 20, 24, 24, 30), 0.4, 2)),
+    "skewed, few rows": cache(lambda: skewed(6_000, (6, 8, 8, 10, 10, 12, 12, 12, 16, 16, 20, 20), 0.6, 4)),
 }
 
 UNSEEN: dict[str, Maker] = {

@@ -61,7 +61,8 @@ def two_choices(patch: pytest.MonkeyPatch) -> None:
     of rows is."""
     for name in ("_CLEAR", "_CLEAR_PERSON", "_CLEAR_PERSON_BITS"):
         patch.setattr(strategy, name, {"pairs": math.inf, "triples": math.inf})
-    patch.setattr(strategy, "_CLEAR_FILLED", 1e-12)
+    for name in ("_CLEAR_FILLED", "_CLEAR_FILLED_PERSON"):
+        patch.setattr(strategy, name, 1e-12)
     patch.setattr(strategy, "TIMES_AGAIN", 1)
 
 

@@ -126,6 +126,9 @@ LEAST_ONE_WAY = Fraction(2, 100)
 MOST_ONE_WAY = Fraction(30, 100)  # with a person's limit alone
 MOST_ONE_WAY_REFINED = Fraction(10, 100)  # with budgets for attributes
 MOST_PAIRS = Fraction(4, 5)  # of what single columns and selection leave, where nobody asked for a share
+MOST_PAIRS_REFINED = 0.2
+PAIRS_BY_SIGNAL = 0.4  # "refined": the share for pairs before triples, times the root of the signal
+LEAST_PAIRS = 0.04  # less is not worth measuring them
 AT_FIRST = Fraction(1, 3)  # "refined": of what is left after pairs, to measure all marginals once
 TIMES_AGAIN = 2  # rounds in which it measures marginals again
 LEAST_AGAIN = 0.02  # a marginal's share of a round in which marginals are measured again, over the mean share
@@ -215,7 +218,8 @@ def _pairs(facts: Facts, strategy: str) -> Fraction:
         return Fraction(0)
     clear, person = _signal(facts), facts.person is not None
     if strategy == "refined":
-        return Fraction(1, 5) if clear < (_ALONE_PERSON if person else _ALONE) else Fraction(0)
+        share = Fraction(round(100 * min(MOST_PAIRS_REFINED, PAIRS_BY_SIGNAL / math.sqrt(max(clear, 1e-9)))), 100)
+        return share if share >= LEAST_PAIRS else Fraction(0)
     if not person:
         return Fraction(2, 3)
     return Fraction(1, 3) if clear >= 1 else Fraction(0)
@@ -236,13 +240,13 @@ def _single_rounds(facts: Facts) -> int:
 
 # Measured on fifteen tables, and reported on others (python -m bench synthesis). For pairs all marginals at once, and
 # then again where answers are least certain, are better than rounds that pick even where most marginals are drowned in
-# noise. For triples it depends on the table between 1 and 9; where noise is small, they need no pairs before them.
-# Where only a person's limit is given, rounds stay close to what other methods with such a limit reach.
+# noise. For triples it depends on the table between 1 and 9. Where only a person's limit is given, rounds stay close to
+# what other methods with such a limit reach.
 _CLEAR = {"pairs": 0.15, "triples": 2.5}
 _CLEAR_PERSON = {"pairs": 6.0, "triples": 4.5}
 _CLEAR_PERSON_BITS = {"pairs": 0.5, "triples": 1.0}  # of columns of two values
-_ALONE, _ALONE_PERSON = 25.0, 15.0  # from which on triples need no pairs before them
-_CLEAR_FILLED = 30.0  # the same as above, with cells counted as rows fill them, which single columns show once released
+# The same, with cells counted as rows fill them, which single columns show once they are released.
+_CLEAR_FILLED, _CLEAR_FILLED_PERSON = 25.0, 35.0
 _TOO_MANY = 4_000  # marginals that are not worth the minutes of measuring them again
 
 
@@ -272,7 +276,7 @@ def _auto(facts: Facts) -> Choice:
 def _or_instead(facts: Facts, choice: Choice) -> Choice:
     """Rounds, or marginals at once where rows fill so few cells that these stand out from noise. Nobody knows before
     single columns are released."""
-    few = facts.middle_cells * _signal(facts) / _CLEAR_FILLED
+    few = facts.middle_cells * _signal(facts) / (_CLEAR_FILLED if facts.person is None else _CLEAR_FILLED_PERSON)
     if not choice.picks or few < 1 or len(facts.wanted.sets) > _TOO_MANY:
         return choice
     instead = _choice_of(facts, "refined", "single columns show that rows fill few cells, which stand out from noise")
