@@ -246,7 +246,7 @@ _CLEAR = {"pairs": 0.15, "triples": 2.5}
 _CLEAR_PERSON = {"pairs": 6.0, "triples": 4.5}
 _CLEAR_PERSON_BITS = {"pairs": 0.5, "triples": 1.0}  # of columns of two values
 # The same, with cells counted as rows fill them, which single columns show once they are released.
-_CLEAR_FILLED, _CLEAR_FILLED_PERSON = 25.0, 35.0
+_CLEAR_FILLED, _CLEAR_FILLED_PERSON = 18.0, 35.0
 _TOO_MANY = 4_000  # marginals that are not worth the minutes of measuring them again
 
 
