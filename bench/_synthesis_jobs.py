@@ -11,6 +11,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -110,7 +111,7 @@ def pooled(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> None:
     is given up."""
     waiting, running, done = list(reversed(jobs)), dict[Future[Any], tuple[Job, float]](), 0
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     longest = Longest()
     try:
         while waiting or running:
@@ -132,6 +133,18 @@ def pooled(jobs: Sequence[Job], kept: Kept, workers: int, end: float) -> None:
         pool.shutdown(wait=not running, cancel_futures=True)
         for process in processes if running else ():
             process.terminate()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would compute on for nobody."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Longest(dict[str, float]):
