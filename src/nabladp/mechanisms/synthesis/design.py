@@ -288,7 +288,7 @@ _SECONDS_A_BYTE = 2e-7  # of a model, to fit it
 _SECONDS_A_SET = 0.95e-3  # of a fit, for every marginal it is fitted to
 _SECONDS_A_ROUND = 1.25e-9  # for every byte of the model and every column, to answer all candidates
 _SECONDS_SAMPLED = 1.6e-7  # of a row, for every column
-_SECONDS_LOOKED_AT = 1.6e-9  # of a cell, while rows are repaired
+_SECONDS_LOOKED_AT = 5e-10  # of a cell, while rows are repaired
 MOST_SHOWN = 20_000  # marginals that a report shows cell by cell
 _SECONDS_PUBLISHED = 1.85e-3  # for every marginal that is answered, written and shown
 _BYTES_A_SET = 14_000
@@ -416,7 +416,7 @@ def _memory(design: Design, limit_bytes: int, workload_cells: int, rows: int) ->
 def _row_seconds(design: Design, rows: int) -> float:
     """The expected time of sampling and repairing so many rows."""
     looked_at = work(design.wanted.sizes, design.wanted.sets)
-    passes = passes_of(rows, looked_at) + 1
+    passes = sum(passes_of(rows, looked_at)) + 1
     return rows * (len(design.wanted.columns) * _SECONDS_SAMPLED + passes * looked_at * _SECONDS_LOOKED_AT)
 
 

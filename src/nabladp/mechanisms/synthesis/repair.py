@@ -5,8 +5,9 @@ the answers here: for one row and one column at a time, the value is taken that 
 
   F = Σ over targets w · Σ over cells (rows in the cell − rows wanted there)²,   w = weight / variance of a cell.
 
-Large gains come first: a threshold falls from pass to pass, so that few rows are changed, and each for much. Nothing is
-drawn, and nothing is read but released numbers and the rows, which come in random order.
+Large gains come first: a threshold falls from pass to pass, so that few rows are changed, and each for much. Where no
+single change helps any more, two might: so small losses are taken, fewer from pass to pass, and the last passes take
+gains alone. Nothing is drawn, and nothing is read but released numbers and the rows, which come in random order.
 """
 
 from __future__ import annotations
@@ -213,13 +214,14 @@ class Tables:
     def gaps(self, counts: Sequence[Integers]) -> Gaps:
         """Every cell of every table; those of targets hold the rows there less those wanted.
 
-        Between the two whole numbers next to what is wanted, the rows stay as they were sampled: where 0.3 rows are
-        wanted, 0 is as right as 1.
+        Where less than one row is wanted, one is as right as none: of many such cells, some are to have one. The
+        rows stay there as they were sampled.
         """
         result = np.empty(self._offset[-1], np.float32)
         for target, table, count in zip(self.targets, self._table_start, counts, strict=False):
             names = target.attributes
-            gap = count - np.clip(count, np.floor(target.counts), np.ceil(target.counts))
+            wanted = target.counts
+            gap = count - np.where(wanted < 1, np.clip(count, np.floor(wanted), np.ceil(wanted)), wanted)
             for k, name in enumerate(names):
                 result[self._cells(table + k)] = _transpose(gap, names, _last(names, name)).ravel()
         first = self._offset[self._table_start[len(self.targets)]]
@@ -252,15 +254,18 @@ def _last(names: Names, last: str) -> Names:
 
 
 def work(sizes: Mapping[str, int], sets: Iterable[Names]) -> int:
-    """The cells looked at for one row, once through its columns, if these sets are the targets."""
-    return sum(min(sizes[name], CANDIDATES) for names in sets for name in names)
+    """What one row takes, once through its columns, if these sets are the targets: each cell looked at counts one."""
+    return sum(min(sizes[name], CANDIDATES) + _TABLE for names in sets for name in names)
 
 
 # ---- the passes ------------------------------------------------------------------------------------------------------
 
 _BLOCK = 1 << 16  # rows at a time
-_WORK = 5e9  # cells looked at: some ten seconds
-_PASSES = (1, 4)  # with a threshold: for many rows, for few
+_TABLE = 8  # what a table takes, in cells
+_WORK = 1e10  # of passes that take losses, in cells: some five seconds
+_GAINING = (1, 4)  # passes with a threshold that take gains alone: for many rows, for few
+_LOSING = 60  # passes that take losses, at most
+_LOSS = 0.15  # taken at first, in rows of a cell; a change of rows that fit loses one
 _LAST_PASSES = 3  # without one, at most
 _STALLED = 0.02  # of the distance: without a threshold, a pass that gains less ends it
 _LEAST_THRESHOLD = 0.5
@@ -302,23 +307,26 @@ def _many(codes: Codes) -> int:
 
 
 def _thresholds(codes: Codes, tables: Tables, gaps: Gaps) -> Iterator[tuple[int, float]]:
-    """Every block of every pass with its threshold, which falls evenly from the largest gain that some rows have."""
+    """Every block of every pass with its threshold: it falls evenly from the largest gain that some rows have, then
+    rises from a loss that is taken."""
     rows = _many(codes)
     some = _block(codes, 0)[: _BLOCK if tables.together == 1 else _SOME]
     _, largest = compile_loop(improve_rows)(some, gaps, math.inf, CANDIDATES, tables.together, tables.layout)
     fall = max(largest / _LEAST_THRESHOLD, 1.0)
-    passes = min(
-        passes_of(rows, work(tables.sizes, [target.attributes for target in tables.targets])),
-        math.ceil(math.log2(fall)),
-    )
-    starts = [start for _ in range(passes) for start in range(0, rows, _BLOCK)]
-    for i, start in enumerate(starts, 1):
-        yield start, largest * fall ** -(i / len(starts))
+    passes = passes_of(rows, work(tables.sizes, [target.attributes for target in tables.targets]))
+    blocks = range(0, rows, _BLOCK)
+    gaining = [*blocks] * min(passes[0], math.ceil(math.log2(fall)))
+    for i, start in enumerate(gaining, 1):
+        yield start, largest * fall ** -(i / len(gaining))
+    losing = [*blocks] * passes[1]
+    for i, start in enumerate(losing):
+        yield start, -_LOSS * (1 - i / len(losing))
 
 
-def passes_of(rows: int, work: int) -> int:
-    """The passes with a threshold: fewer for more rows and columns."""
-    return int(np.clip(_WORK / max(rows * work, 1), *_PASSES))
+def passes_of(rows: int, work: int) -> tuple[int, int]:
+    """The passes with a threshold, those that take gains alone and those that take losses: fewer for more work."""
+    passes = _WORK / max(rows * work, 1)
+    return int(np.clip(2 * passes, *_GAINING)), int(min(passes, _LOSING))
 
 
 def _finish(rows: dict[str, NDArray[Any]], tables: Tables, gaps: Gaps) -> None:

@@ -57,8 +57,8 @@ def count_rows(block: Rows, counts: Integers, starts: Integers, layout: Layout) 
 def improve_rows(
     block: Rows, gaps: Gaps, threshold: float, candidates: int, together: int, layout: Layout
 ) -> tuple[float, float]:
-    """Give one column of one row after the other its best value, where that gains more than the threshold; a column of
-    so many rows ``together``, so that its tables are at hand.
+    """Give one column of one row after the other its best value, where that gains more than the threshold, or loses
+    less than one below zero; a column of so many rows ``together``, so that its tables are at hand.
 
     Returns how much that lowers the distance in all, and the largest gain there was; gains are compared as rows in a
     cell, a weighted mean over targets.
@@ -128,7 +128,7 @@ def improve_rows(
                 for k in range(count):
                     if values[0, k] != now and (best < 0 or change[k] < change[best]):
                         best = k
-                if best < 0 or change[best] >= 0:
+                if best < 0 or change[best] >= max(-threshold, 0.0) * whole:
                     continue
                 largest = max(largest, -change[best] / whole)
                 if -change[best] <= threshold * whole:
