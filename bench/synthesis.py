@@ -210,7 +210,6 @@ def reported(found: Results) -> dict[str, object]:
         **largest("person_equal_ratio_max", person_equal(errors)),
         **largest("person_equal_ratio_rows", person_equal(drawn)),
         **largest("auto_over_best_max", over_best(errors)),
-        **largest("auto_over_best_rows", over_best(drawn)),
         "predicted_over_true": predictions(found, "told", "error"),
         "predicted_over_true_rows": predictions(found, "told_drawn", "drawn"),
     }

@@ -17,6 +17,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from nabladp.errors import MechanismError
 from nabladp.mechanisms.synthesis import Synthesis
 from nabladp.mechanisms.synthesis.design import LEAST_UNITS
 from nabladp.mechanisms.synthesis.rounds import Course, State
@@ -212,7 +213,11 @@ def random_rounds(course: Course, state: State, draw: random.Random) -> list[Pai
 
 
 @pytest.mark.parametrize("workload", [2, 3])
-@pytest.mark.parametrize("more", [{}, {"sets": {"b0+b1": Rho(0.7)}, "person": Rho(1.4)}], ids=["plain", "limits"])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"sets": {"b0+b1": Rho(0.7)}, "person": Rho(1.4)}, {"one_way": 0.9}, {"selection": 0.9, "pairs": 0.02}],
+    ids=["plain", "limits", "mostly single columns", "mostly selection"],
+)
 def test_whatever_single_columns_decide_each_set_pays_at_most_what_is_claimed(
     workload: int, more: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +241,14 @@ def test_whatever_single_columns_decide_each_set_pays_at_most_what_is_claimed(
         claimed.check(paid)
     assert 20 < together < 40
     assert min(claimed.reached.values()) > 0.4 and max(claimed.reached.values()) > 0.95
+
+
+def test_no_more_is_granted_than_there_is() -> None:
+    accounts = Synthesis(Rho(1), strategy="packed", rounds=2).design(bits(3), 50).accounts
+    assert accounts is not None and accounts.grow(Fraction(1)).granted == accounts.most
+    for part in (Fraction(1001, 1000), Fraction(-1, 10)):
+        with pytest.raises(MechanismError, match="More is granted"):
+            accounts.grow(part)
 
 
 def random_errors(course: Course, draw: np.random.Generator) -> np.ndarray:

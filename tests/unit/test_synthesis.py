@@ -219,10 +219,12 @@ def test_released_single_columns_decide_whether_noise_would_drown_marginals(ofte
     codes = {name: draws.integers(0, 12, 3000) * (draws.random(3000) >= often) for name in FOUR.names}
     mechanism = Synthesis(person=Rho(0.055))
     expected = mechanism.expected_error(FOUR, 3000)
-    assert expected.strategy == "single" and "unless single columns show that rows fill few cells" in expected.why
+    assert expected.strategy == "single" and "If released single columns show that rows fill few cells" in expected.why
     output = mechanism.run(CodedTable(FOUR, codes), NoiseSource.seeded(1))
     quality = output.quality
-    assert quality["strategy"] == strategy and ("single columns show" in quality["why"])
+    said = "show that rows fill few cells" if often else "do not show that rows fill few cells"
+    assert quality["strategy"] == strategy and f"eleased single columns {said}" in quality["why"]
+    assert "If released" not in quality["why"] and (quality["rounds"] == 2 or not often)
     everything = {m.attributes for m in output.measured if m.round == 1} == set(output.sets)
     assert everything == (strategy == "refined")
 
@@ -233,6 +235,17 @@ def test_single_columns_decide_only_where_they_are_measured_and_nobody_else_did(
 
     assert instead() is not None
     assert instead(strategy="single") is None and instead(one_way=0) is None
+    assert instead(rounds=5).rounds == 5 and instead(one_way=0.85, selection=0.1).pairs == 0
+    triples = Synthesis(Rho(0.5), 3, one_way=0.85, selection=0.1).design(FOUR, 3000)
+    assert triples.choice.instead is not None and 0 < triples.choice.instead.pairs < 0.05
+
+
+def test_what_could_fail_after_single_columns_fails_before_they_are_booked() -> None:
+    for more in ({"one_way": 0.92}, {"one_way": 0.5, "selection": 0.49999, "pairs": 0.4}, {"selection": 0.99}):
+        with pytest.raises(MechanismError, match="leave nothing to measure with"):
+            Synthesis(Rho(1), 3, **more).guarantee(FOUR, 3000)
+    with pytest.raises(MechanismError, match="too large"):
+        Synthesis(Rho(1), 3, weights=[1.7e308] * 4).guarantee(FOUR, 3000)
 
 
 def test_pairs_wait_for_what_single_columns_decide() -> None:

@@ -146,6 +146,8 @@ class Accounts:
 
     def grow(self, part: Fraction) -> Accounts:
         """Grant the accounts everything up to this part of the whole."""
+        if not 0 <= part <= 1:  # [enforced]
+            raise MechanismError("More is granted than there is.", fix="Report this.")
         granted = tuple(most * part.numerator // part.denominator for most in self.most)
         return Accounts(self.limits, self.most, granted, self.spent)
 

@@ -115,7 +115,11 @@ class Design:
                     f"The budget of {name!r} is too small for {choice.rounds:,} rounds.",
                     fix="Raise it or ask for fewer.",
                 )
-        return cls(wanted, limits, choice, n, planned, fixed, rounds, price, accounts, groups)
+        result = cls(wanted, limits, choice, n, planned, fixed, rounds, price, accounts, groups)
+        for each in (choice, choice.instead):  # what could fail should do so before anything is booked
+            if each is not None and choice.instead:
+                result.at_once(each)
+        return result
 
     def guarantee(self) -> Guarantee:
         return (
@@ -374,7 +378,7 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
         workload_cells=int(cells.sum()),
         measured_cells=_measured_cells(design, int(counted.sum())),
         strategy=design.choice.strategy,
-        why=design.choice.why,
+        why=design.choice.foreseen,
         rounds=design.choice.rounds,
         rows=rows,
         scale=float(np.median(scales)),
@@ -387,6 +391,9 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
 def _measured_cells(design: Design, workload_cells: int) -> int:
     planned = sum(design.measured_cells(p.attributes) for p in design.planned)
     again = 0 if design.accounts is None else 1 if design.rounds else design.choice.rounds
+    if design.choice.instead:  # whichever is more
+        again = 1 + design.choice.instead.rounds
+        planned += sum(design.measured_cells(pair) for pair in design.wanted.pairs[0])
     return planned + again * workload_cells
 
 

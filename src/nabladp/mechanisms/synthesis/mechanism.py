@@ -124,8 +124,8 @@ class Synthesis(Mechanism):
     sets; ``weights`` and a ``target`` column state what matters more. ``strategy``: "packed" (each round selects
     attribute-disjoint marginals jointly), "matched" (so among any number of columns, for pairs), "single" (one per
     round), "all" (all at once), "refined" (all at once, then again where answers are least certain), or "auto", which
-    decides from public facts. ``rounds``, and the shares ``one_way``, ``pairs`` (before larger marginals) and
-    ``selection`` of the budget, are chosen likewise.
+    decides from public facts, and from released single columns where these leave it open. ``rounds``, and the shares
+    ``one_way``, ``pairs`` (before larger marginals) and ``selection`` of the budget, are chosen likewise.
     ``rows`` are sampled (default: as many as the table has). ``model_mb`` limits the model, never the measurements.
     ``repair`` moves them towards the answers, which know more than the model.
     ``zeros`` declares impossible combinations. "packed" splits more than 16 attributes into blocks by ``seed``.
@@ -157,7 +157,8 @@ class Synthesis(Mechanism):
         default="auto",
         metadata=parameter(
             Choice(*STRATEGIES),
-            "Whether rounds pick marginals, or all are measured, once or again; chosen by default from public facts.",
+            "Whether rounds pick marginals, or all are measured, once or again; chosen by default from public facts, "
+            "and from released single columns.",
         ),
     )
     rounds: int | None = field(
@@ -257,19 +258,19 @@ class Synthesis(Mechanism):
         return Groups({name: starts_of(schema[name], groups) for name, groups in chosen.items()})
 
     def _choice(self, facts: Facts) -> Chosen:
-        result = choose(facts, self.strategy, self.rounds)
+        result = choose(facts, self.strategy, self.rounds, by_columns=self.one_way != 0)
         one_way = result.one_way if self.one_way is None else exact(self.one_way)
         selection = result.selection if self.selection is None else exact(self.selection)
-        chosen = one_way + (selection if result.picks else 0)
-        pairs = min(result.pairs, MOST_PAIRS * (1 - chosen))
-        if self.pairs is not None and facts.width > 2:
-            pairs = exact(self.pairs)
-            _check_shares(chosen + pairs)
-        why = result.why + self._unused(result.strategy, facts.width)
-        instead = result.instead if one_way else None  # single columns decide
-        if instead is not None and self.pairs is not None:
-            instead = replace(instead, pairs=pairs)
-        return replace(result, why=why, one_way=one_way, selection=selection, pairs=pairs, instead=instead)
+        before = one_way + (selection if result.picks else 0)
+        pairs = exact(self.pairs) if self.pairs is not None and facts.width > 2 else None
+        _check_shares(before + (pairs or 0))
+
+        def settled(choice: Chosen) -> Chosen:
+            share = min(choice.pairs, MOST_PAIRS * (1 - before)) if pairs is None else pairs
+            why = choice.why + self._unused(choice.strategy, facts.width)
+            return replace(choice, why=why, one_way=one_way, selection=selection, pairs=share)
+
+        return replace(settled(result), instead=result.instead and settled(result.instead))
 
     def _unused(self, strategy: str, width: int) -> str:
         unused = {
@@ -396,7 +397,7 @@ class Synthesis(Mechanism):
             measured=tuple(m if m.round > state.at_once else replace(m, surprise=()) for m in state.measured),
             strategy=state.choice.strategy,
             why=state.choice.why,
-            rounds=state.number,
+            rounds=state.number - state.at_once,
             rows=self._drawn_rows(design.n),
         )
         return released.with_table(noise, self.repair)

@@ -267,7 +267,7 @@ class Course:
         for width in widths:
             new = with_surprise(model, measured, [m for m in noisy if len(m.attributes) == width])
             worth, measured = self._surprise(worth, model, new), (*measured, *new)
-            model = self._fit(measured, worth, model, last=last and width == widths[-1])
+            model = self._fit(measured, worth, model, picked=state.choice.picks, last=last and width == widths[-1])
         return replace(state, model=model, worth=worth, measured=measured)
 
     def _decided(self, state: State) -> State:
@@ -276,7 +276,7 @@ class Course:
         if instead is None:
             return state
         filled = self.filled_cells(state.model)
-        choice = instead if filled <= self.design.choice.few_cells else self.design.choice  # [decided]
+        choice = instead if filled <= self.design.choice.few_cells else self.design.choice.kept  # [decided]
         coming = self.design.at_once(choice)
         return replace(state, choice=choice, coming=coming, granted=coming[-1].granted if coming else Fraction(0))
 
@@ -362,7 +362,7 @@ class Course:
         measured = (*state.measured, *noisy)
         worth = self._surprise(state.worth, state.model, noisy)
         sets = [m.attributes for m in noisy]
-        model = self._fit(measured, worth, state.model) if noisy else state.model
+        model = self._fit(measured, worth, state.model, picked=True) if noisy else state.model
         before, now = answers(state.model, state.measured, sets), answers(model, measured, sets)
         moved = sum(float(np.abs(summed(a - b, m.starts)).sum()) for a, b, m in zip(before, now, noisy, strict=True))
         taught = moved > sum(m.expected for m in noisy)
@@ -392,8 +392,10 @@ class Course:
 
     def shares_again(self, state: State, total: float) -> Floats:
         """Halfway (their geometric mean) between shares in proportion to the expected errors of answers and those with
-        which so much ρ in all would lower these errors most. The latter say more, but trust expectations more."""
+        which so much ρ in all would lower these errors most. The latter lower them further if expectations are right;
+        the former depend on these less."""
         wanted, weights = self.design.wanted, np.array(self.design.wanted.weights)
+        weights /= weights.max()
         errors = self.expected_errors(state)
         errors = np.maximum(errors, max(1e-9 * float(errors.max()), 1e-12))
         cells = np.array([self.design.measured_cells(names) for names in wanted.sets])
@@ -433,7 +435,9 @@ class Course:
 
     def finish(self, state: State, noisy: Sequence[Noisy]) -> State:
         measured = (*state.measured, *noisy)
-        return replace(state, model=self._fit(measured, state.worth, state.model, last=True), measured=measured)
+        return replace(
+            state, model=self._fit(measured, state.worth, state.model, picked=True, last=True), measured=measured
+        )
 
     def _surprise(self, known: Mapping[Names, float], model: Model, noisy: Sequence[Noisy]) -> dict[Names, float]:
         results = dict(known)
@@ -442,22 +446,28 @@ class Course:
             results[m.attributes] = max(gain, results.get(m.attributes, -math.inf))
         return results
 
-    def _claim(self, worth: Mapping[Names, float]) -> Callable[[Names], float]:
+    def _claim(self, worth: Mapping[Names, float], picked: bool) -> Callable[[Names], float]:
         """The worth of a marginal for entering the model first: large tables take the room of several others.
 
         Rounds have picked by weight already."""
         wanted = self.design.wanted
-        weights = {} if self.design.rounds else dict(zip(wanted.sets, wanted.weights, strict=True))
+        weights = {} if picked else dict(zip(wanted.sets, wanted.weights, strict=True))
         return lambda names: -worth[names] * weights.get(names, 1.0) / wanted.cells(names) ** strategy.ROOM
 
     def _fit(
-        self, noisy: Sequence[Noisy], worth: Mapping[Names, float], warm: Model | None, *, last: bool = False
+        self,
+        noisy: Sequence[Noisy],
+        worth: Mapping[Names, float],
+        warm: Model | None,
+        *,
+        picked: bool = False,
+        last: bool = False,
     ) -> Model:
         """Fit the model between rounds: measured marginals of most worth enter while they fit; all of them are pooled
         later."""
         sizes = self.design.wanted.sizes
         sure = surprising(noisy)
-        ordered = [*sorted(worth.keys() & sure, key=self._claim(worth)), *self.design.wanted.first]
+        ordered = [*sorted(worth.keys() & sure, key=self._claim(worth, picked)), *self.design.wanted.first]
         held = admit(sizes, ordered, self.limit_bytes, always=[zero.attributes for zero in self.zeros])
         return fit(  # [post-processing]
             sizes,

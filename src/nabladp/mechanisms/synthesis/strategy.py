@@ -1,4 +1,7 @@
-"""Every number that was tuned, and the rule behind ``strategy="auto"``. Public facts decide, never data."""
+"""Every number that was tuned, and the rule behind ``strategy="auto"``.
+
+Public facts decide, and where they leave it open, released single columns; never rows.
+"""
 
 from __future__ import annotations
 
@@ -158,6 +161,18 @@ class Choice:
     def picks(self) -> bool:
         return self.strategy not in ("all", "refined")
 
+    @property
+    def foreseen(self) -> str:
+        """Why, before single columns have decided what they may decide."""
+        if self.instead is None:
+            return self.why
+        return f"{self.why}. If released single columns show that rows fill few cells, marginals are measured at once"
+
+    @property
+    def kept(self) -> Choice:
+        """The same, once single columns have decided for it."""
+        return replace(self, why=f"{self.why}. Released single columns do not show that rows fill few cells")
+
     def of_rest(self, share: Fraction) -> Fraction:
         """A share of the budget, as one of what single columns and picks leave of it."""
         return share / (1 - self.one_way - self.selection)
@@ -187,10 +202,17 @@ class Facts:
         return cells[len(cells) // 2]
 
 
-def choose(facts: Facts, strategy: str, rounds: int | None) -> Choice:
-    """Synthesis strategy: the one asked for, or for "auto" the one that public facts speak for."""
-    chosen = _or_instead(facts, _auto(facts)) if strategy == "auto" else _choice_of(facts, strategy, "asked for")
-    return chosen if rounds is None or chosen.strategy == "all" else replace(chosen, rounds=rounds)
+def choose(facts: Facts, strategy: str, rounds: int | None, *, by_columns: bool = True) -> Choice:
+    """Synthesis strategy: the one asked for, or for "auto" the one that public facts speak for; unless none are
+    measured, single columns may speak for another instead."""
+    if strategy != "auto":
+        return _with_rounds(_choice_of(facts, strategy, "asked for"), rounds)
+    chosen = _with_rounds(_auto(facts), rounds)
+    return _or_instead(facts, chosen, rounds) if by_columns else chosen
+
+
+def _with_rounds(choice: Choice, rounds: int | None) -> Choice:
+    return choice if rounds is None or choice.strategy == "all" else replace(choice, rounds=rounds)
 
 
 def _choice_of(facts: Facts, strategy: str, why: str) -> Choice:
@@ -238,7 +260,7 @@ def _single_rounds(facts: Facts) -> int:
     return max(16, math.ceil(16 * facts.sources / max(1, min(facts.width, 2))))
 
 
-# Measured on fifteen tables, and reported on others (python -m bench synthesis). For pairs all marginals at once, and
+# Measured on seventeen tables, and reported on others (python -m bench synthesis). For pairs all marginals at once, and
 # then again where answers are least certain, are better than rounds that pick even where most marginals are drowned in
 # noise. For triples it depends on the table between 1 and 9. Where only a person's limit is given, rounds stay close to
 # what other methods with such a limit reach.
@@ -273,15 +295,16 @@ def _auto(facts: Facts) -> Choice:
     return _choice_of(facts, "packed", why)
 
 
-def _or_instead(facts: Facts, choice: Choice) -> Choice:
-    """Rounds, or marginals at once where rows fill so few cells that these stand out from noise. Nobody knows before
-    single columns are released."""
+def _or_instead(facts: Facts, choice: Choice, rounds: int | None) -> Choice:
+    """Rounds, or all marginals at once where rows fill so few cells that these stand out from noise. Nobody knows
+    before single columns are released."""
     few = facts.middle_cells * _signal(facts) / (_CLEAR_FILLED if facts.person is None else _CLEAR_FILLED_PERSON)
     if not choice.picks or few < 1 or len(facts.wanted.sets) > _TOO_MANY:
         return choice
-    instead = _choice_of(facts, "refined", "single columns show that rows fill few cells, which stand out from noise")
-    why = f"{choice.why}, unless single columns show that rows fill few cells"
-    return replace(choice, why=why, instead=instead, few_cells=few)
+    instead = _choice_of(
+        facts, "refined", "released single columns show that rows fill few cells, which stand out from noise"
+    )
+    return replace(choice, instead=_with_rounds(instead, rounds), few_cells=few)
 
 
 def _signal(facts: Facts) -> float:

@@ -33,6 +33,7 @@ from nabladp.workloads.marginals import MOST_SETS
 Names = tuple[str, ...]
 LARGEST_DOMAIN = 1 << 16  # of one attribute: beyond, its own counts are lost in noise
 _LARGEST_LINK = 1 << 20
+_LARGEST_WEIGHT = 10**100
 _TARGET = 3  # how much more a marginal with the target column matters
 
 
@@ -156,6 +157,8 @@ def _weights(
         results = [exact(weight, "a weight") for weight in given]
     if any(weight <= 0 for weight in results):
         raise MechanismError("Every weight must be above zero.", fix="Leave unwanted sets out.")
+    if max(results) > _LARGEST_WEIGHT:
+        raise MechanismError("A weight is too large.", fix="Divide all of them: weights count by their ratio.")
     if target is not None:
         schema.sizes([target])
         if not any(target in names for names in sets):
