@@ -31,7 +31,7 @@ from nabladp.mechanisms.synthesis.design import (
 from nabladp.mechanisms.synthesis.groups import Starts, spread_out, summed
 from nabladp.mechanisms.synthesis.inference.fitting import fit
 from nabladp.mechanisms.synthesis.inference.junction_tree import admit
-from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros
+from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros, joined
 from nabladp.mechanisms.synthesis.inference.misses import Miss, credible, shares_of
 from nabladp.mechanisms.synthesis.inference.model import Model
 from nabladp.mechanisms.synthesis.inference.pooling import pool, subsets, surprises
@@ -162,6 +162,7 @@ class State:
     accounts: Accounts | None
     choice: strategy.Choice
     worth: Mapping[Names, float] = field(default_factory=dict)  # by how much each set surprised the model
+    before: Mapping[int, tuple[Model, int]] = field(default_factory=dict)  # by width: that model, and what it knew
     coming: tuple[AtOnce, ...] = ()  # what is measured at once before rounds begin
     granted: Fraction = Fraction(0)  # the part of the accounts that comes before rounds
     done: int = 0  # of the planned rounds
@@ -262,13 +263,14 @@ class Course:
 
     def _learn(self, state: State, noisy: Sequence[Noisy], *, last: bool = False) -> State:
         """The model with marginals that were measured at once: smaller ones first."""
-        model, worth, measured = state.model, state.worth, state.measured
+        model, worth, measured, before = state.model, state.worth, state.measured, dict(state.before)
         widths = sorted({len(m.attributes) for m in noisy})
         for width in widths:
+            before[width] = model, len(measured)
             new = with_surprise(model, measured, [m for m in noisy if len(m.attributes) == width])
             worth, measured = self._surprise(worth, model, new), (*measured, *new)
             model = self._fit(measured, worth, model, picked=state.choice.picks, last=last and width == widths[-1])
-        return replace(state, model=model, worth=worth, measured=measured)
+        return replace(state, model=model, worth=worth, measured=measured, before=before)
 
     def _decided(self, state: State) -> State:
         """Which of two choices it will be, where there are two: a function of the single columns that were released."""
@@ -410,11 +412,30 @@ class Course:
         return np.array([answer.error for answer in pool(state.model, known, self.design.wanted.sets)])
 
     def after_again(self, state: State, paid: Accounts, noisy: Sequence[Noisy]) -> State:
-        measured = (*state.measured, *noisy)
-        model = self._fit(measured, state.worth, state.model, last=self.is_last(state))
-        return replace(
-            state, model=model, measured=measured, accounts=paid, done=state.done + 1, number=state.number + 1
-        )
+        state = replace(state, measured=(*state.measured, *noisy))
+        if state.choice.looks_again:
+            state = self._looked_at_again(state)
+        model = self._fit(state.measured, state.worth, state.model, last=self.is_last(state))
+        return replace(state, model=model, accounts=paid, done=state.done + 1, number=state.number + 1)
+
+    def _looked_at_again(self, state: State) -> State:
+        """How far models were from what was measured at once, by all measurements of it so far: it says more surely
+        what the model should be told."""
+        measured, worth, tables = list(state.measured), dict(state.worth), measurements(state.measured)
+        for width, (model, count) in state.before.items():
+            places: dict[Names, list[int]] = {}
+            for i in range(count, len(measured)):
+                if len(measured[i].attributes) == width:
+                    places.setdefault(measured[i].attributes, []).append(i)
+            known = {part for m in measured[:count] for part in subsets(sorted(m.attributes))}
+            together = [joined([tables[i] for i in own]) for own in places.values()]
+            guesses = model.marginals(list(places))
+            found = zip(places.items(), together, surprises(model, known, together), guesses, strict=True)
+            for (names, own), table, surprise, guess in found:
+                measured[own[0]] = replace(measured[own[0]], surprise=surprise)
+                noise = ABSOLUTE * math.sqrt(table.variance) * table.values.size
+                worth[names] = float(np.abs(table.values - guess).sum()) - noise
+        return replace(state, measured=tuple(measured), worth=worth)
 
     def _pay_for(
         self, accounts: Accounts, sets: Sequence[Names], units: Sequence[int]

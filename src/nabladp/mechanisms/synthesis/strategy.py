@@ -134,6 +134,7 @@ PAIRS_BY_SIGNAL = 0.4  # "refined": the share for pairs before triples, times th
 LEAST_PAIRS = 0.04  # less is not worth measuring them
 AT_FIRST = Fraction(1, 3)  # "refined": of what is left after pairs, to measure all marginals once
 TIMES_AGAIN = 2  # rounds in which it measures marginals again
+LOOK_AGAIN = 4.0  # below this signal the first measurements hardly show what the model should be told
 LEAST_AGAIN = 0.02  # a marginal's share of a round in which marginals are measured again, over the mean share
 FINE_AGAIN = 1024  # these shares are whole numbers of such a part
 PROTECTED = 0.5  # with a person's limit alone, a marginal's share grows with its cells to this power
@@ -154,6 +155,7 @@ class Choice:
     selection: Fraction = Fraction(8, 100)  # of the budget, for choosing; the rest measures
     pairs: Fraction = Fraction(0)  # of the budget, for all pairs at once before larger marginals
     balance: float = 0.0  # a share of a marginal measured at once grows with its number of cells to this power
+    looks_again: bool = False  # whether later measurements, too, say what the model is told
     instead: Choice | None = None  # what takes its place where rows turn out to fill few cells
     few_cells: float = 0.0  # of the marginal in the middle: so many, as released single columns fill them
 
@@ -221,7 +223,9 @@ def _choice_of(facts: Facts, strategy: str, why: str) -> Choice:
         balance = 0.0 if facts.person is None else PROTECTED
         rounds = TIMES_AGAIN if strategy == "refined" else 0
         most = MOST_ONE_WAY_REFINED if strategy == "refined" else LEAST_ONE_WAY
-        return replace(choice, rounds=rounds, one_way=_one_way(facts, most=most), balance=balance)
+        again = strategy == "refined" and _signal(facts) < LOOK_AGAIN
+        one_way = _one_way(facts, most=most)
+        return replace(choice, rounds=rounds, one_way=one_way, balance=balance, looks_again=again)
     if facts.person is not None:
         by_signal = ONE_WAY_BY_SIGNAL if facts.width <= 2 else ONE_WAY_BEFORE_TRIPLES
         one_way = max(_one_way(facts, by_signal), Fraction(6, 100))

@@ -34,6 +34,13 @@ class Measurement:
     grouped: Mapping[str, float] = field(default_factory=dict)
 
 
+def joined(same: Sequence[Measurement]) -> Measurement:
+    """One measurement in place of several of the same attributes, each counting by its precision."""
+    precision = math.fsum(1 / m.variance for m in same)
+    values = sum(m.values / m.variance for m in same) / precision
+    return Measurement(same[0].attributes, np.asarray(values), 1 / precision, grouped=same[0].grouped)
+
+
 @dataclass(frozen=True, eq=False)
 class Zeros:
     """Combinations of values that never occur: true in ``forbidden``, which has one axis for each attribute."""
