@@ -24,7 +24,9 @@ from nabladp.errors import (
     UnknownAttribute,
 )
 from nabladp.mechanisms.synthesis import SyntheticModel
-from nabladp.mechanisms.synthesis.rounds import Course
+from nabladp.mechanisms.synthesis.inference.measurement import joined
+from nabladp.mechanisms.synthesis.inference.pooling import surprises
+from nabladp.mechanisms.synthesis.rounds import Course, Truth, measurements
 from nabladp.privacy import Budget, Ledger
 from nabladp.schema import Attribute
 from nabladp.tables import CodedTable
@@ -256,6 +258,22 @@ def test_pairs_wait_for_what_single_columns_decide() -> None:
     assert at_once[0].granted < rounds[0].granted < 1 and at_once[1].granted < 1
     own = Synthesis(Rho(1), 3, pairs=0.5).design(FOUR, 3000)
     assert [step.granted for step in own.at_once(own.choice)] == [own.choice.of_rest(own.choice.pairs)]
+
+
+@pytest.mark.parametrize(("rho", "again"), [(0.0002, True), (0.2, False)])
+def test_where_noise_is_large_all_measurements_say_what_the_model_is_told(rho: float, again: bool) -> None:
+    mechanism = Synthesis(Rho(rho), over=("region", "age", "income", "sick"), strategy="refined")
+    rows = table(3000)
+    course = mechanism._course(PEOPLE, 3000)
+    assert course.design.choice.looks_again == again
+    state = course.run(Truth(rows, course.design.wanted.sizes), NoiseSource.seeded(1), lambda *_: None)
+    tables = measurements(state.measured)
+    for names in course.design.wanted.sets:
+        same = [i for i, m in enumerate(state.measured) if m.attributes == names]
+        assert len(same) == 3
+        (found,) = surprises(state.before[2][0], {(name,) for name in names}, [joined([tables[i] for i in same])])
+        first = state.measured[same[0]].surprise
+        assert (first == found) == again and (first[1].noise > found[1].noise) != again
 
 
 def test_blocks_of_a_wide_table(monkeypatch: pytest.MonkeyPatch) -> None:
