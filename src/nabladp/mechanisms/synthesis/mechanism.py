@@ -157,8 +157,7 @@ class Synthesis(Mechanism):
         default="auto",
         metadata=parameter(
             Choice(*STRATEGIES),
-            "Whether rounds pick marginals, or all are measured, once or again; chosen by default from public facts, "
-            "and from released single columns.",
+            "Whether rounds pick marginals, or all are measured; chosen by default from public and released numbers.",
         ),
     )
     rounds: int | None = field(
