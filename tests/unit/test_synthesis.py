@@ -24,7 +24,7 @@ from nabladp.errors import (
     UnknownAttribute,
 )
 from nabladp.mechanisms.synthesis import SyntheticModel
-from nabladp.mechanisms.synthesis.inference.measurement import joined
+from nabladp.mechanisms.synthesis.inference.measurement import join_measurements
 from nabladp.mechanisms.synthesis.inference.pooling import surprises
 from nabladp.mechanisms.synthesis.rounds import Course, Truth, measurements
 from nabladp.privacy import Budget, Ledger
@@ -271,7 +271,9 @@ def test_where_noise_is_large_all_measurements_say_what_the_model_is_told(rho: f
     for names in course.design.wanted.sets:
         same = [i for i, m in enumerate(state.measured) if m.attributes == names]
         assert len(same) == 3
-        (found,) = surprises(state.before[2][0], {(name,) for name in names}, [joined([tables[i] for i in same])])
+        (found,) = surprises(
+            state.before[2][0], {(name,) for name in names}, [join_measurements([tables[i] for i in same])]
+        )
         first = state.measured[same[0]].surprise
         assert (first == found) == again and (first[1].noise > found[1].noise) != again
 

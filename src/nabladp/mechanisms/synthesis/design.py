@@ -378,7 +378,7 @@ def expect(design: Design, limit_bytes: int, rows: int) -> SynthesisError:
         workload_cells=int(cells.sum()),
         measured_cells=_measured_cells(design, int(counted.sum())),
         strategy=design.choice.strategy,
-        why=design.choice.foreseen,
+        why=design.choice.expected_reason,
         rounds=design.choice.rounds,
         rows=rows,
         scale=float(np.median(scales)),

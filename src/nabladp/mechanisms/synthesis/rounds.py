@@ -31,7 +31,7 @@ from nabladp.mechanisms.synthesis.design import (
 from nabladp.mechanisms.synthesis.groups import Starts, spread_out, summed
 from nabladp.mechanisms.synthesis.inference.fitting import fit
 from nabladp.mechanisms.synthesis.inference.junction_tree import admit
-from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros, joined
+from nabladp.mechanisms.synthesis.inference.measurement import Measurement, Zeros, join_measurements
 from nabladp.mechanisms.synthesis.inference.misses import Miss, credible, shares_of
 from nabladp.mechanisms.synthesis.inference.model import Model
 from nabladp.mechanisms.synthesis.inference.pooling import pool, subsets, surprises
@@ -259,7 +259,7 @@ class Course:
         later, over = [m for m in noisy if frozenset(m.attributes) not in first], self.design.accounts is None
         model = self._fit(measured, {}, None, last=over and not later)
         state = self._learn(State(model, measured, self.design.accounts, self.design.choice), later, last=over)
-        return self._decided(state)
+        return self._decide(state)
 
     def _learn(self, state: State, noisy: Sequence[Noisy], *, last: bool = False) -> State:
         """The model with marginals that were measured at once: smaller ones first."""
@@ -272,13 +272,13 @@ class Course:
             model = self._fit(measured, worth, model, picked=state.choice.picks, last=last and width == widths[-1])
         return replace(state, model=model, worth=worth, measured=measured, before=before)
 
-    def _decided(self, state: State) -> State:
+    def _decide(self, state: State) -> State:
         """Which of two choices it will be, where there are two: a function of the single columns that were released."""
         instead = self.design.choice.instead
         if instead is None:
             return state
         filled = self.filled_cells(state.model)
-        choice = instead if filled <= self.design.choice.few_cells else self.design.choice.kept  # [decided]
+        choice = instead if filled <= self.design.choice.few_cells else self.design.choice.confirm()  # [decided]
         coming = self.design.at_once(choice)
         return replace(state, choice=choice, coming=coming, granted=coming[-1].granted if coming else Fraction(0))
 
@@ -414,11 +414,11 @@ class Course:
     def after_again(self, state: State, paid: Accounts, noisy: Sequence[Noisy]) -> State:
         state = replace(state, measured=(*state.measured, *noisy))
         if state.choice.looks_again:
-            state = self._looked_at_again(state)
+            state = self._compare_again(state)
         model = self._fit(state.measured, state.worth, state.model, last=self.is_last(state))
         return replace(state, model=model, accounts=paid, done=state.done + 1, number=state.number + 1)
 
-    def _looked_at_again(self, state: State) -> State:
+    def _compare_again(self, state: State) -> State:
         """How far models were from what was measured at once, by all measurements of it so far: it says more surely
         what the model should be told."""
         measured, worth, tables = list(state.measured), dict(state.worth), measurements(state.measured)
@@ -428,7 +428,7 @@ class Course:
                 if len(measured[i].attributes) == width:
                     places.setdefault(measured[i].attributes, []).append(i)
             known = {part for m in measured[:count] for part in subsets(sorted(m.attributes))}
-            together = [joined([tables[i] for i in own]) for own in places.values()]
+            together = [join_measurements([tables[i] for i in own]) for own in places.values()]
             guesses = model.marginals(list(places))
             found = zip(places.items(), together, surprises(model, known, together), guesses, strict=True)
             for (names, own), table, surprise, guess in found:

@@ -155,7 +155,7 @@ class Choice:
     selection: Fraction = Fraction(8, 100)  # of the budget, for choosing; the rest measures
     pairs: Fraction = Fraction(0)  # of the budget, for all pairs at once before larger marginals
     balance: float = 0.0  # a share of a marginal measured at once grows with its number of cells to this power
-    looks_again: bool = False  # whether later measurements, too, say what the model is told
+    looks_again: bool = False  # whether later measurements also decide which marginals enter the model
     instead: Choice | None = None  # what takes its place where rows turn out to fill few cells
     few_cells: float = 0.0  # of the marginal in the middle: so many, as released single columns fill them
 
@@ -164,15 +164,14 @@ class Choice:
         return self.strategy not in ("all", "refined")
 
     @property
-    def foreseen(self) -> str:
-        """Why, before single columns have decided what they may decide."""
+    def expected_reason(self) -> str:
+        """The reason as known before the run, when single columns may still decide."""
         if self.instead is None:
             return self.why
         return f"{self.why}. If released single columns show that rows fill few cells, marginals are measured at once"
 
-    @property
-    def kept(self) -> Choice:
-        """The same, once single columns have decided for it."""
+    def confirm(self) -> Choice:
+        """This choice after single columns have decided for it."""
         return replace(self, why=f"{self.why}. Released single columns do not show that rows fill few cells")
 
     def of_rest(self, share: Fraction) -> Fraction:

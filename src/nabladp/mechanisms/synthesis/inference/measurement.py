@@ -34,7 +34,7 @@ class Measurement:
     grouped: Mapping[str, float] = field(default_factory=dict)
 
 
-def joined(same: Sequence[Measurement]) -> Measurement:
+def join_measurements(same: Sequence[Measurement]) -> Measurement:
     """One measurement in place of several of the same attributes, each counting by its precision."""
     precision = math.fsum(1 / m.variance for m in same)
     values = sum(m.values / m.variance for m in same) / precision
